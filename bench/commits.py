@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 
-class Stretch(Struct, array_like=True):
+class EventRange(Struct, array_like=True):
     """Neighbouring events of one session."""
 
     sid: int
@@ -18,7 +18,7 @@ class Stretch(Struct, array_like=True):
 class Commit(Struct, array_like=True):
     at_ns: int
     """When it was on the disk, on the clock that all processes share."""
-    stretches: list[Stretch]
+    stretches: list[EventRange]
     deltas: int
     sessions: int
     """How many sessions began with it."""
@@ -29,7 +29,7 @@ class Report(Struct):
     emitted_ns: list[int]
 
 
-class Plan(Struct):
+class ReplayPlan(Struct):
     """Commits for a baseline to repeat: the rows are read from `source`, and go into `target`."""
 
     source: str
@@ -41,17 +41,17 @@ def read(path: Path) -> Report:
     return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
-def streaming(report: Report) -> list[Commit]:
+def select_streaming(report: Report) -> list[Commit]:
     """From the first commit with streamed text to the last."""
     with_text = [place for place, commit in enumerate(report.commits) if commit.deltas]
     return report.commits[with_text[0] : with_text[-1] + 1]
 
 
-def events_per_second(commits: list[Commit], at_ns: list[int]) -> float:
+def compute_event_rate(commits: list[Commit], at_ns: list[int]) -> float:
     """What the commits after the first one stored, over the time since the first one."""
     stored = sum(stretch.count for commit in commits[1:] for stretch in commit.stretches)
     return stored / (at_ns[-1] - at_ns[0]) * 1e9
 
 
-def mean_batch(commits: list[Commit]) -> float:
+def compute_mean_batch(commits: list[Commit]) -> float:
     return mean(sum(stretch.count for stretch in commit.stretches) for commit in commits)

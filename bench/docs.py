@@ -20,7 +20,7 @@ def write(results: Results) -> list[Path]:
     written = []
     for page, of_nodes in ((PAGE, False), (PAGE_OF_NODES, True)):
         if rows := [row for row in results.rows if (row.group == NODES) is of_nodes]:
-            put(page, "results", _results(results, rows))
+            put(page, "results", _render_results(results, rows))
             written.append(page)
     return written
 
@@ -33,13 +33,13 @@ def put(page: Path, name: str, text: str) -> None:
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
-def _results(results: Results, rows: list[Row]) -> str:
+def _render_results(results: Results, rows: list[Row]) -> str:
     machine = results.machine
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
     short = [row.name for row in rows if row.met is False]
     verdict = f"Short of what we want to reach: {', '.join(short)}." if short else "Every row reaches what we want."
     return (
-        f"{table.markdown(rows)}\n\n{verdict}\n\n"
+        f"{table.render_markdown(rows)}\n\n{verdict}\n\n"
         f"Measured {results.made_at} at commit `{results.commit}` in {results.seconds:.0f} s, on {machine['cores']} cores of"
         f" {machine['processor']} ({machine['system']}, load {machine['load']}); {versions}."
     )

@@ -14,7 +14,7 @@ COSTS = Path(__file__).with_name("costs.json")
 MOST_NODES = 2_000
 
 
-class Figure(NamedTuple):
+class MeasuredCost(NamedTuple):
     value: float
     unit: str
     source: str
@@ -22,21 +22,25 @@ class Figure(NamedTuple):
 
 
 ASSUMED = {
-    "active": Figure(0.01, "of all sessions", "has a run under way; the rest wait for people or are done"),
-    "events": Figure(2.0, "/s", "of an active session on average: it streams some of the time, and waits for tools and models"),
-    "watching": Figure(0.1, "of all clients", "look at a session that is active; each at another one, which is the worst case"),
-    "commands": Figure(1 / 60, "/s", "of a client: one a minute"),
-    "attaches": Figure(1 / 300, "/s", "of a client: it opens a session, or comes back, every five minutes"),
-    "headroom": Figure(0.6, "of a resource", "is used at most, so that waiting stays short and a lost node can be borne"),
-    "node_memory_gb": Figure(4.0, "GB", "for one node; a node is one process and uses about one core"),
-    "database_cores": Figure(32.0, "cores", "of a large database server, each as fast as one here; they scale as if alone"),
-    "database_log_mb": Figure(200.0, "MB/s", "of write-ahead log that its disk and its standbys keep up with"),
-    "database_connections": Figure(500.0, "connections", "that the server is set to take"),
-    "rows_in_commit": Figure(512.0, "rows", "that a node writes at once at most: `MOST_ROWS` of its writer"),
+    "active": MeasuredCost(0.01, "of all sessions", "has a run under way; the rest wait for people or are done"),
+    "events": MeasuredCost(
+        2.0, "/s", "of an active session on average: it streams some of the time, and waits for tools and models"
+    ),
+    "watching": MeasuredCost(
+        0.1, "of all clients", "look at a session that is active; each at another one, which is the worst case"
+    ),
+    "commands": MeasuredCost(1 / 60, "/s", "of a client: one a minute"),
+    "attaches": MeasuredCost(1 / 300, "/s", "of a client: it opens a session, or comes back, every five minutes"),
+    "headroom": MeasuredCost(0.6, "of a resource", "is used at most, so that waiting stays short and a lost node can be borne"),
+    "node_memory_gb": MeasuredCost(4.0, "GB", "for one node; a node is one process and uses about one core"),
+    "database_cores": MeasuredCost(32.0, "cores", "of a large database server, each as fast as one here; they scale as if alone"),
+    "database_log_mb": MeasuredCost(200.0, "MB/s", "of write-ahead log that its disk and its standbys keep up with"),
+    "database_connections": MeasuredCost(500.0, "connections", "that the server is set to take"),
+    "rows_in_commit": MeasuredCost(512.0, "rows", "that a node writes at once at most: `MOST_ROWS` of its writer"),
 }
 
 
-class Load(NamedTuple):
+class ClusterLoad(NamedTuple):
     """Who is there, and what they do."""
 
     sessions: float
@@ -48,7 +52,7 @@ class Load(NamedTuple):
     attaches: float = ASSUMED["attaches"].value
 
 
-class Limits(NamedTuple):
+class MachineLimits(NamedTuple):
     """The machines."""
 
     headroom: float = ASSUMED["headroom"].value
@@ -91,7 +95,7 @@ class Costs(NamedTuple):
     """Bytes of tables and indexes."""
 
 
-class Use(NamedTuple):
+class ResourceUse(NamedTuple):
     resource: str
     used: float
     limit: float
@@ -104,22 +108,22 @@ class Use(NamedTuple):
 
 class Sizing(NamedTuple):
     nodes: int
-    uses: list[Use]
+    uses: list[ResourceUse]
     events: float
     commits: float
     commit_wait: float
     stored_gb_a_day: float
 
     @property
-    def first(self) -> Use:
+    def first(self) -> ResourceUse:
         """What saturates first."""
         return max(self.uses, key=lambda use: use.share)
 
-    def fits(self, headroom: float, whose: str = "") -> bool:
+    def is_within(self, headroom: float, whose: str = "") -> bool:
         return all(use.share <= headroom for use in self.uses if use.resource.startswith(whose))
 
 
-def size(load: Load, limits: Limits, costs: Costs, nodes: int) -> Sizing:
+def compute_sizing(load: ClusterLoad, limits: MachineLimits, costs: Costs, nodes: int) -> Sizing:
     """What so many nodes and their database would use. Homes and clients are spread evenly and independently of each other."""
     active = load.sessions * load.active
     events = active * load.events
@@ -156,30 +160,30 @@ def size(load: Load, limits: Limits, costs: Costs, nodes: int) -> Sizing:
         + attaches * costs.database_attach
     )
     uses = [
-        Use("node CPU", node_cpu, 1.0, "cores of one node"),
-        Use("node memory", node_memory / 1e9, limits.node_memory_gb, "GB of one node"),
-        Use("node commits", rows_in_commit, limits.rows_in_commit, "rows a commit"),
-        Use("database CPU", database_cpu, limits.database_cores, "cores"),
-        Use("database log", events * costs.log_event / 1e6, limits.database_log_mb, "MB/s"),
-        Use("database connections", nodes * costs.node_connections, limits.database_connections, "connections"),
+        ResourceUse("node CPU", node_cpu, 1.0, "cores of one node"),
+        ResourceUse("node memory", node_memory / 1e9, limits.node_memory_gb, "GB of one node"),
+        ResourceUse("node commits", rows_in_commit, limits.rows_in_commit, "rows a commit"),
+        ResourceUse("database CPU", database_cpu, limits.database_cores, "cores"),
+        ResourceUse("database log", events * costs.log_event / 1e6, limits.database_log_mb, "MB/s"),
+        ResourceUse("database connections", nodes * costs.node_connections, limits.database_connections, "connections"),
     ]
     return Sizing(nodes, uses, events, commits, commit_wait, events * costs.stored_event * 86_400 / 1e9)
 
 
-def nodes_needed(load: Load, limits: Limits, costs: Costs) -> Sizing:
+def find_node_count(load: ClusterLoad, limits: MachineLimits, costs: Costs) -> Sizing:
     """With as few nodes as have room. More nodes cost the database more, so beyond these it only gets worse for it; when no
     number has room, as many as use the fullest resource the least."""
-    best = size(load, limits, costs, 1)
+    best = compute_sizing(load, limits, costs, 1)
     for nodes in range(1, MOST_NODES + 1):
-        sizing = size(load, limits, costs, nodes)
-        if sizing.fits(limits.headroom, "node"):
+        sizing = compute_sizing(load, limits, costs, nodes)
+        if sizing.is_within(limits.headroom, "node"):
             return sizing
         if sizing.first.share < best.first.share:
             best = sizing
     return best
 
 
-def most(load: Load, limits: Limits, costs: Costs) -> float:
+def find_load_factor(load: ClusterLoad, limits: MachineLimits, costs: Costs) -> float:
     """How many times this load has room, with as many nodes as that takes. Less than 1: it has not."""
     low, high = 0.0, 1.0
     while _has_room(load, limits, costs, high) and high < 1e6:
@@ -190,24 +194,24 @@ def most(load: Load, limits: Limits, costs: Costs) -> float:
     return low
 
 
-def _has_room(load: Load, limits: Limits, costs: Costs, times: float) -> bool:
+def _has_room(load: ClusterLoad, limits: MachineLimits, costs: Costs, times: float) -> bool:
     grown = load._replace(sessions=load.sessions * times, clients=load.clients * times)
-    return nodes_needed(grown, limits, costs).fits(limits.headroom)
+    return find_node_count(grown, limits, costs).is_within(limits.headroom)
 
 
-def read(path: Path = COSTS) -> dict[str, Figure]:
+def read(path: Path = COSTS) -> dict[str, MeasuredCost]:
     found = json.loads(path.read_text())["costs"]
-    return {name: Figure(**found[name]) for name in Costs._fields}
+    return {name: MeasuredCost(**found[name]) for name in Costs._fields}
 
 
-def costs_of(figures: dict[str, Figure]) -> Costs:
+def make_costs(figures: dict[str, MeasuredCost]) -> Costs:
     return Costs(**{name: figure.value for name, figure in figures.items()})
 
 
-def report(load: Load, limits: Limits, costs: Costs) -> str:
-    needed = nodes_needed(load, limits, costs)
+def report(load: ClusterLoad, limits: MachineLimits, costs: Costs) -> str:
+    needed = find_node_count(load, limits, costs)
     counts = sorted({1, 3, 10, needed.nodes})
-    sizings = [size(load, limits, costs, count) for count in counts]
+    sizings = [compute_sizing(load, limits, costs, count) for count in counts]
     lines = [
         f"{load.sessions:,.0f} sessions, of which {load.sessions * load.active:,.0f} are active; {load.clients:,.0f} clients,"
         f" of whom {load.clients * load.watching:,.0f} watch an active one",
@@ -216,12 +220,12 @@ def report(load: Load, limits: Limits, costs: Costs) -> str:
         f"{'nodes':<24}" + "".join(f"{sizing.nodes:>16,}" for sizing in sizings),
     ]
     for place, use in enumerate(needed.uses):
-        cells = "".join(f"{_number(s.uses[place].used):>10}{s.uses[place].share:>6.0%}" for s in sizings)
-        lines.append(f"{use.resource:<24}{cells}   of {_number(use.limit)} {use.unit}")
+        cells = "".join(f"{_parse_number(s.uses[place].used):>10}{s.uses[place].share:>6.0%}" for s in sizings)
+        lines.append(f"{use.resource:<24}{cells}   of {_parse_number(use.limit)} {use.unit}")
     lines.append(f"{'commits/s':<24}" + "".join(f"{sizing.commits:>16,.0f}" for sizing in sizings))
     lines.append(f"{'wait for a commit, ms':<24}" + "".join(f"{sizing.commit_wait * 1_000:>16,.1f}" for sizing in sizings))
-    times = most(load, limits, costs)
-    verdict = "has room" if needed.fits(limits.headroom) else f"has no room: {needed.first.resource} is full first"
+    times = find_load_factor(load, limits, costs)
+    verdict = "has room" if needed.is_within(limits.headroom) else f"has no room: {needed.first.resource} is full first"
     lines += [
         "",
         f"{needed.nodes} nodes: the load {verdict} (at most {limits.headroom:.0%} of anything).",
@@ -231,11 +235,11 @@ def report(load: Load, limits: Limits, costs: Costs) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def _parse_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _figures(figures: dict[str, Figure]) -> str:
+def _render_figures(figures: dict[str, MeasuredCost]) -> str:
     return "\n".join(f"  {name:<24}{figure.value:>12.6g} {figure.unit:<18} {figure.source}" for name, figure in figures.items())
 
 
@@ -248,12 +252,12 @@ def main() -> None:
             f"--{name.replace('_', '-')}", type=float, default=figure.value, help=f"{figure.unit}: {figure.source}"
         )
     given = vars(parser.parse_args())
-    load = Load(**{name: given[name] for name in Load._fields})
-    limits = Limits(**{name: given[name] for name in Limits._fields})
+    load = ClusterLoad(**{name: given[name] for name in ClusterLoad._fields})
+    limits = MachineLimits(**{name: given[name] for name in MachineLimits._fields})
     figures = read()
     changed = {name: figure._replace(value=given[name]) for name, figure in ASSUMED.items()}
-    told = report(load, limits, costs_of(figures))
-    print(f"{told}\n\nAssumed:\n{_figures(changed)}\n\nMeasured:\n{_figures(figures)}")
+    told = report(load, limits, make_costs(figures))
+    print(f"{told}\n\nAssumed:\n{_render_figures(changed)}\n\nMeasured:\n{_render_figures(figures)}")
 
 
 if __name__ == "__main__":

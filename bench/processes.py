@@ -40,7 +40,7 @@ class Server:
             self._process.kill()
             self._process.wait()
 
-    def endpoints(self) -> dict[str, Any]:
+    def read_endpoints(self) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.json.decode((self.home / "run" / "endpoints.json").read_bytes())
         return found
 
@@ -48,27 +48,27 @@ class Server:
     def pid(self) -> int:
         return self._process.pid
 
-    def cpu_seconds(self) -> float:
-        return cpu_seconds(self._process.pid)
+    def measure_cpu_seconds(self) -> float:
+        return read_cpu_seconds(self._process.pid)
 
-    def resident_mb(self) -> float:
-        return resident_bytes(self._process.pid) / 1_048_576
+    def measure_resident_mb(self) -> float:
+        return read_resident_bytes(self._process.pid) / 1_048_576
 
 
-def resident_bytes(pid: int) -> int:
+def read_resident_bytes(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1_024
     raise RuntimeError("the kernel does not tell the resident size")
 
 
-def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
+def read_cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
     """What the process has used so far, user and system; on request also what its children had that ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / _TICKS
 
 
-def daemon(home: Path, module: list[str], variables: Mapping[str, str] | None = None) -> Server:
+def start_daemon(home: Path, module: list[str], variables: Mapping[str, str] | None = None) -> Server:
     """A Switchtower daemon in this home, ready when it has announced itself."""
     environment = {"TOWER_HOME": str(home), "TOWER_HTTP": "127.0.0.1:0", "TOWER_PI": "127.0.0.1:0", **(variables or {})}
     return start(module, home / "run" / "pushd.sock", home / "run" / "endpoints.json", environment, home)
@@ -89,7 +89,7 @@ def start(
     process = subprocess.Popen(
         [sys.executable, *arguments], cwd=ROOT, env=environment | dict(variables or {}), stdout=said, stderr=said
     )
-    while not (_listens(socket_path) and (ready_file is None or ready_file.exists())):
+    while not (_is_listening(socket_path) and (ready_file is None or ready_file.exists())):
         if process.poll() is not None or time.perf_counter() - began > _START_TIMEOUT:
             process.kill()
             said.seek(0)
@@ -98,7 +98,7 @@ def start(
     return Server(process, socket_path, home or socket_path.parent, time.perf_counter() - began)
 
 
-def seconds_to_first_line(arguments: list[str], variables: Mapping[str, str]) -> float:
+def measure_first_line(arguments: list[str], variables: Mapping[str, str]) -> float:
     """From starting a Python program to the first line of its output. It is ended by the end of its input."""
     began = time.perf_counter()
     with subprocess.Popen(
@@ -125,7 +125,7 @@ def ask(arguments: list[str]) -> Any:
     return msgspec.json.decode(finished.stdout)
 
 
-def _listens(path: Path) -> bool:
+def _is_listening(path: Path) -> bool:
     if not path.exists():
         return False
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:

@@ -37,7 +37,7 @@ def collect(rows: list[Row], *, quick: bool, seconds: float) -> Results:
         seconds=round(seconds, 1),
         machine={
             "system": f"{platform.system()} {platform.release()}",
-            "processor": _processor(),
+            "processor": _describe_processor(),
             "cores": str(os.cpu_count()),
             "load": " ".join(f"{load:.1f}" for load in os.getloadavg()),
         },
@@ -45,7 +45,7 @@ def collect(rows: list[Row], *, quick: bool, seconds: float) -> Results:
             "python": platform.python_version(),
             "sqlite": sqlite3.sqlite_version,
             **{name: metadata.version(name) for name in LIBRARIES},
-            **_database(),
+            **_describe_database(),
         },
         rows=rows,
     )
@@ -75,13 +75,13 @@ def _commit() -> str:
         return "unknown"
 
 
-def _database() -> dict[str, str]:
+def _describe_database() -> dict[str, str]:
     """Where there is one."""
-    programs = postgres_server.programs()
+    programs = postgres_server.find_programs()
     return {"postgresql": programs.parent.name, "asyncpg": metadata.version("asyncpg")} if programs else {}
 
 
-def _processor() -> str:
+def _describe_processor() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Reach(StrEnum):
+class TargetDirection(StrEnum):
     AT_LEAST = "≥"
     AT_MOST = "≤"
 
@@ -20,7 +20,7 @@ class Row(Struct, kw_only=True):
     baseline: float
     ratio: float
     baseline_is: str
-    reach: Reach | None = None
+    reach: TargetDirection | None = None
     target: float | None = None
     """None: the row is there to be read, not to be reached."""
     met: bool | None = None
@@ -44,9 +44,9 @@ def compare(
     ratio = median(ours) / median(baseline)
     reach, target, met = None, None, None
     if at_least is not None:
-        reach, target, met = Reach.AT_LEAST, at_least, ratio >= at_least
+        reach, target, met = TargetDirection.AT_LEAST, at_least, ratio >= at_least
     elif at_most is not None:
-        reach, target, met = Reach.AT_MOST, at_most, ratio <= at_most
+        reach, target, met = TargetDirection.AT_MOST, at_most, ratio <= at_most
     return Row(
         group=group,
         name=name,
@@ -63,7 +63,7 @@ def compare(
     )
 
 
-def percentile(values: list[float], share: float) -> float:
+def compute_percentile(values: list[float], share: float) -> float:
     """The value that this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -16,7 +16,7 @@ LATE = 200.0
 """A run takes less than five minutes; on a machine so busy that it is behind by now, the rest gets three rounds a row."""
 
 
-class Setting:
+class BenchContext:
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.folder = folder
         """On a real disk, and the same one for us and for the baselines."""
@@ -25,39 +25,39 @@ class Setting:
         self._numbers = itertools.count(1)
         self._started = time.monotonic()
 
-    def amount(self, full: int) -> int:
+    def scale_amount(self, full: int) -> int:
         """The work of one round: all of it, or a tenth in a quick run."""
         return max(1, full // 10) if self.quick else full
 
-    def say(self, text: str) -> None:
+    def print_progress(self, text: str) -> None:
         print(f"[{time.monotonic() - self._started:5.1f} s] {text}", file=sys.stderr, flush=True)
 
-    def path(self, name: str) -> Path:
+    def make_path(self, name: str) -> Path:
         """A path that nobody has used yet."""
         return self.folder / f"{next(self._numbers)}-{name}"
 
-    def subject(self, **variables: str) -> Server:
+    def start_daemon_under_test(self, **variables: str) -> Server:
         """The daemon under test, in a fresh home."""
-        return processes.daemon(self.path("home"), ["-m", "bench.subject"], variables)
+        return processes.start_daemon(self.make_path("home"), ["-m", "bench.subject"], variables)
 
-    def daemon(self, home: Path, **variables: str) -> Server:
+    def start_daemon(self, home: Path, **variables: str) -> Server:
         """The daemon as users have it, in this home."""
-        return processes.daemon(home, ["-m", "switchtower", "serve"], variables)
+        return processes.start_daemon(home, ["-m", "switchtower", "serve"], variables)
 
-    def baseline(self, name: str, **arguments: Any) -> Server:
+    def start_baseline(self, name: str, **arguments: Any) -> Server:
         """A bare server on a Unix socket. It is told where to listen, and the rest as JSON."""
-        socket = self.path("sock")
+        socket = self.make_path("sock")
         return processes.start(["-m", f"bench.baselines.{name}", str(socket), _encode(arguments)], socket)
 
-    def load(self, name: str, **arguments: Any) -> Any:
+    def run_load(self, name: str, **arguments: Any) -> Any:
         """Runs one load to its end; what it found out."""
         return processes.ask(["-m", f"bench.loads.{name}", _encode(arguments)])
 
-    def bare(self, name: str, **arguments: Any) -> Any:
+    def run_baseline(self, name: str, **arguments: Any) -> Any:
         """Runs one baseline that is no server; what it found out."""
         return processes.ask(["-m", f"bench.baselines.{name}", _encode(arguments)])
 
-    def alternate(
+    def alternate_rounds(
         self, title: str, ours: Callable[[], float], baseline: Callable[[], float], *, unit: str = "/s"
     ) -> tuple[list[float], list[float]]:
         """Short rounds, one of ours, one of the baseline's, so that a slow minute of the machine falls on both."""
@@ -68,7 +68,7 @@ class Setting:
             figures[0].append(ours())
             figures[1].append(baseline())
             last = f"ours {figures[0][-1]:,.1f}{unit}, bare {figures[1][-1]:,.1f}{unit}"
-            self.say(f"{title}: round {number + 1} of {rounds}, {last}")
+            self.print_progress(f"{title}: round {number + 1} of {rounds}, {last}")
         return figures
 
 

@@ -7,32 +7,32 @@ from msgspec.structs import replace
 
 from bench import wire
 from switchtower.core import journal
-from switchtower.core.session import Session, card, fold_entries, to_snapshot
+from switchtower.core.session import Session, make_card, fold_entries, encode_snapshot
 from switchtower.stores.sqlite import SqliteJournal
 
 _PIECE = 1_000
 
 
-def with_sessions(home: Path, count: int) -> None:
+def write_sessions(home: Path, count: int) -> None:
     """Short sessions, each with one finished run."""
-    entries = wire.entries(5)
+    entries = wire.make_entries(5)
     ids = [f"sess_01JCQ{number:022d}" for number in range(count)]
-    asyncio.run(_write(home, [_appends(session_id, entries) for session_id in ids]))
+    asyncio.run(_write(home, [_write_appends(session_id, entries) for session_id in ids]))
 
 
-def with_events(home: Path, count: int) -> None:
+def write_long_session(home: Path, count: int) -> None:
     """One long session, `wire.SESSION_ID`."""
-    asyncio.run(_write(home, [_appends(wire.SESSION_ID, wire.entries(count - 3))]))
+    asyncio.run(_write(home, [_write_appends(wire.SESSION_ID, wire.make_entries(count - 3))]))
 
 
-def _appends(session_id: str, entries: list[journal.Entry]) -> list[journal.Append]:
+def _write_appends(session_id: str, entries: list[journal.Entry]) -> list[journal.Append]:
     session = Session(id=session_id)
     appends = []
     for start in range(0, len(entries), _PIECE):
         piece = entries[start : start + _PIECE]
         fold_entries(session, piece)
-        appends.append(journal.Append(session_id, 1, piece, card=card(session)))
-    return [*appends[:-1], replace(appends[-1], snapshot=to_snapshot(session))]
+        appends.append(journal.Append(session_id, 1, piece, card=make_card(session)))
+    return [*appends[:-1], replace(appends[-1], snapshot=encode_snapshot(session))]
 
 
 async def _write(home: Path, sessions: list[list[journal.Append]]) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from bench.commits import Commit, Report, Stretch
+from bench.commits import Commit, Report, EventRange
 from switchtower import config
 from switchtower.core import engine, events, journal
 from switchtower.daemon import agent_parts, app
-from switchtower.stores.group import Group
+from switchtower.stores.group import SqliteBatch
 
 TEXT = "lorem "
 _EVENT_WIDTH = 7
@@ -40,28 +40,28 @@ class BurstEngine:
         self._at_work = 0
         self._all_done = asyncio.Event()
 
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         match task.messages[-1].text.split():
             case ["report", path]:
                 await self._report(Path(path))
             case [("burst" | "each") as order, count]:
-                await self._start_together(order, int(count), desk)
+                await self._start_together(order, int(count), context)
             case ["stream", count]:
-                await _stream(int(count), desk)
+                await _stream(int(count), context)
             case ["paced", count, pause_us]:
-                await _paced([int(pause_us) / 1e6] * int(count), desk)
+                await _emit_paced([int(pause_us) / 1e6] * int(count), context)
             case ["random", count, pause_us]:
-                await _paced([random.expovariate(1e6 / int(pause_us)) for _ in range(int(count))], desk)
+                await _emit_paced([random.expovariate(1e6 / int(pause_us)) for _ in range(int(count))], context)
             case unknown:
                 raise ValueError(f"no such order: {unknown}")
-        return engine.Result(events.Outcome.SUCCESS, "done")
+        return engine.RunResult(events.Outcome.SUCCESS, "done")
 
-    async def _start_together(self, order: str, count: int, desk: engine.Desk) -> None:
+    async def _start_together(self, order: str, count: int, context: engine.RunContext) -> None:
         self._at_work += 1
         self._all_done.clear()
         await self._start.wait()
-        await (_stream(count, desk) if order == "burst" else _each(count, desk))
-        await desk.flush()
+        await (_stream(count, context) if order == "burst" else _emit_each(count, context))
+        await context.flush()
         self._at_work -= 1
         if not self._at_work:
             self._start.clear()
@@ -78,27 +78,27 @@ class BurstEngine:
         _emitted_ns.clear()
 
 
-async def _stream(count: int, desk: engine.Desk) -> None:
+async def _stream(count: int, context: engine.RunContext) -> None:
     delta = events.TextDelta(TEXT)
     for _ in range(count):
-        await desk.emit(delta)
+        await context.emit(delta)
 
 
-async def _each(count: int, desk: engine.Desk) -> None:
+async def _emit_each(count: int, context: engine.RunContext) -> None:
     """One in flight: the next is said when the last is on the disk."""
     delta = events.TextDelta(TEXT)
     for _ in range(count):
-        await desk.emit(delta)
-        await desk.flush()
+        await context.emit(delta)
+        await context.flush()
 
 
-async def _paced(pauses: list[float], desk: engine.Desk) -> None:
+async def _emit_paced(pauses: list[float], context: engine.RunContext) -> None:
     delta = events.TextDelta(TEXT)
     for pause in pauses:
         await asyncio.sleep(pause)
         _emitted_ns.append(time.monotonic_ns())
-        await desk.emit(delta)
-        await desk.flush()
+        await context.emit(delta)
+        await context.flush()
 
 
 def _commit(at_ns: int, sids: list[int], seqs: list[int], counts: list[int], deltas: int, sessions: int) -> Commit:
@@ -106,12 +106,12 @@ def _commit(at_ns: int, sids: list[int], seqs: list[int], counts: list[int], del
     for sid, grouped in groupby(range(len(sids)), key=sids.__getitem__):
         places = list(grouped)
         first = places[0]
-        stretches.append(Stretch(sid, seqs[first] - counts[first] + 1, sum(counts[place] for place in places)))
+        stretches.append(EventRange(sid, seqs[first] - counts[first] + 1, sum(counts[place] for place in places)))
     return Commit(at_ns, stretches, deltas, sessions)
 
 
 def _append(at_ns: int, last_seq: int, count: int, deltas: int) -> Commit:
-    return Commit(at_ns, [Stretch(0, last_seq - count + 1, count)], deltas, int(last_seq == count))
+    return Commit(at_ns, [EventRange(0, last_seq - count + 1, count)], deltas, int(last_seq == count))
 
 
 def _note_appends() -> None:
@@ -136,9 +136,9 @@ def _note_appends() -> None:
 
 
 def _note_commits() -> None:
-    write = Group.write
+    write = SqliteBatch.write
 
-    def noted(group: Group, connection: sqlite3.Connection) -> None:
+    def noted(group: SqliteBatch, connection: sqlite3.Connection) -> None:
         values: list[Any] = group._events
         write(group, connection)
         _commits.append(
@@ -156,7 +156,7 @@ def _note_commits() -> None:
             )
         )
 
-    Group.write = noted  # type: ignore[method-assign,assignment]
+    SqliteBatch.write = noted  # type: ignore[method-assign,assignment]
 
 
 def main() -> None:
@@ -166,7 +166,7 @@ def main() -> None:
     else:
         _note_appends()
     agent_parts.AgentEngine = BurstEngine  # type: ignore[attr-defined,assignment]
-    app.run(settings)
+    app.run_daemon(settings)
 
 
 if __name__ == "__main__":

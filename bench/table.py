@@ -7,22 +7,22 @@ from bench.row import Row
 HEADINGS = ("row", "ours", "bare", "ratio", "reach", "", "bare is")
 
 
-def figure(value: float, unit: str) -> str:
+def format_figure(value: float, unit: str) -> str:
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}{'' if unit.startswith('/') else ' '}{unit}"
 
 
-def text(rows: Sequence[Row]) -> str:
-    cells: list[Sequence[str]] = [HEADINGS, *(_cells(row) for row in rows)]
-    return _aligned(cells, right=range(1, 5))
+def render_text(rows: Sequence[Row]) -> str:
+    cells: list[Sequence[str]] = [HEADINGS, *(_format_cells(row) for row in rows)]
+    return _align_cells(cells, right=range(1, 5))
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    lines = [HEADINGS, ("---", "--:", "--:", "--:", "--:", "---", "---"), *(_cells(row) for row in rows)]
+def render_markdown(rows: Sequence[Row]) -> str:
+    lines = [HEADINGS, ("---", "--:", "--:", "--:", "--:", "---", "---"), *(_format_cells(row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def differences(rows: Sequence[Row], earlier: Sequence[Row]) -> str:
+def compare_runs(rows: Sequence[Row], earlier: Sequence[Row]) -> str:
     """What changed since an earlier run. Ratios are the thing to compare: machines and minutes differ, ratios less."""
     before = {row.name: row for row in earlier}
     cells: list[Sequence[str]] = [("row", "ratio then", "ratio now", "change", "ours then", "ours now")]
@@ -34,14 +34,14 @@ def differences(rows: Sequence[Row], earlier: Sequence[Row]) -> str:
                     f"{old.ratio:.2f}",
                     f"{row.ratio:.2f}",
                     f"{row.ratio / old.ratio - 1:+.0%}",
-                    figure(old.ours, old.unit),
-                    figure(row.ours, row.unit),
+                    format_figure(old.ours, old.unit),
+                    format_figure(row.ours, row.unit),
                 )
             )
-    return _aligned(cells, right=range(1, 6))
+    return _align_cells(cells, right=range(1, 6))
 
 
-def _aligned(cells: Sequence[Sequence[str]], right: Container[int]) -> str:
+def _align_cells(cells: Sequence[Sequence[str]], right: Container[int]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for line in cells:
@@ -50,8 +50,8 @@ def _aligned(cells: Sequence[Sequence[str]], right: Container[int]) -> str:
     return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_cells(row: Row) -> tuple[str, ...]:
     reach = f"{row.reach} {row.target:g}" if row.reach else "–"
     verdict = "" if row.met is None else "ok" if row.met else "SHORT"
-    ours, baseline = figure(row.ours, row.unit), figure(row.baseline, row.unit)
+    ours, baseline = format_figure(row.ours, row.unit), format_figure(row.baseline, row.unit)
     return row.name, ours, baseline, f"{row.ratio:.2f}", reach, verdict, row.baseline_is

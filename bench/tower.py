@@ -7,22 +7,22 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Server, cpu_seconds
-from bench.setting import Setting
+from bench.processes import Server, read_cpu_seconds
+from bench.setting import BenchContext
 from switchtower.stores.postgres import connections
 from switchtower.testing.postgres_server import PostgresServer
 
 _numbers = itertools.count(1)
 
 
-def fresh_database(server: PostgresServer) -> str:
+def create_database(server: PostgresServer) -> str:
     name = f"bench_{next(_numbers)}"
 
-    ask(server.dsn("postgres"), f"CREATE DATABASE {name}")
-    return server.dsn(name)
+    query_database(server.make_dsn("postgres"), f"CREATE DATABASE {name}")
+    return server.make_dsn(name)
 
 
-def ask(dsn: str, query: str) -> int:
+def query_database(dsn: str, query: str) -> int:
     async def asked() -> Any:
         connection = await connections.connect(dsn)
         try:
@@ -33,43 +33,43 @@ def ask(dsn: str, query: str) -> int:
     return int(asyncio.run(asked()) or 0)
 
 
-def commits(dsn: str) -> int:
+def count_commits(dsn: str) -> int:
     """Batches of all writers that are there."""
-    return ask(dsn, "SELECT sum(batch) FROM writers")
+    return query_database(dsn, "SELECT sum(batch) FROM writers")
 
 
 def log_bytes(dsn: str) -> int:
     """Where the write-ahead log is."""
-    return ask(dsn, "SELECT pg_current_wal_lsn() - '0/0'")
+    return query_database(dsn, "SELECT pg_current_wal_lsn() - '0/0'")
 
 
-def stored_bytes(dsn: str) -> int:
-    return ask(dsn, "SELECT pg_database_size(current_database())")
+def measure_stored_bytes(dsn: str) -> int:
+    return query_database(dsn, "SELECT pg_database_size(current_database())")
 
 
-def connections_of(dsn: str) -> int:
+def count_connections(dsn: str) -> int:
     """Of the nodes; not the one that asks."""
-    return ask(dsn, "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()")
+    return query_database(dsn, "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()")
 
 
 @contextmanager
-def running(setting: Setting, server: PostgresServer, count: int, **variables: str) -> Iterator[tuple[list[Server], str]]:
+def run_nodes(setting: BenchContext, server: PostgresServer, count: int, **variables: str) -> Iterator[tuple[list[Server], str]]:
     """The nodes, and the address of their database."""
-    dsn = fresh_database(server)
+    dsn = create_database(server)
     with ExitStack() as stack:
         nodes = []
         for number in range(1, count + 1):
             named = {"TOWER_STORE": dsn, "TOWER_NODE_NAME": f"node{number}", **variables}
-            nodes.append(stack.enter_context(setting.subject(**named)))
+            nodes.append(stack.enter_context(setting.start_daemon_under_test(**named)))
         yield nodes, dsn
 
 
-def database_cpu_seconds(server: PostgresServer) -> float:
+def measure_database_cpu(server: PostgresServer) -> float:
     """What the server and all of its processes have used so far."""
     postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    spent = cpu_seconds(postmaster, with_ended_children=True)
+    spent = read_cpu_seconds(postmaster, with_ended_children=True)
     for pid in map(int, children):
         with suppress(OSError):  # it ended meanwhile
-            spent += cpu_seconds(pid)
+            spent += read_cpu_seconds(pid)
     return spent

@@ -12,7 +12,7 @@ TS_MS = 1_760_000_000_000
 TEXT = "lorem "
 
 
-def entries(deltas: int) -> list[journal.Entry]:
+def make_entries(deltas: int) -> list[journal.Entry]:
     """A whole session: started, a run, its text, its end."""
     who = events.SYSTEM
     started = events.SessionStarted(
@@ -35,21 +35,21 @@ def entries(deltas: int) -> list[journal.Entry]:
     ]
 
 
-def batched(batches: list[int]) -> list[list[journal.Entry]]:
+def make_batches(batches: list[int]) -> list[list[journal.Entry]]:
     """The text and the end of a run, in batches of these sizes."""
-    whole = iter(entries(sum(batches) - 1)[2:])
+    whole = iter(make_entries(sum(batches) - 1)[2:])
     return [list(itertools.islice(whole, size)) for size in batches]
 
 
-def frames(batches: list[int]) -> list[list[bytes]]:
-    return [outbound.frames(SESSION_ID, batch) for batch in batched(batches)]
+def make_frames(batches: list[int]) -> list[list[bytes]]:
+    return [outbound.encode_batch(SESSION_ID, batch) for batch in make_batches(batches)]
 
 
-def rows(batches: list[int]) -> list[list[tuple[object, ...]]]:
-    return [[(1, *entry) for entry in batch] for batch in batched(batches)]
+def make_rows(batches: list[int]) -> list[list[tuple[object, ...]]]:
+    return [[(1, *entry) for entry in batch] for batch in make_batches(batches)]
 
 
-def canned_answer(request: bytes) -> bytes:
+def make_canned_answer(request: bytes) -> bytes:
     """Enough of an answer for a load to go on."""
     named = re.search(rb'"requestId":"[^"]+"', request)
     assert named, "a request has an id"

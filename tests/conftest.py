@@ -13,13 +13,13 @@ from typing import Any
 
 import hypothesis
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.schema_check import check
 from tests.warm import sweeper
 
 from switchtower.testing.push_client import PushClient
 
-StartDaemon = Callable[..., Daemon]
+StartDaemon = Callable[..., ManagedDaemon]
 Connect = Callable[..., Awaitable[PushClient]]
 
 TRANSPORTS = ("socket", "websocket")
@@ -49,13 +49,13 @@ hypothesis.settings.load_profile("switchtower")
 @pytest.fixture(scope="session")
 def start_daemon() -> Iterator[StartDaemon]:
     """A running daemon with these settings. The same settings get the same daemon: sessions are isolated by their ids."""
-    started: dict[tuple[tuple[str, object], ...], Daemon] = {}
+    started: dict[tuple[tuple[str, object], ...], ManagedDaemon] = {}
     with ExitStack() as stack:
 
-        def start(**settings: Any) -> Daemon:
+        def start(**settings: Any) -> ManagedDaemon:
             key = tuple(sorted(settings.items()))
             if key not in started:
-                daemon = Daemon(**settings)
+                daemon = ManagedDaemon(**settings)
                 stack.callback(daemon.discard)
                 started[key] = daemon.start()
             return started[key]
@@ -64,12 +64,12 @@ def start_daemon() -> Iterator[StartDaemon]:
 
 
 @pytest.fixture
-def own_daemon() -> Iterator[StartDaemon]:
+def dedicated_daemon() -> Iterator[StartDaemon]:
     """A running daemon that nobody else uses: to restart, to kill, to measure."""
     with ExitStack() as stack:
 
-        def start(**settings: Any) -> Daemon:
-            daemon = Daemon(**settings)
+        def start(**settings: Any) -> ManagedDaemon:
+            daemon = ManagedDaemon(**settings)
             stack.callback(daemon.discard)
             return daemon.start()
 
@@ -77,7 +77,7 @@ def own_daemon() -> Iterator[StartDaemon]:
 
 
 @pytest.fixture
-def pushd(start_daemon: StartDaemon) -> Daemon:
+def push_daemon(start_daemon: StartDaemon) -> ManagedDaemon:
     """The daemon with default settings."""
     return start_daemon()
 
@@ -101,11 +101,11 @@ async def connect() -> AsyncIterator[Connect]:
     """`connect(daemon, transport)`: a client that ends with the test."""
     clients: list[PushClient] = []
 
-    async def connect_to(daemon: Daemon, transport: str = "socket", **options: Any) -> PushClient:
+    async def connect_to(daemon: ManagedDaemon, transport: str = "socket", **options: Any) -> PushClient:
         if transport == "socket":
-            client = await PushClient.over_socket(daemon.socket, check=check, **options)
+            client = await PushClient.connect_socket(daemon.socket, check=check, **options)
         else:
-            client = await PushClient.over_websocket(daemon.http, daemon.token, check=check, **options)
+            client = await PushClient.connect_websocket(daemon.http, daemon.token, check=check, **options)
         clients.append(client)
         return client
 
@@ -115,12 +115,12 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-async def client(connect: Connect, pushd: Daemon) -> PushClient:
+async def client(connect: Connect, push_daemon: ManagedDaemon) -> PushClient:
     """On the default daemon's socket."""
-    return await connect(pushd)
+    return await connect(push_daemon)
 
 
 @pytest.fixture
-async def either(connect: Connect, pushd: Daemon, transport: str) -> PushClient:
+async def client_per_transport(connect: Connect, push_daemon: ManagedDaemon, transport: str) -> PushClient:
     """On the default daemon, once over each transport."""
-    return await connect(pushd, transport)
+    return await connect(push_daemon, transport)

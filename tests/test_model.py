@@ -53,14 +53,14 @@ LIMITS = Limits()
 MEASURED = json.loads(model.COSTS.read_text())
 
 
-def used(sizing: Any, resource: str) -> float:
+def get_usage(sizing: Any, resource: str) -> float:
     return next(use.used for use in sizing.uses if use.resource == resource)
 
 
 def test_one_idle_node_uses_its_own_memory_and_nothing_else() -> None:
     sizing = model.size(Load(sessions=1_000_000, clients=0, active=0.0), LIMITS, COSTS, 1)
-    assert used(sizing, "node memory") == pytest.approx(0.05)
-    assert used(sizing, "database connections") == 6
+    assert get_usage(sizing, "node memory") == pytest.approx(0.05)
+    assert get_usage(sizing, "database connections") == 6
     assert [use.used for use in sizing.uses if use.resource in ("node CPU", "database CPU", "database log")] == [0, 0, 0]
 
 
@@ -79,9 +79,9 @@ def test_the_sum_is_the_one_done_by_hand() -> None:
     shared = 1_000 * 60e-6 + commits * 100e-6 + 500 * 5e-6 + 250 * 40e-6 + 100 * 30e-6 + 50 * 45e-6 + 10 * 400e-6
     node = shared / 2 + commits * 0.5 * 20e-6
     assert sizing.commits == pytest.approx(commits)
-    assert used(sizing, "node CPU") == pytest.approx(node)
+    assert get_usage(sizing, "node CPU") == pytest.approx(node)
     database = 1_000 * 15e-6 + commits * (150e-6 + 2 * 30e-6) + 250 * 50e-6 + 10 * 300e-6
-    assert used(sizing, "database CPU") == pytest.approx(database)
+    assert get_usage(sizing, "database CPU") == pytest.approx(database)
 
 
 @pytest.mark.parametrize("field", ["sessions", "clients", "active", "events", "watching", "commands", "attaches"])
@@ -96,9 +96,9 @@ def test_more_load_never_uses_less(field: str) -> None:
 
 def test_more_nodes_relieve_each_other_and_burden_the_database() -> None:
     few, many = model.size(LOAD, LIMITS, COSTS, 3), model.size(LOAD, LIMITS, COSTS, 10)
-    assert used(many, "node memory") < used(few, "node memory")
-    assert used(many, "database CPU") > used(few, "database CPU")
-    assert used(many, "database connections") > used(few, "database connections")
+    assert get_usage(many, "node memory") < get_usage(few, "node memory")
+    assert get_usage(many, "database CPU") > get_usage(few, "database CPU")
+    assert get_usage(many, "database connections") > get_usage(few, "database connections")
     assert many.commit_wait > few.commit_wait
 
 
@@ -108,11 +108,11 @@ def test_events_share_commits_when_there_are_more_than_can_be_made() -> None:
     assert calm.commits == pytest.approx(calm.events, rel=0.01)
     assert busy.commits == pytest.approx(2 / 1e-3, rel=0.01)
     assert busy.commits < 2 / 1e-3
-    assert used(busy, "node commits") == pytest.approx(busy.events / busy.commits)
+    assert get_usage(busy, "node commits") == pytest.approx(busy.events / busy.commits)
 
 
 def test_as_few_nodes_are_needed_as_have_room() -> None:
-    needed = model.nodes_needed(LOAD, LIMITS, COSTS)
+    needed = model.find_node_count(LOAD, LIMITS, COSTS)
     assert needed.nodes > 1
     assert needed.fits(LIMITS.headroom)
     assert not model.size(LOAD, LIMITS, COSTS, needed.nodes - 1).fits(LIMITS.headroom, "node")
@@ -129,17 +129,17 @@ def test_as_few_nodes_are_needed_as_have_room() -> None:
     ],
 )
 def test_what_saturates_first_is_named(resource: str, limits: Any, costs: Any) -> None:
-    sizing = model.nodes_needed(LOAD, limits, costs)
+    sizing = model.find_node_count(LOAD, limits, costs)
     assert not sizing.fits(limits.headroom)
     assert sizing.first.resource == resource
     assert f"{resource} is full first" in model.report(LOAD, limits, costs)
 
 
 def test_the_largest_load_has_room_and_a_little_more_has_not() -> None:
-    times = model.most(LOAD, LIMITS, COSTS)
+    times = model.find_load_factor(LOAD, LIMITS, COSTS)
     for factor, has_room in ((0.99, True), (1.01, False)):
         load = LOAD._replace(sessions=LOAD.sessions * times * factor, clients=LOAD.clients * times * factor)
-        assert model.nodes_needed(load, LIMITS, COSTS).fits(LIMITS.headroom) is has_room
+        assert model.find_node_count(load, LIMITS, COSTS).fits(LIMITS.headroom) is has_room
 
 
 def test_every_measured_cost_is_there_with_its_unit_and_source() -> None:
@@ -155,26 +155,26 @@ def test_every_assumption_is_a_field_with_its_unit_and_reason() -> None:
 
 def test_a_notify_costs_what_was_measured_with_each_number_of_listeners() -> None:
     measured = {int(count): cpu for count, cpu in MEASURED["points"]["database CPU of a commit by listeners"].items()}
-    listener = model.costs_of(model.read()).database_listener
+    listener = model.make_costs(model.read()).database_listener
     for count, cpu in measured.items():
         assert measured[0] + count * listener == pytest.approx(cpu, rel=0.5)
 
 
 def test_a_load_that_no_cost_was_taken_from_is_foretold() -> None:
-    costs = model.costs_of(model.read())
+    costs = model.make_costs(model.read())
     measured = MEASURED["points"]["two nodes, each watched session at home or at the other"]
     sessions, events = measured["sessions"], measured["events/s of a session"]
     load = Load(sessions, clients=sessions, active=1.0, events=events, watching=1.0, commands=0.0, attaches=0.0)
     sizing = model.size(load, LIMITS, costs, 2)
     assert measured["commits/s"] / 2 < sizing.commits < measured["commits/s"] * 2
     for resource in ("node CPU", "database CPU"):
-        assert measured[resource] / 2 < used(sizing, resource) < measured[resource] * 2
+        assert measured[resource] / 2 < get_usage(sizing, resource) < measured[resource] * 2
 
 
 def test_one_node_had_no_more_than_a_core_when_it_was_measured() -> None:
-    costs = model.costs_of(model.read())
+    costs = model.make_costs(model.read())
     load = Load(MEASURED["points"]["events/s of one node"], clients=0, active=1.0, events=1.0)
-    assert 0.2 < used(model.size(load, LIMITS, costs, 1), "node CPU") < 1.2
+    assert 0.2 < get_usage(model.size(load, LIMITS, costs, 1), "node CPU") < 1.2
 
 
 def test_the_command_prints_a_table_with_its_assumptions() -> None:

@@ -34,7 +34,7 @@ class Subscriber(asyncio.Protocol):
         if b'"send_user_message"' in data:
             self._broadcast.start()
         else:
-            self.transport.write(wire.canned_answer(data) + b"\n")
+            self.transport.write(wire.make_canned_answer(data) + b"\n")
 
     def pause_writing(self) -> None:
         self.free.clear()
@@ -49,10 +49,10 @@ class Subscriber(asyncio.Protocol):
 class Broadcast:
     def __init__(self, batches: list[int], journal: str | None) -> None:
         self.subscribers: list[Subscriber] = []
-        self._chunks = [b"\n".join(frames) + b"\n" for frames in wire.frames(batches)]
-        self._rows = wire.rows(batches) if journal else []
+        self._chunks = [b"\n".join(frames) + b"\n" for frames in wire.make_frames(batches)]
+        self._rows = wire.make_rows(batches) if journal else []
         if journal:
-            self._connection = connections.for_writing(Path(journal))
+            self._connection = connections.open_for_writing(Path(journal))
             tables.make(self._connection)
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bench.baselines import tables
-from bench.commits import Commit, Plan
+from bench.commits import Commit, ReplayPlan
 from switchtower.stores import connections, strips
 
 _EVENTS = "INSERT INTO events (sid, seq, ts_ms, run_id, kind, data) VALUES (?, ?, ?, ?, ?, ?)"
@@ -23,7 +23,7 @@ _SESSIONS = (
 _Rows = list[tuple[Any, ...]]
 
 
-def _rows(source: sqlite3.Connection, commit: Commit) -> tuple[_Rows, _Rows]:
+def _read_rows(source: sqlite3.Connection, commit: Commit) -> tuple[_Rows, _Rows]:
     events: _Rows = []
     sessions: _Rows = []
     for stretch in commit.stretches:
@@ -40,11 +40,11 @@ def _rows(source: sqlite3.Connection, commit: Commit) -> tuple[_Rows, _Rows]:
     return events, sessions
 
 
-def main(plan: Plan) -> list[int]:
+def main(plan: ReplayPlan) -> list[int]:
     """When each commit was on the disk."""
-    source = connections.for_reading(Path(plan.source))
-    batches = [_rows(source, commit) for commit in plan.commits]
-    target = connections.for_writing(Path(plan.target))
+    source = connections.open_for_reading(Path(plan.source))
+    batches = [_read_rows(source, commit) for commit in plan.commits]
+    target = connections.open_for_writing(Path(plan.target))
     tables.make(target)
     at_ns = []
     for events, sessions in batches:
@@ -58,5 +58,5 @@ def main(plan: Plan) -> list[int]:
 
 
 if __name__ == "__main__":
-    plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Plan)
+    plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ReplayPlan)
     sys.stdout.buffer.write(msgspec.json.encode(main(plan)))

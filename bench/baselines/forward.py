@@ -50,41 +50,41 @@ class Lines(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         if lines:
-            self.heard(lines)
+            self.on_lines(lines)
 
-    def heard(self, lines: list[bytes]) -> None:
+    def on_lines(self, lines: list[bytes]) -> None:
         raise NotImplementedError
 
 
-class Near(Lines):
+class ClientSide(Lines):
     """To the client. One client at a time, so that answers need no address."""
 
-    def __init__(self, far: "Back") -> None:
+    def __init__(self, far: "UpstreamSide") -> None:
         self._far = far
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._far.client = self
 
-    def heard(self, lines: list[bytes]) -> None:
+    def on_lines(self, lines: list[bytes]) -> None:
         self._far.transport.write(b"".join([_encode(_decode(line)) + b"\n" for line in lines]))
 
 
-class Back(Lines):
-    client: Near
+class UpstreamSide(Lines):
+    client: ClientSide
 
-    def heard(self, lines: list[bytes]) -> None:
+    def on_lines(self, lines: list[bytes]) -> None:
         self.client.transport.write(b"".join([_encode(_decode_answer(line)) + b"\n" for line in lines]))
 
 
-class Answering(Lines):
+class ReplySide(Lines):
     def __init__(self, statement: Any, *, accepted: bool) -> None:
         self._statement = statement
         self._accepted = accepted
         self._waiting: list[bytes] = []
         self._storing: asyncio.Task[None] | None = None
 
-    def heard(self, lines: list[bytes]) -> None:
+    def on_lines(self, lines: list[bytes]) -> None:
         if self._statement is None:
             self._answer(lines)
             return
@@ -121,7 +121,7 @@ async def answer(dsn: str | None) -> None:
         await connection.execute(TABLE)
         statement = await connection.prepare(INSERT)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Answering(statement, accepted=dsn is not None), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: ReplySide(statement, accepted=dsn is not None), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)  # it ends with the process that started it
 
@@ -134,8 +134,8 @@ async def serve(socket: str, dsn: str | None) -> None:
     )
     assert other.stdout is not None
     loop = asyncio.get_running_loop()
-    _, far = await loop.create_connection(Back, "127.0.0.1", int(other.stdout.readline()))
-    server = await loop.create_unix_server(lambda: Near(far), socket)
+    _, far = await loop.create_connection(UpstreamSide, "127.0.0.1", int(other.stdout.readline()))
+    server = await loop.create_unix_server(lambda: ClientSide(far), socket)
     await server.serve_forever()
 
 

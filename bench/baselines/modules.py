@@ -17,4 +17,4 @@ if __name__ == "__main__":
         Path(sys.argv[1]).write_text("\n".join(libraries))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    app.run(config.load(), announce)
+    app.run_daemon(config.load(), announce)

@@ -11,7 +11,7 @@ from switchtower.stores import connections
 
 
 def main(target: str, count: int, pause_us: int) -> list[float]:
-    connection = connections.for_writing(Path(target))
+    connection = connections.open_for_writing(Path(target))
     tables.make(connection)
     row = (int(time.time()), "run_01JCQ0000000000000000000000", "text.delta", b'{"text":"lorem "}')
     sid = time.time_ns()

@@ -31,13 +31,13 @@ def spawn(times: int) -> float:
     return min(took[1:]) * 1_000
 
 
-def polls(seconds: float, cwd: str) -> float:
-    return rep.polls_a_second([sys.executable, "-c", ECHO], cwd, seconds, rep.POLL % 0, b'"running"')
+def measure_polls(seconds: float, cwd: str) -> float:
+    return rep.measure_poll_rate([sys.executable, "-c", ECHO], cwd, seconds, rep.POLL % 0, b'"running"')
 
 
 def main() -> None:
     arguments = msgspec.json.decode(sys.argv[1])
-    work: Any = {"spawn": spawn, "polls": polls}[arguments.pop("what")]
+    work: Any = {"spawn": spawn, "polls": measure_polls}[arguments.pop("what")]
     print(msgspec.json.encode(work(**arguments)).decode())
 
 

@@ -49,10 +49,10 @@ class Replayer(asyncio.Protocol):
 
 def _store(journal: Path, events: int) -> None:
     """The frames where the journal keeps its events, so that what is read has the same shape."""
-    connection = connections.for_writing(journal)
+    connection = connections.open_for_writing(journal)
     tables.make(connection)
-    stored = wire.entries(events - 3)
-    frames = outbound.frames(wire.SESSION_ID, stored)
+    stored = wire.make_entries(events - 3)
+    frames = outbound.encode_batch(wire.SESSION_ID, stored)
     rows = [(1, *entry[:4], frame) for entry, frame in zip(stored, frames, strict=True)]
     connection.execute("BEGIN")
     connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -63,7 +63,7 @@ def _store(journal: Path, events: int) -> None:
 async def serve(socket: str, journal: str, events: int) -> None:
     if not Path(journal).exists():
         _store(Path(journal), events)
-    connection = connections.for_reading(Path(journal))
+    connection = connections.open_for_reading(Path(journal))
     server = await asyncio.get_running_loop().create_unix_server(lambda: Replayer(connection), socket)
     await server.serve_forever()
 

@@ -31,7 +31,7 @@ class Subscriber(WSListener):
         elif b'"send_user_message"' in (request := frame.get_payload_as_bytes()):
             self._broadcast.start()
         else:
-            transport.send(WSMsgType.TEXT, wire.canned_answer(request))
+            transport.send(WSMsgType.TEXT, wire.make_canned_answer(request))
 
     def pause_writing(self) -> None:
         self.free.clear()
@@ -46,7 +46,7 @@ class Subscriber(WSListener):
 class Broadcast:
     def __init__(self, batches: list[int]) -> None:
         self.subscribers: list[Subscriber] = []
-        self._batches = wire.frames(batches)
+        self._batches = wire.make_frames(batches)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())

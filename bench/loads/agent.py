@@ -14,15 +14,15 @@ import msgspec
 import uvloop
 
 from switchtower.core import commands, engine, events, journal, redact
-from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.kit import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import port
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.testing.sessions import OWNER, start_session
-from switchtower.testing.workshop import BareWorkshop
+from switchtower.testing.workshop import StubHostServices
 from switchtower.tools import registry
-from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.mcp.servers import McpServers
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 
@@ -36,38 +36,40 @@ class MemoryModel:
         self._tokens = tokens
         self._calls = calls
 
-    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+    async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
         if self._calls:
             self._calls -= 1
-            yield port.ToolCall("list_dir", {})
+            yield port.ToolCallPart("list_dir", {})
         else:
             for number in range(self._tokens):
-                yield port.TextDelta("lorem ")
+                yield port.TextPart("lorem ")
                 if number % 16 == 0:
                     await asyncio.sleep(0)  # as pieces of a network's packets come
-        yield port.Usage(1, 1)
+        yield port.UsagePart(1, 1)
 
 
-async def bare(tokens: int, calls: int) -> float:
+async def run_bare(tokens: int, calls: int) -> float:
     model = MemoryModel(tokens, calls)
     began = time.perf_counter()
     for _ in range(calls + 1):
-        async for _ in model.stream(port.Request(())):
+        async for _ in model.stream(port.CompletionRequest(())):
             pass
     return time.perf_counter() - began
 
 
-async def ours(tokens: int, calls: int, folder: Path) -> float:
+async def run_ours(tokens: int, calls: int, folder: Path) -> float:
     async def open_model(provider: str, name: str | None) -> port.Model:
         return MemoryModel(tokens, calls)
 
     store = SqliteJournal(folder / "journal.db")
     await store.open()
-    kit = Kit(open_model, registry.core_toolbox(), Checkpoints(folder / "checkpoints"), Servers(None, environment=dict))
+    kit = AgentServices(
+        open_model, registry.make_core_toolbox(), Checkpoints(folder / "checkpoints"), McpServers(None, environment=dict)
+    )
     ended = asyncio.Event()
 
     class Watched(AgentEngine):
-        async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+        async def run(self, task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
             result = await super().run(task, desk)
             assert result.outcome is events.Outcome.SUCCESS, result.summary
             await desk.flush()
@@ -77,7 +79,7 @@ async def ours(tokens: int, calls: int, folder: Path) -> float:
     runtime = Runtime(
         store,
         {"agent": Watched(kit)},
-        BareWorkshop(),
+        StubHostServices(),
         redactor=redact.Redactor(),
         approval_timeout_ms=1_000,
         receipt_ttl_ms=1_000,
@@ -103,5 +105,5 @@ if __name__ == "__main__":
     tokens, calls, folder = arguments["tokens"], arguments["calls"], Path(arguments["folder"])
     folder.mkdir(parents=True)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        took = {"bare": runner.run(bare(tokens, calls)), "ours": runner.run(ours(tokens, calls, folder))}
+        took = {"bare": runner.run(run_bare(tokens, calls)), "ours": runner.run(run_ours(tokens, calls, folder))}
     sys.stdout.write(msgspec.json.encode(took).decode())

@@ -8,7 +8,7 @@ from bench.loads import peer, requests
 from bench.loads.report import report
 
 
-class Listener(peer.Peer):
+class Listener(peer.PushLoadClient):
     def __init__(self) -> None:
         super().__init__()
         self.arrived_ns: list[int] = []
@@ -21,9 +21,9 @@ class Listener(peer.Peer):
 
 async def load(socket: str, order: str, report_path: str) -> list[Any]:
     listener = await Listener.connect(socket)
-    session_id = await listener.start_session(requests.start_session(peer.number()))
-    done = listener.watch()
-    listener.tell(requests.send(peer.number(), session_id, order))
+    session_id = await listener.start_session(requests.start_session(peer.next_number()))
+    done = listener.wait_for_last_frame()
+    listener.send_frame(requests.send(peer.next_number(), session_id, order))
     async with asyncio.timeout(100):
         await done
     listener.close()

@@ -4,8 +4,8 @@ from bench.loads import peer, requests
 
 
 async def load(socket: str, count: int) -> list[str]:
-    starter = await peer.Peer.connect(socket)
-    names = [await starter.start_session(requests.start_session(peer.number())) for _ in range(count)]
+    starter = await peer.PushLoadClient.connect(socket)
+    names = [await starter.start_session(requests.start_session(peer.next_number())) for _ in range(count)]
     starter.close()
     return names
 

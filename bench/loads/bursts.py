@@ -5,10 +5,10 @@ from bench.loads.report import report
 
 
 async def load(socket: str, sessions: int, order: str, report_path: str) -> None:
-    control = await peer.Peer.connect(socket)
+    control = await peer.PushLoadClient.connect(socket)
     for _ in range(sessions):
-        session_id = await control.start_session(requests.start_session(peer.number()))
-        await control.ask(requests.send(peer.number(), session_id, order))
+        session_id = await control.start_session(requests.start_session(peer.next_number()))
+        await control.ask(requests.send(peer.next_number(), session_id, order))
     control.close()
     await report(socket, report_path)
 

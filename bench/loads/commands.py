@@ -49,11 +49,11 @@ class Asker(asyncio.Protocol):
             self.done.set_exception(ConnectionError("the server went away"))
 
     def _ask(self, count: int) -> None:
-        self._transport.write(b"".join(command(self._what, self._session_id) + b"\n" for _ in range(count)))
+        self._transport.write(b"".join(make_command(self._what, self._session_id) + b"\n" for _ in range(count)))
 
 
-def command(what: str, session_id: str) -> bytes:
-    number = peer.number()
+def make_command(what: str, session_id: str) -> bytes:
+    number = peer.next_number()
     if what == REFUSED:
         payload = {"runId": "run_01JCQ0000000000000000000000", "reason": "there is no such run"}
         return requests.request(number, "cancel_run", payload, session_id)
@@ -61,8 +61,8 @@ def command(what: str, session_id: str) -> bytes:
 
 
 async def load(socket: str, far_socket: str, what: str, in_flight: int, seconds: float) -> Any:
-    starter = await peer.Peer.connect(socket)
-    session_id = await starter.start_session(requests.start_session(peer.number()))
+    starter = await peer.PushLoadClient.connect(socket)
+    session_id = await starter.start_session(requests.start_session(peer.next_number()))
     loop = asyncio.get_running_loop()
     # Once before the clock runs, so that the way to the session's home is known.
     for share, wanted in ((0.05, 1), (seconds, in_flight)):

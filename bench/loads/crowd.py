@@ -3,17 +3,17 @@
 import asyncio
 
 from bench.loads import peer, requests
-from bench.processes import resident_bytes
+from bench.processes import read_resident_bytes
 
 
 async def load(http: str, token: str, count: int, pid: int) -> int:
-    before = resident_bytes(pid)
+    before = read_resident_bytes(pid)
     crowd = []
     for _ in range(count):
-        crowd.append(await peer.Peer.connect(http=http, token=token))
-        await crowd[-1].ask(requests.request(peer.number(), "ping", {}))
+        crowd.append(await peer.PushLoadClient.connect(http=http, token=token))
+        await crowd[-1].ask(requests.request(peer.next_number(), "ping", {}))
     await asyncio.sleep(0.2)
-    grown = resident_bytes(pid) - before
+    grown = read_resident_bytes(pid) - before
     for client in crowd:
         client.close()
     return grown

@@ -10,16 +10,16 @@ from bench.loads import peer, requests
 async def load(
     subscribers: int, order: str, deltas: int, socket: str | None = None, http: str | None = None, token: str = ""
 ) -> dict[str, Any]:
-    first = await peer.Peer.connect(socket, http, token)
-    session_id = await first.start_session(requests.start_session(peer.number()))
+    first = await peer.PushLoadClient.connect(socket, http, token)
+    session_id = await first.start_session(requests.start_session(peer.next_number()))
     others = []
     for _ in range(subscribers - 1):
-        other = await peer.Peer.connect(socket, http, token)
-        await other.ask(requests.attach(peer.number(), session_id, 1))
+        other = await peer.PushLoadClient.connect(socket, http, token)
+        await other.ask(requests.attach(peer.next_number(), session_id, 1))
         others.append(other)
-    watched = [first.watch(keep=True), *(other.watch() for other in others)]
+    watched = [first.wait_for_last_frame(keep=True), *(other.wait_for_last_frame() for other in others)]
     began = time.perf_counter()
-    first.tell(requests.send(peer.number(), session_id, order))
+    first.send_frame(requests.send(peer.next_number(), session_id, order))
     async with asyncio.timeout(100):
         ended = max(await asyncio.gather(*watched))
     assert first.kept is not None

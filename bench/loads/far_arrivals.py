@@ -8,12 +8,12 @@ from bench.loads.report import report
 
 
 async def load(socket: str, far_socket: str, order: str, report_path: str) -> list[int]:
-    starter = await peer.Peer.connect(socket)
-    session_id = await starter.start_session(requests.start_session(peer.number()))
+    starter = await peer.PushLoadClient.connect(socket)
+    session_id = await starter.start_session(requests.start_session(peer.next_number()))
     listener = await Listener.connect(far_socket)
-    await listener.ask(requests.attach(peer.number(), session_id, 0))
-    done = listener.watch()
-    await starter.ask(requests.send(peer.number(), session_id, order))
+    await listener.ask(requests.attach(peer.next_number(), session_id, 0))
+    done = listener.wait_for_last_frame()
+    await starter.ask(requests.send(peer.next_number(), session_id, order))
     async with asyncio.timeout(100):
         await done
     starter.close()

@@ -3,16 +3,16 @@
 import asyncio
 
 from bench.loads import peer, requests
-from bench.processes import resident_bytes
+from bench.processes import read_resident_bytes
 
 
 async def load(socket: str, names: list[str], pid: int) -> int:
-    before = resident_bytes(pid)
-    watcher = await peer.Peer.connect(socket)
+    before = read_resident_bytes(pid)
+    watcher = await peer.PushLoadClient.connect(socket)
     for name in names:
-        await watcher.ask(requests.attach(peer.number(), name, 0))
+        await watcher.ask(requests.attach(peer.next_number(), name, 0))
     await asyncio.sleep(0.2)
-    grown = resident_bytes(pid) - before
+    grown = read_resident_bytes(pid) - before
     watcher.close()
     return grown
 

@@ -7,10 +7,10 @@ from bench.loads import peer, requests
 
 
 async def load(socket: str, limit: int, count: int) -> float:
-    client = await peer.Peer.connect(socket)
+    client = await peer.PushLoadClient.connect(socket)
     durations = []
     for _ in range(count):
-        frame = requests.request(peer.number(), "list_sessions", {"limit": limit})
+        frame = requests.request(peer.next_number(), "list_sessions", {"limit": limit})
         began = time.perf_counter()
         answer = await client.ask(frame)
         durations.append((time.perf_counter() - began) * 1e6)

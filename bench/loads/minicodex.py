@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bench.loads import peer
-from bench.loads.pi import PiPeer, framed
+from bench.loads.pi import PiLoadClient, frame_message
 
 TEXT = b'{"type":"assistant_text",'
 STATUS = b'"status":"finished"'
@@ -16,10 +16,10 @@ _SNAPSHOT = re.compile(rb'"snapshot"[^\0]*"event_id":(\d+)[^\0]{0,200}$')
 HELLO = b'{"type":"hello","v":"1.0.0"}'
 
 
-class Client(PiPeer):
+class MiniCodexLoadClient(PiLoadClient):
     """Says hello when it is told to; what arrives afterwards is only counted."""
 
-    def seen(self) -> None:
+    def count_seen(self) -> None:
         """From now on nothing is kept."""
         self.texts = 0
         self.finished: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -45,44 +45,46 @@ class Client(PiPeer):
             self.heard(data)
 
 
-async def connected(http: str, token: str, query: str) -> Client:
-    return await Client.connect(http, f"ws/minicodex?token={quote(token)}{query}", until=rb"HTTP/1.1 101[^\0]*\r\n\r\n")
+async def connect_client(http: str, token: str, query: str) -> MiniCodexLoadClient:
+    return await MiniCodexLoadClient.connect(
+        http, f"ws/minicodex?token={quote(token)}{query}", until=rb"HTTP/1.1 101[^\0]*\r\n\r\n"
+    )
 
 
-async def greetings(http: str, token: str, cwd: str, order: str, times: int) -> dict[str, Any]:
+async def measure_greetings(http: str, token: str, cwd: str, order: str, times: int) -> dict[str, Any]:
     """Milliseconds from `hello` to the whole snapshot of a session in which this order was carried out; and its bytes."""
-    first = await connected(http, token, f"&cwd={quote(cwd)}")
-    session = _SESSION.search(await first.exchange(framed(HELLO), _SNAPSHOT))
+    first = await connect_client(http, token, f"&cwd={quote(cwd)}")
+    session = _SESSION.search(await first.exchange(frame_message(HELLO), _SNAPSHOT))
     assert session, "welcome names the session"
-    first.seen()
-    first.tell(b'{"type":"send","text":"%b"}' % order.encode())
+    first.count_seen()
+    first.send_command(b'{"type":"send","text":"%b"}' % order.encode())
     async with asyncio.timeout(60):
         await first.finished
     took, size = [], 0
     for _ in range(times):
-        client = await connected(http, token, f"&session_id={session[1].decode()}")
+        client = await connect_client(http, token, f"&session_id={session[1].decode()}")
         before = client.bytes_received
         began = time.perf_counter()
-        await client.exchange(framed(HELLO), _SNAPSHOT)
+        await client.exchange(frame_message(HELLO), _SNAPSHOT)
         took.append((time.perf_counter() - began) * 1_000)
         size = client.bytes_received - before
         client.close()
     return {"ms": sorted(took)[len(took) // 2], "bytes": size}
 
 
-async def fanout(http: str, token: str, cwd: str, order: str, deltas: int, subscribers: int) -> dict[str, Any]:
-    first = await connected(http, token, f"&cwd={quote(cwd)}")
-    session = _SESSION.search(await first.exchange(framed(HELLO), _SNAPSHOT))
+async def measure_fanout(http: str, token: str, cwd: str, order: str, deltas: int, subscribers: int) -> dict[str, Any]:
+    first = await connect_client(http, token, f"&cwd={quote(cwd)}")
+    session = _SESSION.search(await first.exchange(frame_message(HELLO), _SNAPSHOT))
     assert session, "welcome names the session"
     clients = [first]
     for _ in range(subscribers - 1):
-        other = await connected(http, token, f"&session_id={session[1].decode()}")
-        await other.exchange(framed(HELLO), _SNAPSHOT)
+        other = await connect_client(http, token, f"&session_id={session[1].decode()}")
+        await other.exchange(frame_message(HELLO), _SNAPSHOT)
         clients.append(other)
     for client in clients:
-        client.seen()
+        client.count_seen()
     began = time.perf_counter()
-    first.tell(b'{"type":"send","text":"%b"}' % order.encode())
+    first.send_command(b'{"type":"send","text":"%b"}' % order.encode())
     async with asyncio.timeout(100):
         ended = max(await asyncio.gather(*(client.finished for client in clients)))
     assert {client.texts for client in clients} == {deltas}, f"{[client.texts for client in clients][:5]} of {deltas}"
@@ -95,4 +97,4 @@ if __name__ == "__main__":
     import msgspec
 
     arguments = msgspec.json.decode(sys.argv[1])
-    peer.main(fanout if "subscribers" in arguments else greetings)
+    peer.main(measure_fanout if "subscribers" in arguments else measure_greetings)

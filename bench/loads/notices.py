@@ -7,7 +7,7 @@ from switchtower.stores.postgres import connections, notices
 async def load(dsn: str, count: int, sessions: int) -> None:
     connection = await connections.connect(dsn)
     moved = {f"sess_01JCQ{number:022d}": (1, 2) for number in range(sessions)}
-    text = notices.text("node_bench", moved)
+    text = notices.encode_notice("node_bench", moved)
     for _ in range(count):
         await connection.fetchval("SELECT pg_notify($1, $2)", notices.CHANNEL, text)
     await connection.close()

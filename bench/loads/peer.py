@@ -18,7 +18,7 @@ _SESSION = re.compile(rb'"sessionId":"(sess_[^"]+)"')
 _numbers = itertools.count(1)
 
 
-class Peer(asyncio.Protocol):
+class PushLoadClient(asyncio.Protocol):
     def __init__(self) -> None:
         self.bytes_received = 0
         self.kept: list[bytes] | None = None
@@ -73,7 +73,7 @@ class Peer(asyncio.Protocol):
         """The answer as it came. Refusals are not expected here."""
         named = _REQUEST.search(request)
         assert named, "a request has an id"
-        answer = await self._exchange(self._framed(request), re.compile(named[0] + rb'"[^\n]*"error":(null)?[^\n]*}'))
+        answer = await self._exchange(self._frame_message(request), re.compile(named[0] + rb'"[^\n]*"error":(null)?[^\n]*}'))
         assert answer[1], answer[0]
         return answer[0]
 
@@ -82,19 +82,19 @@ class Peer(asyncio.Protocol):
         assert found, "a started session has an id"
         return found[1].decode()
 
-    def watch(self, *, keep: bool = False) -> "asyncio.Future[float]":
+    def wait_for_last_frame(self, *, keep: bool = False) -> "asyncio.Future[float]":
         """From now on only watches; the moment at which the last frame was there."""
         self.kept = [] if keep else None
         self._last = asyncio.get_running_loop().create_future()
         return self._last
 
-    def tell(self, frame: bytes) -> None:
-        self._transport.write(self._framed(frame))
+    def send_frame(self, frame: bytes) -> None:
+        self._transport.write(self._frame_message(frame))
 
     def close(self) -> None:
         self._transport.close()
 
-    def _framed(self, frame: bytes) -> bytes:
+    def _frame_message(self, frame: bytes) -> bytes:
         if not self._is_websocket:
             return frame + b"\n"
         # RFC 6455: a client masks; with a key of zeros the text stays as it is.
@@ -109,7 +109,7 @@ class Peer(asyncio.Protocol):
             return await answered
 
 
-def number() -> int:
+def next_number() -> int:
     return next(_numbers)
 
 

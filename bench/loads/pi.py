@@ -23,7 +23,7 @@ _OWN = f"{time.time_ns():x}-"
 _numbers = itertools.count(1)
 
 
-class PiPeer(asyncio.Protocol):
+class PiLoadClient(asyncio.Protocol):
     def __init__(self) -> None:
         self.bytes_received = 0
         self._transport: asyncio.Transport
@@ -70,7 +70,7 @@ class PiPeer(asyncio.Protocol):
 
     async def ask(self, type_: str, fields: str = "") -> bytes:
         until = re.compile(rb'{"type":"response","command":"' + type_.encode() + rb'"[^\n]*?"success":(true|false)[^\0]*?}')
-        return await self.exchange(framed(command(type_, fields)), until)
+        return await self.exchange(frame_message(encode_command(type_, fields)), until)
 
     async def create_session(self, cwd: str) -> str:
         answer = await self.ask("create_session", f',"cwd":"{cwd}"')
@@ -78,37 +78,37 @@ class PiPeer(asyncio.Protocol):
         assert found, answer
         return found[1].decode()
 
-    def tell(self, *frames: bytes) -> None:
-        self._transport.write(b"".join(framed(frame) for frame in frames))
+    def send_command(self, *frames: bytes) -> None:
+        self._transport.write(b"".join(frame_message(frame) for frame in frames))
 
     def close(self) -> None:
         self._transport.close()
 
 
-def command(type_: str, fields: str = "") -> bytes:
+def encode_command(type_: str, fields: str = "") -> bytes:
     # An id stands for one command for as long as the server lives, so each load has ids of its own.
     return f'{{"type":"{type_}","id":"{_OWN}{next(_numbers)}"{fields}}}'.encode()
 
 
-def framed(frame: bytes) -> bytes:
+def frame_message(frame: bytes) -> bytes:
     # RFC 6455: a client masks; with a key of zeros the text stays as it is.
     length = bytes((0x80 | len(frame),)) if len(frame) < 126 else b"\xfe" + len(frame).to_bytes(2, "big")
     return b"\x81" + length + bytes(4) + frame
 
 
-async def commands(
+async def measure_commands(
     url: str, type_: str, connections: int, in_flight: int, seconds: float, cwd: str, idle: int = 0, query: str = ""
 ) -> float:
     """Answers a second, all connections together. `idle` others are connected and silent."""
-    silent = [await PiPeer.connect(url, query) for _ in range(idle)]
-    peers = [await PiPeer.connect(url, query) for _ in range(connections)]
+    silent = [await PiLoadClient.connect(url, query) for _ in range(idle)]
+    peers = [await PiLoadClient.connect(url, query) for _ in range(connections)]
     fields = f',"sessionId":"{await peers[0].create_session(cwd)}"' if type_.startswith("get_") else ""
     if type_ == "create_session":
         fields = f',"cwd":"{cwd}"'
     answers, ended = 0, asyncio.get_running_loop().create_future()
     began = time.perf_counter()
 
-    def hearing(one: PiPeer) -> Any:
+    def hearing(one: PiLoadClient) -> Any:
         def heard(data: bytes) -> None:
             nonlocal answers
             answered = data.count(RESPONSE)
@@ -116,7 +116,7 @@ async def commands(
                 return
             answers += answered
             if time.perf_counter() - began < seconds:
-                one.tell(*(command(type_, fields) for _ in range(answered)))
+                one.send_command(*(encode_command(type_, fields) for _ in range(answered)))
             elif not ended.done():
                 ended.set_result(None)
 
@@ -124,7 +124,7 @@ async def commands(
 
     for one in peers:
         one.heard = hearing(one)
-        one.tell(*(command(type_, fields) for _ in range(in_flight)))
+        one.send_command(*(encode_command(type_, fields) for _ in range(in_flight)))
     async with asyncio.timeout(seconds + 60):
         await ended
     took = time.perf_counter() - began
@@ -133,19 +133,19 @@ async def commands(
     return answers / took
 
 
-async def streaming(url: str, subscribers: int, order: str, deltas: int, cwd: str) -> dict[str, Any]:
+async def measure_streaming(url: str, subscribers: int, order: str, deltas: int, cwd: str) -> dict[str, Any]:
     """One prompt's stream to so many subscribers: updates a second, all together, and bytes for each."""
-    first = await PiPeer.connect(url, "?lifecycle=off")
+    first = await PiLoadClient.connect(url, "?lifecycle=off")
     session = f',"sessionId":"{await first.create_session(cwd)}"'
-    peers = [first, *[await PiPeer.connect(url, "?lifecycle=off") for _ in range(subscribers - 1)]]
+    peers = [first, *[await PiLoadClient.connect(url, "?lifecycle=off") for _ in range(subscribers - 1)]]
     ends = []
     for one in peers:
         await one.ask("switch_session", session)
         end: asyncio.Future[tuple[float, int]] = asyncio.get_running_loop().create_future()
-        one.heard = _until_the_end(end)
+        one.heard = _wait_for_end(end)
         ends.append(end)
     began = time.perf_counter()
-    first.tell(command("prompt", f'{session},"message":"{order}"'))
+    first.send_command(encode_command("prompt", f'{session},"message":"{order}"'))
     async with asyncio.timeout(100):
         finished = await asyncio.gather(*ends)
     assert {updates for _, updates in finished} == {deltas}, f"{finished} of {deltas} updates arrived"
@@ -153,7 +153,7 @@ async def streaming(url: str, subscribers: int, order: str, deltas: int, cwd: st
     return {"updates_per_second": subscribers * deltas / took, "bytes": peers[-1].bytes_received}
 
 
-def _until_the_end(end: "asyncio.Future[tuple[float, int]]") -> Any:
+def _wait_for_end(end: "asyncio.Future[tuple[float, int]]") -> Any:
     updates, tail = 0, b""
 
     def heard(data: bytes) -> None:
@@ -172,4 +172,4 @@ if __name__ == "__main__":
     import msgspec
 
     arguments = msgspec.json.decode(sys.argv[1])
-    peer.main(streaming if "subscribers" in arguments else commands)
+    peer.main(measure_streaming if "subscribers" in arguments else measure_commands)

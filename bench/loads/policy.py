@@ -37,7 +37,7 @@ RULES = (
 )
 
 
-def _microseconds(work: Callable[[str], object], commands: list[str]) -> float:
+def _measure_microseconds(work: Callable[[str], object], commands: list[str]) -> float:
     began = time.process_time()
     for command in commands:
         work(command)
@@ -59,13 +59,13 @@ def main(rounds: int, folder: str) -> dict[str, float]:
         judgement = judge(command)
         return find_question(folder, "run", {"command": command}) if judgement.ruling is policy.Ruling.ALLOW else None
 
-    _microseconds(judge, commands[: len(COMMANDS)])
-    measured = {"ours": _microseconds(judge, commands), "bare": _microseconds(_split, commands)}
+    _measure_microseconds(judge, commands[: len(COMMANDS)])
+    measured = {"ours": _measure_microseconds(judge, commands), "bare": _measure_microseconds(_split, commands)}
     try:
         from switchtower.tools.files.links import find_question
     except ImportError:  # An older version, measured for comparison.
         return measured
-    return {**measured, "on disk": _microseconds(judge_on_disk, commands)}
+    return {**measured, "on disk": _measure_microseconds(judge_on_disk, commands)}
 
 
 if __name__ == "__main__":

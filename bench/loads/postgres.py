@@ -14,7 +14,7 @@ from bench.baselines.postgres import EVENT, PIECE
 from switchtower.core import events, journal
 from switchtower.stores.postgres.connections import connect
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.journal_contract import card
+from switchtower.testing.journal_contract import make_card
 
 NOON = 1_760_000_000_000
 
@@ -23,7 +23,7 @@ async def main(*, dsn: str, sessions: int, appends: int, length: int, label: str
     store = PostgresJournal(dsn, node_id="node_bench")
     await store.open()
     names = [f"sess_{label}_{number:06d}" for number in range(sessions)]
-    await asyncio.gather(*(store.append(journal.Append(name, 1, _entries(1, 1), card=card(name))) for name in names))
+    await asyncio.gather(*(store.append(journal.Append(name, 1, _make_entries(1, 1), card=make_card(name))) for name in names))
     watching = await connect(dsn)
     before = int(await watching.fetchval("SELECT sum(batch) FROM writers"))
     waits: list[float] = []
@@ -32,7 +32,7 @@ async def main(*, dsn: str, sessions: int, appends: int, length: int, label: str
         head = 1
         for _ in range(appends):
             began = time.perf_counter()
-            await store.append(journal.Append(name, 1, _entries(head + 1, length)))
+            await store.append(journal.Append(name, 1, _make_entries(head + 1, length)))
             waits.append(time.perf_counter() - began)
             head += length
 
@@ -45,7 +45,7 @@ async def main(*, dsn: str, sessions: int, appends: int, length: int, label: str
     return {"per_second": sessions * appends * length / took, "commits": commits, "median_ms": statistics.median(waits) * 1_000}
 
 
-def _entries(first: int, length: int) -> list[journal.Entry]:
+def _make_entries(first: int, length: int) -> list[journal.Entry]:
     """A single one stays for good and has its own row; many are a stretch of streamed text."""
     if length == 1:
         return [journal.Entry(first, NOON, "run_1", events.WarningRaised.kind, EVENT)]

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bench.loads import peer, requests
-from bench.loads.pi import PiPeer
+from bench.loads.pi import PiLoadClient
 
 WINDOW = 4_000
 """Events that a host has on the way at a time."""
@@ -28,11 +28,11 @@ def flood_command(megabytes: int) -> str:
     return f"yes '{LINE}' | head -n {lines}"
 
 
-class App(PiPeer):
+class RelayLoadApp(PiLoadClient):
     """Keeps what it hears until somebody has looked at it."""
 
     @classmethod
-    async def join(cls, http: str, token: str) -> "App":
+    async def join(cls, http: str, token: str) -> "RelayLoadApp":
         app = await cls.connect(http, f"ws/app?token={quote(token)}", until=_UPGRADED)
         app.news = asyncio.Event()
         app.received = bytearray()
@@ -52,7 +52,7 @@ class App(PiPeer):
         self.received += data
         self.news.set()
 
-    async def until(self, mark: bytes) -> float:
+    async def wait_for(self, mark: bytes) -> float:
         async with asyncio.timeout(100):
             while mark not in self.received:
                 self.news.clear()
@@ -61,28 +61,28 @@ class App(PiPeer):
 
     async def start(self, host_id: str, command: str, cwd: str) -> str:
         request = {"request_id": f"{_OWN}-{next(_numbers)}", "host_id": host_id, "tool": "bench", "cmd": command, "cwd": cwd}
-        self.tell(json.dumps({"type": "rpc.run.start", "data": request}).encode())
-        await self.until(b'"rpc_type":"rpc.run.start"')
+        self.send_command(json.dumps({"type": "rpc.run.start", "data": request}).encode())
+        await self.wait_for(b'"rpc_type":"rpc.run.start"')
         found = _RUN.search(self.received)
         assert found, bytes(self.received)
         return found[1].decode()
 
 
-async def _own_host(http: str, token: str) -> str:
+async def _find_own_host(http: str, token: str) -> str:
     hosts = await _get(http, "/hosts", token)
     return str(next(host["id"] for host in hosts if host["is_this_daemon"]))
 
 
 async def flood(http: str, token: str, megabytes: int, cwd: str) -> float:
     """Megabytes a second, from the start of the program until its end is journalled."""
-    host_id = await _own_host(http, token)
-    app = await App.join(http, token)
+    host_id = await _find_own_host(http, token)
+    app = await RelayLoadApp.join(http, token)
     # Only the end is looked for: what the program prints is not read by anybody.
-    app.tell(b'{"type":"run.unsubscribe"}')
+    app.send_command(b'{"type":"run.unsubscribe"}')
     began = time.perf_counter()
     run_id = await app.start(host_id, flood_command(megabytes), cwd)
-    app.tell(json.dumps({"type": "run.subscribe", "run_id": run_id, "data": {"include_output": False}}).encode())
-    took = await app.until(b'"type":"run.exited"') - began
+    app.send_command(json.dumps({"type": "run.subscribe", "run_id": run_id, "data": {"include_output": False}}).encode())
+    took = await app.wait_for(b'"type":"run.exited"') - began
     app.close()
     return megabytes / took
 
@@ -90,7 +90,7 @@ async def flood(http: str, token: str, megabytes: int, cwd: str) -> float:
 async def report(http: str, events: int) -> float:
     """Events a second, from the first to the acknowledgement of the last."""
     run_id = f"run-{_OWN}"
-    host = await App.connect(http, f"ws/host?host_id=h-{_OWN}&host_token=token-{_OWN}", until=_UPGRADED)
+    host = await RelayLoadApp.connect(http, f"ws/host?host_id=h-{_OWN}&host_token=token-{_OWN}", until=_UPGRADED)
     acked, tail = 0, b""
     news = asyncio.Event()
 
@@ -106,13 +106,13 @@ async def report(http: str, events: int) -> float:
     body = f',"data":{{"stream":"stdout","text":"{LINE}\\r\\n"}}}}'
     began = time.perf_counter()
     started = f'{{"type":"run.started","run_id":"{run_id}","seq":1,"data":{{"tool":"bench","cwd":"/","command":"bench"}}}}'
-    host.tell(started.encode())
+    host.send_command(started.encode())
     sent = 1
     async with asyncio.timeout(100):
         while acked < events:
             if sent < events and sent - acked < WINDOW:
                 last = min(events, sent + 500)
-                host.tell(*(f"{head}{seq}{body}".encode() for seq in range(sent + 1, last + 1)))
+                host.send_command(*(f"{head}{seq}{body}".encode() for seq in range(sent + 1, last + 1)))
                 sent = last
                 await asyncio.sleep(0)
             else:
@@ -125,16 +125,16 @@ async def report(http: str, events: int) -> float:
 
 async def fill(socket: str, events: int, cwd: str) -> None:
     """A session of so many events on a host whose hub is away."""
-    control = await peer.Peer.connect(socket)
-    session_id = await control.start_session(requests.start_session(peer.number()))
-    ended = control.watch()
-    control.tell(requests.send(peer.number(), session_id, f"stream {events}"))
+    control = await peer.PushLoadClient.connect(socket)
+    session_id = await control.start_session(requests.start_session(peer.next_number()))
+    ended = control.wait_for_last_frame()
+    control.send_frame(requests.send(peer.next_number(), session_id, f"stream {events}"))
     async with asyncio.timeout(60):
         await ended
     control.close()
 
 
-async def drained(http: str, token: str, events: int) -> float:
+async def measure_drain(http: str, token: str, events: int) -> float:
     """Events a second, from the first that the hub has to the last."""
     first: float | None = None
     async with asyncio.timeout(110):
@@ -151,26 +151,26 @@ async def drained(http: str, token: str, events: int) -> float:
 
 async def echo(http: str, token: str, keys: int, host_id: str, cwd: str) -> float:
     """Milliseconds from a key to its echo, in the middle."""
-    app = await App.join(http, token)
+    app = await RelayLoadApp.join(http, token)
     async with asyncio.timeout(20):
         while not any(host["id"] == host_id and host["online"] for host in await _get(http, "/hosts", token)):
             await asyncio.sleep(0.05)
     run_id = await app.start(host_id, "cat", cwd)
-    await app.until(b'"run.ready"')
+    await app.wait_for(b'"run.ready"')
     took = []
     for _ in range(keys):
         app.received.clear()
         began = time.perf_counter()
-        app.tell(json.dumps({"type": "run.send_stdin", "run_id": run_id, "data": {"text": "x"}}).encode())
-        took.append((await app.until(b'"text":"x"') - began) * 1_000)
+        app.send_command(json.dumps({"type": "run.send_stdin", "run_id": run_id, "data": {"text": "x"}}).encode())
+        took.append((await app.wait_for(b'"text":"x"') - began) * 1_000)
         await asyncio.sleep(0.06)  # a person's pace: keys that come faster share a piece
-    app.tell(json.dumps({"type": "run.stop", "run_id": run_id, "data": {"signal": "kill"}}).encode())
-    await app.until(b'"run.exited"')
+    app.send_command(json.dumps({"type": "run.stop", "run_id": run_id, "data": {"signal": "kill"}}).encode())
+    await app.wait_for(b'"run.exited"')
     app.close()
     return sorted(took)[len(took) // 2]
 
 
-async def free_port() -> int:
+async def find_free_port() -> int:
     with sockets.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -188,7 +188,14 @@ async def _get(http: str, path: str, token: str) -> Any:
 
 
 async def load(what: str, **arguments: Any) -> Any:
-    work: Any = {"flood": flood, "report": report, "fill": fill, "drained": drained, "echo": echo, "free_port": free_port}[what]
+    work: Any = {
+        "flood": flood,
+        "report": report,
+        "fill": fill,
+        "drained": measure_drain,
+        "echo": echo,
+        "free_port": find_free_port,
+    }[what]
     return await work(**arguments)
 
 

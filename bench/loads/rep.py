@@ -17,7 +17,7 @@ from switchtower.protocols.rep import client, driver, messages
 POLL = b'{"jsonrpc":"2.0","id":%d,"method":"Runtime.Poll","params":{"run_id":"bench"}}\n'
 
 
-def flow_of(kind: str, **given: str) -> dict[str, Any]:
+def make_flow(kind: str, **given: str) -> dict[str, Any]:
     """A flow of one step."""
     return {
         "version": messages.IR_VERSION,
@@ -29,47 +29,47 @@ def flow_of(kind: str, **given: str) -> dict[str, Any]:
     }
 
 
-async def handshake(times: int, cwd: str) -> float:
+async def measure_handshake(times: int, cwd: str) -> float:
     """Milliseconds from the start of our runtime until it has said what it can."""
 
     async def once() -> float:
         began = time.perf_counter()
-        marching = client.Marching(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=60)
-        async with client.Client.start(flow_runs.our_argv(), cwd=cwd, marching=marching) as runtime:
+        marching = client.RuntimeEnvironment(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=60)
+        async with client.RuntimeClient.start(flow_runs.make_own_argv(), cwd=cwd, runtime_environment=marching) as runtime:
             await runtime.call(messages.CAPABILITIES, {}, messages.Capabilities)
             return time.perf_counter() - began
 
-    return await _shortest(times, once)
+    return await _measure_shortest(times, once)
 
 
-async def trivial(times: int, cwd: str) -> float:
+async def measure_trivial_flow(times: int, cwd: str) -> float:
     """Milliseconds of a flow that logs one line, from nothing to nothing: the runtime is gone when it is told."""
 
     async def once() -> float:
         began = time.perf_counter()
-        order = driver.Order(
-            argv=flow_runs.our_argv(),
+        order = driver.RuntimeRunOrder(
+            argv=flow_runs.make_own_argv(),
             cwd=cwd,
-            ir=flow_of("log", message="hello"),
+            ir=make_flow("log", message="hello"),
             required=["log"],
             run_id=str(uuid4()),
             trace_id=str(uuid4()),
         )
-        ended = await driver.run(order)
+        ended = await driver.drive_run(order)
         assert ended.status == "completed", ended
         return time.perf_counter() - began
 
-    return await _shortest(times, once)
+    return await _measure_shortest(times, once)
 
 
-async def polls(seconds: float, cwd: str) -> float:
+async def measure_polls(seconds: float, cwd: str) -> float:
     """Answers a second of our runtime while a step is under way."""
-    start = {"ir": flow_of("sleep", seconds="600"), "options": {"run_id": "bench"}}
+    start = {"ir": make_flow("sleep", seconds="600"), "options": {"run_id": "bench"}}
     request = {"jsonrpc": "2.0", "id": 0, "method": messages.START_RUN, "params": start}
-    return polls_a_second(flow_runs.our_argv(), cwd, seconds, msgspec.json.encode(request) + b"\n", b'"state":"started"')
+    return measure_poll_rate(flow_runs.make_own_argv(), cwd, seconds, msgspec.json.encode(request) + b"\n", b'"state":"started"')
 
 
-def polls_a_second(argv: list[str], cwd: str, seconds: float, first: bytes, begun: bytes) -> float:
+def measure_poll_rate(argv: list[str], cwd: str, seconds: float, first: bytes, begun: bytes) -> float:
     """One poll after the other over bare pipes, so that nothing of ours is measured but the other end. They count from the
     answer that has `begun` in it."""
     with subprocess.Popen(argv, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -94,7 +94,7 @@ def polls_a_second(argv: list[str], cwd: str, seconds: float, first: bytes, begu
     return count / elapsed
 
 
-async def _shortest(times: int, once: Callable[[], Awaitable[float]]) -> float:
+async def _measure_shortest(times: int, once: Callable[[], Awaitable[float]]) -> float:
     """Of a few: the start of a process has nothing in it that varies but the neighbours. The first one is not counted, because it
     loads and compiles what later ones find ready."""
     await once()
@@ -104,7 +104,7 @@ async def _shortest(times: int, once: Callable[[], Awaitable[float]]) -> float:
 def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a runtime that is compiled anew each time is nobody's runtime
     arguments = msgspec.json.decode(sys.argv[1])
-    work: Any = {"handshake": handshake, "trivial": trivial, "polls": polls}[arguments.pop("what")]
+    work: Any = {"handshake": measure_handshake, "trivial": measure_trivial_flow, "polls": measure_polls}[arguments.pop("what")]
     print(msgspec.json.encode(asyncio.run(work(**arguments))).decode())
 
 

@@ -7,10 +7,10 @@ from bench.loads import peer, requests
 
 
 async def load(socket: str, session_id: str, events: int) -> float:
-    client = await peer.Peer.connect(socket)
-    done = client.watch(keep=True)
+    client = await peer.PushLoadClient.connect(socket)
+    done = client.wait_for_last_frame(keep=True)
     began = time.perf_counter()
-    client.tell(requests.attach(peer.number(), session_id, 0))
+    client.send_frame(requests.attach(peer.next_number(), session_id, 0))
     async with asyncio.timeout(100):
         ended = await done
     assert client.kept is not None

@@ -4,10 +4,10 @@ from bench.loads import peer, requests
 
 
 async def report(socket: str, report_path: str) -> None:
-    control = await peer.Peer.connect(socket)
-    session_id = await control.start_session(requests.start_session(peer.number()))
-    done = control.watch()
-    control.tell(requests.send(peer.number(), session_id, f"report {report_path}"))
+    control = await peer.PushLoadClient.connect(socket)
+    session_id = await control.start_session(requests.start_session(peer.next_number()))
+    done = control.wait_for_last_frame()
+    control.send_frame(requests.send(peer.next_number(), session_id, f"report {report_path}"))
     await done
     control.close()
 

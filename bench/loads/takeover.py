@@ -13,12 +13,12 @@ POLL = 0.005
 
 
 async def load(socket: str, pid: int, dsn: str, sessions: int) -> Any:
-    control = await peer.Peer.connect(socket)
+    control = await peer.PushLoadClient.connect(socket)
     names = []
     for _ in range(sessions):
-        names.append(await control.start_session(requests.start_session(peer.number())))
+        names.append(await control.start_session(requests.start_session(peer.next_number())))
         # It waits for a starting shot that never comes, so the run is active.
-        await control.ask(requests.send(peer.number(), names[-1], "each 1"))
+        await control.ask(requests.send(peer.next_number(), names[-1], "each 1"))
     database = await connections.connect(dsn)
     query = "SELECT session_id, epoch, head FROM homes WHERE session_id = ANY ($1)"
     before = {name: (epoch, head) for name, epoch, head in await database.fetch(query, names)}

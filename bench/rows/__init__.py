@@ -23,9 +23,9 @@ from bench.rows import (
     startup,
     websocket,
 )
-from bench.setting import Setting
+from bench.setting import BenchContext
 
-GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
+GROUPS: dict[str, Callable[[BenchContext], Iterator[Row]]] = {
     "ping": ping.measure,
     "durable": durable.measure,
     "deliveries": deliveries.measure,

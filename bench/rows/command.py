@@ -7,17 +7,20 @@ from collections.abc import Iterator
 
 from bench import processes
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 
-def measure(setting: Setting) -> Iterator[Row]:
-    figures = setting.alternate(
-        "tower --help", lambda: _milliseconds("-m", "switchtower", "--help"), lambda: _milliseconds("-c", "pass"), unit=" ms"
+def measure(setting: BenchContext) -> Iterator[Row]:
+    figures = setting.alternate_rounds(
+        "tower --help",
+        lambda: _measure_milliseconds("-m", "switchtower", "--help"),
+        lambda: _measure_milliseconds("-c", "pass"),
+        unit=" ms",
     )
     yield compare("command", "tower --help", "ms", *figures, "python -c pass")
 
 
-def _milliseconds(*arguments: str) -> float:
+def _measure_milliseconds(*arguments: str) -> float:
     began = time.perf_counter()
     subprocess.run([sys.executable, *arguments], cwd=processes.ROOT, stdout=subprocess.DEVNULL, check=True)
     return (time.perf_counter() - began) * 1_000

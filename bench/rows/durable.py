@@ -10,7 +10,7 @@ from bench import commits
 from bench.commits import Commit
 from bench.repeat import repeat
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 BASELINE = "bare SQLite, the same events in the same commits, a row each"
 CASES = (
@@ -20,28 +20,28 @@ CASES = (
 )
 
 
-def measure(setting: Setting) -> Iterator[Row]:
+def measure(setting: BenchContext) -> Iterator[Row]:
     for title, sessions, order, count in CASES:
-        yield _case(setting, title, sessions, f"{order} {setting.amount(count)}")
+        yield _measure_case(setting, title, sessions, f"{order} {setting.scale_amount(count)}")
 
 
-def _case(setting: Setting, title: str, sessions: int, order: str) -> Row:
+def _measure_case(setting: BenchContext, title: str, sessions: int, order: str) -> Row:
     name = f"durable events, {title}"
-    target = setting.path("bare.db")
+    target = setting.make_path("bare.db")
     recorded: list[Commit] = []
     sizes: list[float] = []
-    with setting.subject() as server:
+    with setting.start_daemon_under_test() as server:
 
         def ours() -> float:
             nonlocal recorded
-            path = setting.path("report.json")
-            setting.load("bursts", socket=server.socket, sessions=sessions, order=order, report_path=str(path))
-            recorded = commits.streaming(commits.read(path))
-            sizes.append(commits.mean_batch(recorded))
-            return commits.events_per_second(recorded, [commit.at_ns for commit in recorded])
+            path = setting.make_path("report.json")
+            setting.run_load("bursts", socket=server.socket, sessions=sessions, order=order, report_path=str(path))
+            recorded = commits.select_streaming(commits.read(path))
+            sizes.append(commits.compute_mean_batch(recorded))
+            return commits.compute_event_rate(recorded, [commit.at_ns for commit in recorded])
 
         def bare() -> float:
-            return commits.events_per_second(recorded, repeat(setting, server, target, recorded))
+            return commits.compute_event_rate(recorded, repeat(setting, server, target, recorded))
 
-        figures = setting.alternate(name, ours, bare)
+        figures = setting.alternate_rounds(name, ours, bare)
     return compare("durable", name, "/s", *figures, BASELINE, at_least=0.6, detail={"events_per_commit": round(mean(sizes), 1)})

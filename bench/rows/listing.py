@@ -4,33 +4,33 @@ from collections.abc import Iterator
 
 from bench import stored
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 BASELINE = "the same with 10 stored sessions"
 FEW, MANY = 10, 10_000
 FLAT = 1.25
 
 
-def measure(setting: Setting) -> Iterator[Row]:
-    few, many = setting.path("home"), setting.path("home")
-    setting.say(f"listing: writing {MANY:,} sessions")
-    stored.with_sessions(few, FEW)
-    stored.with_sessions(many, MANY)
-    arguments = {"limit": FEW, "count": setting.amount(1_000)}
+def measure(setting: BenchContext) -> Iterator[Row]:
+    few, many = setting.make_path("home"), setting.make_path("home")
+    setting.print_progress(f"listing: writing {MANY:,} sessions")
+    stored.write_sessions(few, FEW)
+    stored.write_sessions(many, MANY)
+    arguments = {"limit": FEW, "count": setting.scale_amount(1_000)}
     name = "list_sessions with 10,000 stored"
-    with setting.daemon(many) as of_many, setting.daemon(few) as of_few:
-        figures = setting.alternate(
+    with setting.start_daemon(many) as of_many, setting.start_daemon(few) as of_few:
+        figures = setting.alternate_rounds(
             name,
-            lambda: setting.load("listing", socket=of_many.socket, **arguments),
-            lambda: setting.load("listing", socket=of_few.socket, **arguments),
+            lambda: setting.run_load("listing", socket=of_many.socket, **arguments),
+            lambda: setting.run_load("listing", socket=of_few.socket, **arguments),
             unit=" µs",
         )
     yield compare("listing", name, "µs", *figures, BASELINE, at_most=FLAT)
 
     def start(home: str) -> float:
-        with setting.daemon(many if home == "many" else few) as server:
+        with setting.start_daemon(many if home == "many" else few) as server:
             return server.seconds_to_listening * 1_000
 
     name = "start with 10,000 stored sessions"
-    figures = setting.alternate(name, lambda: start("many"), lambda: start("few"), unit=" ms")
+    figures = setting.alternate_rounds(name, lambda: start("many"), lambda: start("few"), unit=" ms")
     yield compare("listing", name, "ms", *figures, BASELINE, at_most=FLAT)

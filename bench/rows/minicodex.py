@@ -5,61 +5,61 @@ from typing import Any
 
 from bench import commits
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 READY_MADE = "bare picows sending a ready-made text of the same size"
 BROADCAST = "bare picows sending each event to each socket"
 SUBSCRIBERS, DELTAS = 200, 5_000
 
 
-def measure(setting: Setting) -> Iterator[Row]:
+def measure(setting: BenchContext) -> Iterator[Row]:
     for events in (10, 10_000):
-        yield _greeting(setting, events)
-    yield _fanout(setting)
+        yield _measure_greeting(setting, events)
+    yield _measure_fanout(setting)
 
 
-def _greeting(setting: Setting, events: int) -> Row:
+def _measure_greeting(setting: BenchContext, events: int) -> Row:
     name = f"MiniCodex hello to snapshot, {events:,} events"
     found: dict[str, Any] = {"bytes": 0}
-    with setting.subject() as server:
-        endpoints = server.endpoints()
+    with setting.start_daemon_under_test() as server:
+        endpoints = server.read_endpoints()
         door = {"http": endpoints["http"], "token": endpoints["token"], "cwd": str(setting.folder)}
 
         def ours() -> float:
-            found.update(setting.load("minicodex", order=f"stream {events}", times=20, **door))
+            found.update(setting.run_load("minicodex", order=f"stream {events}", times=20, **door))
             return float(found["ms"])
 
         def bare() -> float:
-            port = setting.path("port")
-            with setting.baseline("ready_made", port_file=str(port), size=found["bytes"]):
-                return float(setting.load("answers", url=f"http://127.0.0.1:{port.read_text()}", times=20))
+            port = setting.make_path("port")
+            with setting.start_baseline("ready_made", port_file=str(port), size=found["bytes"]):
+                return float(setting.run_load("answers", url=f"http://127.0.0.1:{port.read_text()}", times=20))
 
-        figures = setting.alternate(name, ours, bare, unit=" ms")
+        figures = setting.alternate_rounds(name, ours, bare, unit=" ms")
     return compare("minicodex", name, "ms", *figures, READY_MADE, detail={"bytes": found["bytes"]})
 
 
-def _fanout(setting: Setting) -> Row:
+def _measure_fanout(setting: BenchContext) -> Row:
     name = f"MiniCodex deliveries to {SUBSCRIBERS} WebSockets"
-    deltas = setting.amount(DELTAS)
+    deltas = setting.scale_amount(DELTAS)
     order = {"order": f"stream {deltas}", "deltas": deltas, "subscribers": SUBSCRIBERS}
     batches: list[int] = []
-    with setting.subject() as server:
-        endpoints = server.endpoints()
+    with setting.start_daemon_under_test() as server:
+        endpoints = server.read_endpoints()
         door = {"http": endpoints["http"], "token": endpoints["token"], "cwd": str(setting.folder)}
 
         def ours() -> float:
             nonlocal batches
-            found = setting.load("minicodex", **order, **door)
-            path = setting.path("report.json")
-            setting.load("report", socket=server.socket, report_path=str(path))
-            batches = [commit.deltas for commit in commits.streaming(commits.read(path))]
+            found = setting.run_load("minicodex", **order, **door)
+            path = setting.make_path("report.json")
+            setting.run_load("report", socket=server.socket, report_path=str(path))
+            batches = [commit.deltas for commit in commits.select_streaming(commits.read(path))]
             return float(found["deliveries_per_second"])
 
         def bare() -> float:
-            port = setting.path("port")
-            with setting.baseline("websocket", port_file=str(port), batches=[*batches[:-1], batches[-1] + 1]):
-                found = setting.load("fanout", http=f"http://127.0.0.1:{port.read_text()}", **order)
+            port = setting.make_path("port")
+            with setting.start_baseline("websocket", port_file=str(port), batches=[*batches[:-1], batches[-1] + 1]):
+                found = setting.run_load("fanout", http=f"http://127.0.0.1:{port.read_text()}", **order)
             return float(found["deliveries_per_second"])
 
-        figures = setting.alternate(name, ours, bare)
+        figures = setting.alternate_rounds(name, ours, bare)
     return compare("minicodex", name, "/s", *figures, BROADCAST, at_least=0.5)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from bench.row import Row
 from bench.rows import nodes_delivery, nodes_forward, nodes_journal, nodes_scaling, nodes_takeover
-from bench.setting import Setting
+from bench.setting import BenchContext
 from switchtower.testing import postgres_server as servers
 
 
-def measure(setting: Setting) -> Iterator[Row]:
-    if reason := servers.missing():
-        setting.say(f"nodes: {reason}")
+def measure(setting: BenchContext) -> Iterator[Row]:
+    if reason := servers.find_missing_reason():
+        setting.print_progress(f"nodes: {reason}")
         return
-    with servers.running() as server:
-        yield from nodes_journal.measure(setting, server.dsn("postgres"))
+    with servers.run_server() as server:
+        yield from nodes_journal.measure(setting, server.make_dsn("postgres"))
         for rows in (nodes_delivery, nodes_forward, nodes_scaling, nodes_takeover):
             yield from rows.measure(setting, server)

@@ -10,7 +10,7 @@ from typing import Any
 from bench import tower
 from bench.processes import Server
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 from switchtower.testing.postgres_server import PostgresServer
 
 BASELINE = "two uvloop processes joined by TCP that decode and encode the same frames with msgspec"
@@ -19,15 +19,15 @@ AT_HOME = "the same command given at the session's home"
 CASES = (("sequential", 1), ("64 in flight", 64))
 
 
-def measure(setting: Setting, server: PostgresServer) -> Iterator[Row]:
-    with tower.running(setting, server, 2) as (nodes, dsn):
+def measure(setting: BenchContext, server: PostgresServer) -> Iterator[Row]:
+    with tower.run_nodes(setting, server, 2) as (nodes, dsn):
         for what, database, baseline in (("refused", None, BASELINE), ("stored", dsn, BASELINE_STORED)):
             for title, in_flight in CASES:
-                yield from _case(setting, nodes, what, title, in_flight, database, baseline)
+                yield from _measure_case(setting, nodes, what, title, in_flight, database, baseline)
 
 
-def _case(
-    setting: Setting, nodes: list[Server], what: str, title: str, in_flight: int, database: str | None, baseline: str
+def _measure_case(
+    setting: BenchContext, nodes: list[Server], what: str, title: str, in_flight: int, database: str | None, baseline: str
 ) -> Iterator[Row]:
     name = f"forwarded command, {what}, {title}"
     home, other = nodes
@@ -35,15 +35,15 @@ def _case(
     at_home: list[float] = []
 
     def ours() -> float:
-        found = setting.load("commands", socket=home.socket, far_socket=other.socket, **arguments)
-        at_home.append(setting.load("commands", socket=home.socket, far_socket=home.socket, **arguments)["per_second"])
+        found = setting.run_load("commands", socket=home.socket, far_socket=other.socket, **arguments)
+        at_home.append(setting.run_load("commands", socket=home.socket, far_socket=home.socket, **arguments)["per_second"])
         return float(found["per_second"])
 
-    with setting.baseline("forward", dsn=database) as bare:
+    with setting.start_baseline("forward", dsn=database) as bare:
 
         def passed_on() -> float:
-            return float(setting.load("lines", socket=bare.socket, **arguments)["per_second"])
+            return float(setting.run_load("lines", socket=bare.socket, **arguments)["per_second"])
 
-        figures = setting.alternate(name, ours, passed_on)
+        figures = setting.alternate_rounds(name, ours, passed_on)
     yield compare("nodes", name, "/s", *figures, baseline, at_least=0.5)
     yield compare("nodes", f"{name}, against its home", "/s", figures[0], at_home, AT_HOME)

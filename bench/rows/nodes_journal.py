@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 BASELINE = "bare batched inserts, the same library, events and batches, a row each"
 CASES = (
@@ -18,13 +18,13 @@ CASES = (
 )
 
 
-def measure(setting: Setting, dsn: str) -> Iterator[Row]:
+def measure(setting: BenchContext, dsn: str) -> Iterator[Row]:
     for title, sessions, appends, length in CASES:
-        yield _events(setting, dsn, title, sessions, setting.amount(appends), length)
-    yield _alone(setting, dsn, setting.amount(300))
+        yield _measure_events(setting, dsn, title, sessions, setting.scale_amount(appends), length)
+    yield _measure_alone(setting, dsn, setting.scale_amount(300))
 
 
-def _events(setting: Setting, dsn: str, title: str, sessions: int, appends: int, length: int) -> Row:
+def _measure_events(setting: BenchContext, dsn: str, title: str, sessions: int, appends: int, length: int) -> Row:
     name = f"PostgreSQL: durable events, {title}"
     count = sessions * appends * length
     last: dict[str, Any] = {}
@@ -37,26 +37,26 @@ def _events(setting: Setting, dsn: str, title: str, sessions: int, appends: int,
 
     def bare() -> float:
         batch = max(1, round(count / last["commits"]))
-        return float(_bare(setting, dsn, sessions, count, batch, streamed=length > 1)["per_second"])
+        return float(_measure_bare(setting, dsn, sessions, count, batch, streamed=length > 1)["per_second"])
 
-    figures = setting.alternate(name, ours, bare)
+    figures = setting.alternate_rounds(name, ours, bare)
     return compare("nodes", name, "/s", *figures, BASELINE, at_least=0.5, detail={"events_per_commit": round(mean(sizes), 1)})
 
 
-def _alone(setting: Setting, dsn: str, appends: int) -> Row:
+def _measure_alone(setting: BenchContext, dsn: str, appends: int) -> Row:
     name = "PostgreSQL: durable events, sequential"
-    figures = setting.alternate(
+    figures = setting.alternate_rounds(
         name,
         lambda: float(_load(setting, dsn, 1, appends, 1)["per_second"]),
-        lambda: float(_bare(setting, dsn, 1, appends, 1, streamed=False)["per_second"]),
+        lambda: float(_measure_bare(setting, dsn, 1, appends, 1, streamed=False)["per_second"]),
     )
     return compare("nodes", name, "/s", *figures, BASELINE, at_least=0.5)
 
 
-def _load(setting: Setting, dsn: str, sessions: int, appends: int, length: int) -> Any:
-    label = setting.path("label").name
-    return setting.load("postgres", dsn=dsn, sessions=sessions, appends=appends, length=length, label=label)
+def _load(setting: BenchContext, dsn: str, sessions: int, appends: int, length: int) -> Any:
+    label = setting.make_path("label").name
+    return setting.run_load("postgres", dsn=dsn, sessions=sessions, appends=appends, length=length, label=label)
 
 
-def _bare(setting: Setting, dsn: str, sessions: int, count: int, batch: int, *, streamed: bool) -> Any:
-    return setting.bare("postgres", dsn=dsn, sessions=sessions, count=count, batch=batch, streamed=streamed)
+def _measure_bare(setting: BenchContext, dsn: str, sessions: int, count: int, batch: int, *, streamed: bool) -> Any:
+    return setting.run_baseline("postgres", dsn=dsn, sessions=sessions, count=count, batch=batch, streamed=streamed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench import processes
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 ECHO = "bare picows sending the same four frames for each command"
 NO_LIMITS = {
@@ -28,27 +28,27 @@ SHAPES = (("1 connection, sequential", 1, 1), ("1 connection, 100 in flight", 1,
 DELTAS = 3_000
 
 
-def measure(setting: Setting) -> Iterator[Row]:
+def measure(setting: BenchContext) -> Iterator[Row]:
     seconds = 0.3 if setting.quick else 1.0
-    yield from _commands(setting, "list_sessions", f'{{"sessions":[{INFO}]}}', seconds)
-    yield from _commands(setting, "get_state", INFO, seconds)
-    yield from _idle(setting, seconds)
-    yield from _new_sessions(setting, seconds)
-    yield from _streams(setting)
-    yield from _startup(setting)
+    yield from _measure_commands(setting, "list_sessions", f'{{"sessions":[{INFO}]}}', seconds)
+    yield from _measure_commands(setting, "get_state", INFO, seconds)
+    yield from _measure_idle(setting, seconds)
+    yield from _measure_new_sessions(setting, seconds)
+    yield from _measure_streams(setting)
+    yield from _measure_startup(setting)
 
 
-def _commands(setting: Setting, type_: str, data: str, seconds: float) -> Iterator[Row]:
-    port = setting.path("port")
-    with setting.subject(**NO_LIMITS) as ours, setting.baseline("pi_echo", port_file=str(port), data=data):
+def _measure_commands(setting: BenchContext, type_: str, data: str, seconds: float) -> Iterator[Row]:
+    port = setting.make_path("port")
+    with setting.start_daemon_under_test(**NO_LIMITS) as ours, setting.start_baseline("pi_echo", port_file=str(port), data=data):
         arguments = {"type_": type_, "seconds": seconds, "cwd": str(setting.folder)}
-        load = partial(_load, setting, ours.endpoints()["pi"])
+        load = partial(_load, setting, ours.read_endpoints()["pi"])
         load(**arguments, connections=1, in_flight=1)  # a session to list
         bare_url = f"ws://127.0.0.1:{port.read_text()}"
         for title, connections, in_flight in SHAPES:
             name = f"pi {type_}, {title}"
             shape = {"connections": connections, "in_flight": in_flight}
-            cpu = ours.cpu_seconds()
+            cpu = ours.measure_cpu_seconds()
             asked = 0.0
 
             def measured(shape: dict[str, int] = shape) -> float:
@@ -60,79 +60,79 @@ def _commands(setting: Setting, type_: str, data: str, seconds: float) -> Iterat
             def bare(shape: dict[str, int] = shape) -> float:
                 return float(_load(setting, bare_url, **arguments, **shape))
 
-            figures = setting.alternate(name, measured, bare)
-            spent = {"cpu_us_per_command": round((ours.cpu_seconds() - cpu) / max(asked, 1.0) * 1e6, 1)}
+            figures = setting.alternate_rounds(name, measured, bare)
+            spent = {"cpu_us_per_command": round((ours.measure_cpu_seconds() - cpu) / max(asked, 1.0) * 1e6, 1)}
             yield compare("pi", name, "/s", *figures, ECHO, at_least=0.25, detail=spent)
 
 
-def _load(setting: Setting, url: str, **arguments: Any) -> Any:
-    return setting.load("pi", url=url, **arguments)
+def _load(setting: BenchContext, url: str, **arguments: Any) -> Any:
+    return setting.run_load("pi", url=url, **arguments)
 
 
-def _idle(setting: Setting, seconds: float) -> Iterator[Row]:
+def _measure_idle(setting: BenchContext, seconds: float) -> Iterator[Row]:
     """What 500 silent connections cost one that works; the baseline is ours without them."""
     shape = {"type_": "list_sessions", "connections": 1, "in_flight": 100, "seconds": seconds, "cwd": str(setting.folder)}
-    with setting.subject(**NO_LIMITS) as server:
-        url = server.endpoints()["pi"]
+    with setting.start_daemon_under_test(**NO_LIMITS) as server:
+        url = server.read_endpoints()["pi"]
         for title, query in (("each told of every command", ""), ("that opted out", "?lifecycle=off")):
             name = f"pi list_sessions beside 500 idle connections {title}"
-            figures = setting.alternate(
+            figures = setting.alternate_rounds(
                 name,
-                lambda query=query: float(setting.load("pi", url=url, idle=500, query=query, **shape)),
-                lambda query=query: float(setting.load("pi", url=url, query=query, **shape)),
+                lambda query=query: float(setting.run_load("pi", url=url, idle=500, query=query, **shape)),
+                lambda query=query: float(setting.run_load("pi", url=url, query=query, **shape)),
             )
             yield compare("pi", name, "/s", *figures, "the same without idle connections")
 
 
-def _new_sessions(setting: Setting, seconds: float) -> Iterator[Row]:
-    port = setting.path("port")
+def _measure_new_sessions(setting: BenchContext, seconds: float) -> Iterator[Row]:
+    port = setting.make_path("port")
     data = f'{{"sessionId":"sess_01M7H87BCHAT9MESSQGYJ6PPSA","sessionInfo":{INFO}}}'
     arguments = {"type_": "create_session", "connections": 1, "in_flight": 1, "seconds": seconds, "cwd": str(setting.folder)}
-    with setting.subject(**NO_LIMITS) as ours, setting.baseline("pi_echo", port_file=str(port), data=data):
-        url = ours.endpoints()["pi"]
-        figures = setting.alternate(
+    with setting.start_daemon_under_test(**NO_LIMITS) as ours, setting.start_baseline("pi_echo", port_file=str(port), data=data):
+        url = ours.read_endpoints()["pi"]
+        figures = setting.alternate_rounds(
             "pi create_session, sequential",
-            lambda: float(setting.load("pi", url=url, **arguments)),
-            lambda: float(setting.load("pi", url=f"ws://127.0.0.1:{port.read_text()}", **arguments)),
+            lambda: float(setting.run_load("pi", url=url, **arguments)),
+            lambda: float(setting.run_load("pi", url=f"ws://127.0.0.1:{port.read_text()}", **arguments)),
         )
     yield compare("pi", "pi create_session, sequential", "/s", *figures, ECHO)
 
 
-def _streams(setting: Setting) -> Iterator[Row]:
-    deltas = setting.amount(DELTAS)
+def _measure_streams(setting: BenchContext) -> Iterator[Row]:
+    deltas = setting.scale_amount(DELTAS)
     arguments = {"order": f"stream {deltas}", "deltas": deltas, "cwd": str(setting.folder)}
     for subscribers in (1, 20):
         name = f"pi prompt streaming to {subscribers} subscriber{'s' if subscribers > 1 else ''}"
         found: dict[str, Any] = {}
-        with setting.subject(**NO_LIMITS) as server:
-            endpoints = server.endpoints()
+        with setting.start_daemon_under_test(**NO_LIMITS) as server:
+            endpoints = server.read_endpoints()
 
             def ours(url: str = endpoints["pi"], subscribers: int = subscribers, found: dict[str, Any] = found) -> float:
-                found.update(setting.load("pi", url=url, subscribers=subscribers, **arguments))
+                found.update(setting.run_load("pi", url=url, subscribers=subscribers, **arguments))
                 return float(found["updates_per_second"])
 
             def push(endpoints: dict[str, Any] = endpoints, subscribers: int = subscribers) -> float:
                 ready = {"http": endpoints["http"], "token": endpoints["token"]}
                 order = {"order": arguments["order"], "deltas": deltas}
-                return float(setting.load("fanout", subscribers=subscribers, **order, **ready)["deliveries_per_second"])
+                return float(setting.run_load("fanout", subscribers=subscribers, **order, **ready)["deliveries_per_second"])
 
-            figures = setting.alternate(name, ours, push)
+            figures = setting.alternate_rounds(name, ours, push)
         detail = {"bytes_per_subscriber": found["bytes"], "tokens": deltas}
         yield compare("pi", name, "/s", *figures, "the same stream over push's WebSocket", detail=detail)
 
 
-def _startup(setting: Setting) -> Iterator[Row]:
+def _measure_startup(setting: BenchContext) -> Iterator[Row]:
     """From starting `pi-server` to its first line, as an existing client waits for it."""
 
     def ours() -> float:
-        environment = {"TOWER_HOME": str(setting.path("home")), "TOWER_HTTP": "127.0.0.1:0", "TOWER_PI": "127.0.0.1:0"}
+        environment = {"TOWER_HOME": str(setting.make_path("home")), "TOWER_HTTP": "127.0.0.1:0", "TOWER_PI": "127.0.0.1:0"}
         program = "from switchtower.cli.main import pi_server; raise SystemExit(pi_server())"
-        return processes.seconds_to_first_line(["-c", program], environment) * 1_000
+        return processes.measure_first_line(["-c", program], environment) * 1_000
 
     def bare() -> float:
         began = time.perf_counter()
         processes.ask(["-c", "import uvloop, msgspec, asyncio; print('1')"])
         return (time.perf_counter() - began) * 1_000
 
-    figures = setting.alternate("pi-server to server_ready", ours, bare, unit=" ms")
+    figures = setting.alternate_rounds("pi-server to server_ready", ours, bare, unit=" ms")
     yield compare("pi", "pi-server to server_ready", "ms", *figures, "bare Python importing uvloop and msgspec")

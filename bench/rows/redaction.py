@@ -11,7 +11,7 @@ of the difference; the other half is not explained.
 from collections.abc import Iterator
 
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 BASELINE = "one search for ten prefixes in the same pieces"
 MARKS = {"prose": 1.12, "code": 5.8, "log": 14.9, "worst": 46.0, "named": 37.2, "pieces": 13.3, "words": 13.6, "unread": 12.5}
@@ -27,9 +27,9 @@ NAMES = {
 }
 
 
-def measure(setting: Setting) -> Iterator[Row]:
-    measured = [setting.load("redaction") for _ in range(setting.rounds)]
+def measure(setting: BenchContext) -> Iterator[Row]:
+    measured = [setting.run_load("redaction") for _ in range(setting.rounds)]
     for kind, mark in MARKS.items():
         ours, bare = [figures[kind] for figures in measured], [figures[f"{kind}, bare"] for figures in measured]
-        setting.say(f"{NAMES[kind]}: ours {min(ours):,.1f} µs/KB, bare {min(bare):,.1f} µs/KB")
+        setting.print_progress(f"{NAMES[kind]}: ours {min(ours):,.1f} µs/KB, bare {min(bare):,.1f} µs/KB")
         yield compare("redaction", NAMES[kind], "µs/KB", ours, bare, BASELINE, at_most=mark)

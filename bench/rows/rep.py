@@ -12,7 +12,7 @@ import msgspec
 from bench import processes
 from bench.loads import rep
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 NOTHING = "python -c pass, waited for"
 BARE_ECHO = "a child that reads a line, json.loads, and writes a line"
@@ -20,48 +20,48 @@ TM = "from switchtower.cli.main import tm; tm()"
 PROCESSES, COMMANDS = 15, 9
 
 
-def measure(setting: Setting) -> Iterator[Row]:
+def measure(setting: BenchContext) -> Iterator[Row]:
     cwd = str(setting.folder)
-    yield _started(setting, "spawn + handshake", "handshake", public_tool_ms=44)
-    yield _started(setting, "trivial flow end to end", "trivial", public_tool_ms=88)
+    yield _measure_start(setting, "spawn + handshake", "handshake", public_tool_ms=44)
+    yield _measure_start(setting, "trivial flow end to end", "trivial", public_tool_ms=88)
     seconds = 0.3 if setting.quick else 1.0
-    figures = setting.alternate(
+    figures = setting.alternate_rounds(
         "polls, sequential",
-        lambda: float(setting.load("rep", what="polls", seconds=seconds, cwd=cwd)),
-        lambda: float(setting.bare("rep", what="polls", seconds=seconds, cwd=cwd)),
+        lambda: float(setting.run_load("rep", what="polls", seconds=seconds, cwd=cwd)),
+        lambda: float(setting.run_baseline("rep", what="polls", seconds=seconds, cwd=cwd)),
     )
     yield compare("rep", "polls, sequential", "/s", *figures, BARE_ECHO, detail={"public_tool": 9_200})
-    yield _command(setting, "tm --help", ["--help"], {})
-    listed = ["runtime", "run", "--manifest", str(_manifest(setting)), "--flow", "bench"]
-    yield _command(setting, "tm runtime run", listed, {"public_tool_ms": 1_500})
+    yield _measure_command(setting, "tm --help", ["--help"], {})
+    listed = ["runtime", "run", "--manifest", str(_write_manifest(setting)), "--flow", "bench"]
+    yield _measure_command(setting, "tm runtime run", listed, {"public_tool_ms": 1_500})
 
 
-def _started(setting: Setting, name: str, what: str, *, public_tool_ms: int) -> Row:
-    times, cwd = setting.amount(PROCESSES), str(setting.folder)
-    figures = setting.alternate(
+def _measure_start(setting: BenchContext, name: str, what: str, *, public_tool_ms: int) -> Row:
+    times, cwd = setting.scale_amount(PROCESSES), str(setting.folder)
+    figures = setting.alternate_rounds(
         name,
-        lambda: float(setting.load("rep", what=what, times=times, cwd=cwd)),
-        lambda: float(setting.bare("rep", what="spawn", times=times)),
+        lambda: float(setting.run_load("rep", what=what, times=times, cwd=cwd)),
+        lambda: float(setting.run_baseline("rep", what="spawn", times=times)),
         unit=" ms",
     )
     return compare("rep", name, "ms", *figures, NOTHING, detail={"public_tool_ms": public_tool_ms})
 
 
-def _command(setting: Setting, name: str, arguments: list[str], detail: dict[str, int]) -> Row:
+def _measure_command(setting: BenchContext, name: str, arguments: list[str], detail: dict[str, int]) -> Row:
     # A home of its own: what runtimes say of themselves is remembered there.
     home = {"HOME": str(setting.folder)}
-    times = setting.amount(COMMANDS)
+    times = setting.scale_amount(COMMANDS)
 
     def ours() -> float:
-        return _milliseconds([sys.executable, "-P", "-c", TM, *arguments], home, times)
+        return _measure_milliseconds([sys.executable, "-P", "-c", TM, *arguments], home, times)
 
     def bare() -> float:
-        return _milliseconds([sys.executable, "-c", "pass"], home, times)
+        return _measure_milliseconds([sys.executable, "-c", "pass"], home, times)
 
-    return compare("rep", name, "ms", *setting.alternate(name, ours, bare, unit=" ms"), NOTHING, detail=detail)
+    return compare("rep", name, "ms", *setting.alternate_rounds(name, ours, bare, unit=" ms"), NOTHING, detail=detail)
 
 
-def _milliseconds(argv: list[str], variables: dict[str, str], times: int) -> float:
+def _measure_milliseconds(argv: list[str], variables: dict[str, str], times: int) -> float:
     """The shortest of a few: a command has nothing in it that varies but the neighbours."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     took = []
@@ -72,12 +72,12 @@ def _milliseconds(argv: list[str], variables: dict[str, str], times: int) -> flo
     return min(took) * 1_000
 
 
-def _manifest(setting: Setting) -> Path:
+def _write_manifest(setting: BenchContext) -> Path:
     from switchtower.engines.flow import ir
     from switchtower.engines.flow.ir import manifest
 
-    document = rep.flow_of("log", message="hello")
+    document = rep.make_flow("log", message="hello")
     place = setting.folder / "manifest.json"
     (setting.folder / "bench.json").write_bytes(msgspec.json.encode(document))
-    manifest.write(place, [manifest.entry_of(ir.parse(document), "bench.json")])
+    manifest.write_manifest(place, [manifest.make_entry(ir.parse_flow(document), "bench.json")])
     return place

@@ -4,27 +4,27 @@ from collections.abc import Iterator
 
 from bench import stored, wire
 from bench.row import Row, compare
-from bench.setting import Setting
+from bench.setting import BenchContext
 
 BASELINE = "bare SELECT of ready-made frames, 500 a page, + socket write"
 EVENTS = 100_000
 
 
-def measure(setting: Setting) -> Iterator[Row]:
-    events = setting.amount(EVENTS)
+def measure(setting: BenchContext) -> Iterator[Row]:
+    events = setting.scale_amount(EVENTS)
     name = f"replay of {events:,} events"
-    home = setting.path("home")
-    setting.say("replay: writing the session")
-    stored.with_events(home, events)
+    home = setting.make_path("home")
+    setting.print_progress("replay: writing the session")
+    stored.write_long_session(home, events)
     variables = {"TOWER_RETENTION_ENTRIES": "0"}
     with (
-        setting.daemon(home, **variables) as ours,
-        setting.baseline("replay", journal=str(setting.path("frames.db")), events=events) as bare,
+        setting.start_daemon(home, **variables) as ours,
+        setting.start_baseline("replay", journal=str(setting.make_path("frames.db")), events=events) as bare,
     ):
         arguments = {"session_id": wire.SESSION_ID, "events": events}
-        figures = setting.alternate(
+        figures = setting.alternate_rounds(
             name,
-            lambda: setting.load("replay", socket=ours.socket, **arguments),
-            lambda: setting.load("replay", socket=bare.socket, **arguments),
+            lambda: setting.run_load("replay", socket=ours.socket, **arguments),
+            lambda: setting.run_load("replay", socket=bare.socket, **arguments),
         )
     yield compare("replay", name, "events/s", *figures, BASELINE, at_least=0.5)

@@ -84,14 +84,14 @@ class Setting(NamedTuple):
 
     @property
     def is_switch(self) -> bool:
-        return self.parse is values.switch
+        return self.parse is values.parse_switch
 
     @property
     def remedy(self) -> str:
         """What to write instead of a value that was refused."""
-        if isinstance(self.parse, values.OneOf):
+        if isinstance(self.parse, values.OneOfParser):
             return f"use one of {', '.join(self.parse.choices)}"
-        if isinstance(self.parse, values.SomeOf):
+        if isinstance(self.parse, values.SomeOfParser):
             return f"use some of {', '.join(self.parse.choices)}"
         if self.name == "socket":
             return f"set `{self.variables[0]}` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"
@@ -107,7 +107,7 @@ Spellings = Mapping[str, Callable[[object], Any] | None]
 _NO_OTHERS: Spellings = MappingProxyType({})
 
 
-def _setting(
+def declare_setting(
     default: Any,
     parse: Callable[[object], Any],
     metavar: str,
@@ -131,207 +131,275 @@ _DERIVED = Path()
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    home: Path | None = _setting(  # noqa: RUF009
-        None, values.path, "DIR", "Keep everything (configuration, data, socket, log) in this one folder", in_file=False
+    home: Path | None = declare_setting(  # noqa: RUF009
+        None, values.parse_path, "DIR", "Keep everything (configuration, data, socket, log) in this one folder", in_file=False
     )
-    socket: Path = _setting(  # noqa: RUF009
-        _DERIVED, values.socket_path, "PATH", "The Unix socket of the push protocol", also={"PUSHD_SOCKET": None}
+    socket: Path = declare_setting(  # noqa: RUF009
+        _DERIVED, values.parse_socket_path, "PATH", "The Unix socket of the push protocol", also={"PUSHD_SOCKET": None}
     )
-    http: str = _setting(
-        "127.0.0.1:8787", values.listen, "HOST:PORT", "HTTP and WebSockets; port 0 picks a free one, `off` disables"
+    http: str = declare_setting(
+        "127.0.0.1:8787", values.parse_listen, "HOST:PORT", "HTTP and WebSockets; port 0 picks a free one, `off` disables"
     )
-    pi: str = _setting(
+    pi: str = declare_setting(
         "127.0.0.1:3141",
-        values.listen,
+        values.parse_listen,
         "HOST:PORT",
         "The pi protocol's own port; port 0 picks a free one, `off` disables",
-        also={"PI_SERVER_PORT": values.loopback_port},
+        also={"PI_SERVER_PORT": values.parse_loopback_port},
     )
-    store: str | None = _setting(
-        None, values.store_url, "URL", "A PostgreSQL that several nodes share, `postgresql://…`, in place of the SQLite journal"
+    store: str | None = declare_setting(
+        None,
+        values.parse_store_url,
+        "URL",
+        "A PostgreSQL that several nodes share, `postgresql://…`, in place of the SQLite journal",
     )
-    node_listen: str = _setting(
-        "127.0.0.1:0", values.listen_address, "HOST:PORT", "Where other nodes reach this one; port 0 picks a free one"
+    node_listen: str = declare_setting(
+        "127.0.0.1:0", values.parse_listen_address, "HOST:PORT", "Where other nodes reach this one; port 0 picks a free one"
     )
-    node_address: str | None = _setting(
-        None, values.listen_address, "HOST:PORT", "The address that other nodes are told, where it is not the one we listen at"
+    node_address: str | None = declare_setting(
+        None,
+        values.parse_listen_address,
+        "HOST:PORT",
+        "The address that other nodes are told, where it is not the one we listen at",
     )
-    node_name: str | None = _setting(None, values.text, "NAME", "What this node is called in lists; the machine's name otherwise")
-    node_lease: float = _setting(
-        6.0, values.number(1.0), "SECONDS", "How long a node may be silent before others take its sessions over"
+    node_name: str | None = declare_setting(
+        None, values.parse_text, "NAME", "What this node is called in lists; the machine's name otherwise"
     )
-    max_line_bytes: int = _setting(1_048_576, values.whole(1024), "BYTES", "The longest frame a client may send")
-    output_limit_bytes: int = _setting(
-        1_048_576, values.whole(1024), "BYTES", "How much output may wait for one connection before it is paged from the journal"
+    node_lease: float = declare_setting(
+        6.0, values.make_number_parser(1.0), "SECONDS", "How long a node may be silent before others take its sessions over"
     )
-    retention_entries: int = _setting(
-        100_000, values.whole(0), "COUNT", "How many of a session's token deltas are kept; 0 keeps all"
+    max_line_bytes: int = declare_setting(
+        1_048_576, values.make_integer_parser(1024), "BYTES", "The longest frame a client may send"
     )
-    retention_days: float = _setting(30.0, values.number(0), "DAYS", "How long token deltas are kept; 0 keeps them for ever")
-    receipt_ttl_hours: float = _setting(
-        168.0, values.number(0.001), "HOURS", "How long a repeated request is recognised and answered as the first time"
+    output_limit_bytes: int = declare_setting(
+        1_048_576,
+        values.make_integer_parser(1024),
+        "BYTES",
+        "How much output may wait for one connection before it is paged from the journal",
     )
-    approval_timeout: float = _setting(86_400.0, values.number(0.001), "SECONDS", "How long an approval waits before it expires")
-    attach_token_required: bool = _setting(False, values.switch, "", "Ask for a session's attach token on the owner's socket too")
-    demo_delay_ms: float = _setting(15.0, values.number(0), "MS", "The demo model's pause between words")
-    provider: str = _setting(
+    retention_entries: int = declare_setting(
+        100_000, values.make_integer_parser(0), "COUNT", "How many of a session's token deltas are kept; 0 keeps all"
+    )
+    retention_days: float = declare_setting(
+        30.0, values.make_number_parser(0), "DAYS", "How long token deltas are kept; 0 keeps them for ever"
+    )
+    receipt_ttl_hours: float = declare_setting(
+        168.0,
+        values.make_number_parser(0.001),
+        "HOURS",
+        "How long a repeated request is recognised and answered as the first time",
+    )
+    approval_timeout: float = declare_setting(
+        86_400.0, values.make_number_parser(0.001), "SECONDS", "How long an approval waits before it expires"
+    )
+    attach_token_required: bool = declare_setting(
+        False, values.parse_switch, "", "Ask for a session's attach token on the owner's socket too"
+    )
+    demo_delay_ms: float = declare_setting(15.0, values.make_number_parser(0), "MS", "The demo model's pause between words")
+    provider: str = declare_setting(
         "auto",
-        values.text,
+        values.parse_text,
         "NAME",
         "The model or provider of sessions that name none; `auto` takes the first usable one",
     )
-    model: str | None = _setting(None, values.text, "NAME", "The provider's model for sessions that name none")
-    policy: str = _setting("ask", values.OneOf(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}")
-    sandbox: str = _setting(
+    model: str | None = declare_setting(None, values.parse_text, "NAME", "The provider's model for sessions that name none")
+    policy: str = declare_setting(
+        "ask", values.OneOfParser(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}"
+    )
+    sandbox: str = declare_setting(
         "auto",
-        values.OneOf(*SANDBOX_SETTINGS),
+        values.OneOfParser(*SANDBOX_SETTINGS),
         "NAME",
         f"Where commands run: {', '.join(SANDBOX_SETTINGS)}. A session gets this or more; "
         "`auto` is `bubblewrap` for agents where it works",
     )
-    sandbox_network: bool = _setting(False, values.switch, "", "Let commands in a sandbox use the network")
-    trusted_folders: tuple[str, ...] = _setting(
+    sandbox_network: bool = declare_setting(False, values.parse_switch, "", "Let commands in a sandbox use the network")
+    trusted_folders: tuple[str, ...] = declare_setting(
         (),
-        values.names,
+        values.parse_names,
         "PATHS",
         "Folders whose instructions count without a question, with commas between; `*` is any name, and folders below count too",
     )
-    pass_env: tuple[str, ...] = _setting(
-        (), values.names, "NAMES", "Variables that commands may see although their names look like secrets, with commas between"
+    pass_env: tuple[str, ...] = declare_setting(
+        (),
+        values.parse_names,
+        "NAMES",
+        "Variables that commands may see although their names look like secrets, with commas between",
     )
-    max_turns: int = _setting(200, values.whole(0), "COUNT", "How often one run may call the model; 0 is no limit")
-    max_tokens: int = _setting(0, values.whole(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit")
-    max_cost: float = _setting(
-        0.0, values.number(0), "USD", "How much one run may cost; models without a known price are refused; 0 is no limit"
+    max_turns: int = declare_setting(
+        200, values.make_integer_parser(0), "COUNT", "How often one run may call the model; 0 is no limit"
     )
-    max_minutes: float = _setting(0.0, values.number(0), "MINUTES", "How long one run may call the model; 0 is no limit")
-    compact_at: float = _setting(
-        0.8, values.number(0), "PART", "The part of the context window from which on a conversation is summarised; 0 never does"
+    max_tokens: int = declare_setting(
+        0, values.make_integer_parser(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit"
     )
-    log_level: str = _setting("info", values.OneOf(*LOG_LEVELS), "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}")
-    shutdown_timeout: float = _setting(
-        5.0, values.number(0), "SECONDS", "How long running work may take to end when the daemon stops"
+    max_cost: float = declare_setting(
+        0.0,
+        values.make_number_parser(0),
+        "USD",
+        "How much one run may cost; models without a known price are refused; 0 is no limit",
     )
-    pi_max_sessions: int = _setting(100, values.whole(1), "COUNT", "pi: how many sessions may be loaded at a time")
-    pi_max_connections: int = _setting(1_000, values.whole(1), "COUNT", "pi: how many clients may be connected at a time")
-    pi_max_frame_bytes: int = _setting(10_485_760, values.whole(1024), "BYTES", "pi: the longest frame a client may send")
-    pi_session_rate: int = _setting(
-        100, values.whole(0), "COUNT", "pi: commands a minute that one client may send to one session; 0 is no limit"
+    max_minutes: float = declare_setting(
+        0.0, values.make_number_parser(0), "MINUTES", "How long one run may call the model; 0 is no limit"
     )
-    pi_client_rate: int = _setting(
-        1_000, values.whole(0), "COUNT", "pi: commands a minute that one client may send; 0 is no limit"
+    compact_at: float = declare_setting(
+        0.8,
+        values.make_number_parser(0),
+        "PART",
+        "The part of the context window from which on a conversation is summarised; 0 never does",
     )
-    pi_read_timeout: float = _setting(30.0, values.number(0.001), "SECONDS", "pi: how long a command that only reads may take")
-    pi_command_timeout: float = _setting(
-        300.0, values.number(0.001), "SECONDS", "pi: how long any other command may take, without its run"
+    log_level: str = declare_setting(
+        "info", values.OneOfParser(*LOG_LEVELS), "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}"
     )
-    pi_dependency_timeout: float = _setting(
-        30.0, values.number(0.001), "SECONDS", "pi: how long a command waits for those it depends on"
+    shutdown_timeout: float = declare_setting(
+        5.0, values.make_number_parser(0), "SECONDS", "How long running work may take to end when the daemon stops"
     )
-    pi_idempotency_minutes: float = _setting(
-        10.0, values.number(0.001), "MINUTES", "pi: how long an idempotency key is recognised"
+    pi_max_sessions: int = declare_setting(
+        100, values.make_integer_parser(1), "COUNT", "pi: how many sessions may be loaded at a time"
     )
-    pi_ui_timeout: float = _setting(
-        60.0, values.number(0.001), "SECONDS", "pi: how long a question to the user waits for its answer"
+    pi_max_connections: int = declare_setting(
+        1_000, values.make_integer_parser(1), "COUNT", "pi: how many clients may be connected at a time"
     )
-    minicodex_heartbeat: float = _setting(
-        15.0, values.number(0), "SECONDS", "MiniCodex: how often a client hears that we live; 0 never says so"
+    pi_max_frame_bytes: int = declare_setting(
+        10_485_760, values.make_integer_parser(1024), "BYTES", "pi: the longest frame a client may send"
     )
-    minicodex_replay: int = _setting(
-        10_000, values.whole(1), "COUNT", "MiniCodex: how many entries are replayed to a client that comes back"
+    pi_session_rate: int = declare_setting(
+        100,
+        values.make_integer_parser(0),
+        "COUNT",
+        "pi: commands a minute that one client may send to one session; 0 is no limit",
     )
-    host_socket: Path = _setting(  # noqa: RUF009
-        _DERIVED, values.socket_path, "PATH", "The Unix socket of the host's own HTTP", also={"LOCAL_UNIX_SOCKET": None}
+    pi_client_rate: int = declare_setting(
+        1_000, values.make_integer_parser(0), "COUNT", "pi: commands a minute that one client may send; 0 is no limit"
     )
-    hub: str | None = _setting(
-        None, values.hub_url, "URL", "The hub that this daemon dials as a host, such as `https://hub.example`"
+    pi_read_timeout: float = declare_setting(
+        30.0, values.make_number_parser(0.001), "SECONDS", "pi: how long a command that only reads may take"
     )
-    insecure_hub: bool = _setting(
+    pi_command_timeout: float = declare_setting(
+        300.0, values.make_number_parser(0.001), "SECONDS", "pi: how long any other command may take, without its run"
+    )
+    pi_dependency_timeout: float = declare_setting(
+        30.0, values.make_number_parser(0.001), "SECONDS", "pi: how long a command waits for those it depends on"
+    )
+    pi_idempotency_minutes: float = declare_setting(
+        10.0, values.make_number_parser(0.001), "MINUTES", "pi: how long an idempotency key is recognised"
+    )
+    pi_ui_timeout: float = declare_setting(
+        60.0, values.make_number_parser(0.001), "SECONDS", "pi: how long a question to the user waits for its answer"
+    )
+    minicodex_heartbeat: float = declare_setting(
+        15.0, values.make_number_parser(0), "SECONDS", "MiniCodex: how often a client hears that we live; 0 never says so"
+    )
+    minicodex_replay: int = declare_setting(
+        10_000, values.make_integer_parser(1), "COUNT", "MiniCodex: how many entries are replayed to a client that comes back"
+    )
+    host_socket: Path = declare_setting(  # noqa: RUF009
+        _DERIVED, values.parse_socket_path, "PATH", "The Unix socket of the host's own HTTP", also={"LOCAL_UNIX_SOCKET": None}
+    )
+    hub: str | None = declare_setting(
+        None, values.parse_hub_url, "URL", "The hub that this daemon dials as a host, such as `https://hub.example`"
+    )
+    insecure_hub: bool = declare_setting(
         False,
-        values.switch,
+        values.parse_switch,
         "",
         "Dial a hub on another machine without TLS: all between here and there read and change everything",
     )
-    hub_may: str = _setting(
+    hub_may: str = declare_setting(
         "decide",
-        values.OneOf(*HUB_MAY),
+        values.OneOfParser(*HUB_MAY),
         "WHAT",
         "What the hub may do on this host: `watch`, also `decide`, type and stop, or also `start` programs and write files",
     )
-    host_name: str | None = _setting(None, values.text, "NAME", "What this machine is called in lists of hosts")
-    host_id: str | None = _setting(
-        None, values.text, "ID", "Who this machine is to hubs; made once when nobody chooses", also={"HOST_ID": None}
+    host_name: str | None = declare_setting(None, values.parse_text, "NAME", "What this machine is called in lists of hosts")
+    host_id: str | None = declare_setting(
+        None, values.parse_text, "ID", "Who this machine is to hubs; made once when nobody chooses", also={"HOST_ID": None}
     )
-    new_hosts: str = _setting(
+    new_hosts: str = declare_setting(
         "local",
-        values.OneOf(*NEW_HOSTS),
+        values.OneOfParser(*NEW_HOSTS),
         "WHO",
         "Hosts that come for the first time: `trust` all, those of this machine (`local`), `ask` for each, or `refuse` all",
     )
-    host_max_sessions: int = _setting(2_000, values.whole(0), "COUNT", "Sessions that one host may have here; 0 is no limit")
-    host_max_approvals: int = _setting(
-        200, values.whole(0), "COUNT", "Questions of one host that may wait for a decision here at a time; 0 is no limit"
+    host_max_sessions: int = declare_setting(
+        2_000, values.make_integer_parser(0), "COUNT", "Sessions that one host may have here; 0 is no limit"
     )
-    host_messages_per_minute: int = _setting(
-        200_000, values.whole(0), "COUNT", "Messages of one host that are taken in a minute; 0 is no limit"
+    host_max_approvals: int = declare_setting(
+        200,
+        values.make_integer_parser(0),
+        "COUNT",
+        "Questions of one host that may wait for a decision here at a time; 0 is no limit",
     )
-    host_bytes_per_minute: int = _setting(
-        67_108_864, values.whole(0), "BYTES", "How much of one host is taken in a minute; 0 is no limit"
+    host_messages_per_minute: int = declare_setting(
+        200_000, values.make_integer_parser(0), "COUNT", "Messages of one host that are taken in a minute; 0 is no limit"
     )
-    host_max_frame_bytes: int = _setting(
-        16_777_216, values.whole(65_536), "BYTES", "The longest frame between a host and its hub, in both directions"
+    host_bytes_per_minute: int = declare_setting(
+        67_108_864, values.make_integer_parser(0), "BYTES", "How much of one host is taken in a minute; 0 is no limit"
     )
-    lost_after: float = _setting(
-        60.0, values.number(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
+    host_max_frame_bytes: int = declare_setting(
+        16_777_216,
+        values.make_integer_parser(65_536),
+        "BYTES",
+        "The longest frame between a host and its hub, in both directions",
     )
-    heartbeat: float = _setting(10.0, values.number(0.001), "SECONDS", "How often a host tells its hub that it lives")
-    origins: tuple[str, ...] = _setting(
+    lost_after: float = declare_setting(
+        60.0, values.make_number_parser(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
+    )
+    heartbeat: float = declare_setting(
+        10.0, values.make_number_parser(0.001), "SECONDS", "How often a host tells its hub that it lives"
+    )
+    origins: tuple[str, ...] = declare_setting(
         (),
-        values.origins,
+        values.parse_origins,
         "NAMES",
         "Names that this daemon may be reached by, such as `hub.example`, and pages that may use it, such as `https://app.example:8443`",
     )
-    trusted_proxies: tuple[str, ...] = _setting(
-        (), values.networks, "NETWORKS", "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, such as `127.0.0.1`"
+    trusted_proxies: tuple[str, ...] = declare_setting(
+        (), values.parse_networks, "NETWORKS", "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, such as `127.0.0.1`"
     )
-    max_connections: int = _setting(
-        0, values.whole(0), "COUNT", "TCP connections to all ports at a time; 0 is as many as the descriptors allow"
+    max_connections: int = declare_setting(
+        0, values.make_integer_parser(0), "COUNT", "TCP connections to all ports at a time; 0 is as many as the descriptors allow"
     )
-    max_connections_per_address: int = _setting(
-        100, values.whole(1), "COUNT", "TCP connections without a token from one address of another machine at a time"
+    max_connections_per_address: int = declare_setting(
+        100,
+        values.make_integer_parser(1),
+        "COUNT",
+        "TCP connections without a token from one address of another machine at a time",
     )
-    public_url: str | None = _setting(
+    public_url: str | None = declare_setting(
         None,
-        values.public_url,
+        values.parse_public_url,
         "URL",
         "Where people reach the page, such as `https://tower.example`: for links and proxies",
     )
-    tls_cert: Path | None = _setting(  # noqa: RUF009
-        None, values.path, "FILE", "The certificate, with its chain, of the HTTP port (PEM): it then speaks TLS alone"
+    tls_cert: Path | None = declare_setting(  # noqa: RUF009
+        None, values.parse_path, "FILE", "The certificate, with its chain, of the HTTP port (PEM): it then speaks TLS alone"
     )
-    tls_key: Path | None = _setting(None, values.path, "FILE", "The private key of `tls_cert` (PEM)")  # noqa: RUF009
-    web_dir: Path | None = _setting(  # noqa: RUF009
-        None, values.path, "DIR", "The page's files, where they are not those that we came with"
+    tls_key: Path | None = declare_setting(None, values.parse_path, "FILE", "The private key of `tls_cert` (PEM)")  # noqa: RUF009
+    web_dir: Path | None = declare_setting(  # noqa: RUF009
+        None, values.parse_path, "DIR", "The page's files, where they are not those that we came with"
     )
-    metrics_public: bool = _setting(False, values.switch, "", "Show `/metrics` to everybody who reaches the port")
-    notify_webhook: tuple[str, ...] = _setting(
-        (), values.urls, "URLS", "Addresses that are told of decisions and runs that end, with commas between"
+    metrics_public: bool = declare_setting(False, values.parse_switch, "", "Show `/metrics` to everybody who reaches the port")
+    notify_webhook: tuple[str, ...] = declare_setting(
+        (), values.parse_urls, "URLS", "Addresses that are told of decisions and runs that end, with commas between"
     )
-    notify_format: str = _setting(
-        "json", values.OneOf(*NOTIFY_FORMATS), "FORMAT", f"How they are told: {', '.join(NOTIFY_FORMATS)}"
+    notify_format: str = declare_setting(
+        "json", values.OneOfParser(*NOTIFY_FORMATS), "FORMAT", f"How they are told: {', '.join(NOTIFY_FORMATS)}"
     )
-    notify_events: tuple[str, ...] = _setting(
-        NOTIFY_EVENTS, values.SomeOf(*NOTIFY_EVENTS), "EVENTS", f"What is told, with commas between: {', '.join(NOTIFY_EVENTS)}"
+    notify_events: tuple[str, ...] = declare_setting(
+        NOTIFY_EVENTS,
+        values.SomeOfParser(*NOTIFY_EVENTS),
+        "EVENTS",
+        f"What is told, with commas between: {', '.join(NOTIFY_EVENTS)}",
     )
-    web_push: bool = _setting(False, values.switch, "", "Let browsers subscribe to notifications (Web Push)")
-    web_push_contact: str | None = _setting(
-        None, values.text, "ADDRESS", "Whom a push service may turn to, such as `mailto:me@example.org`"
+    web_push: bool = declare_setting(False, values.parse_switch, "", "Let browsers subscribe to notifications (Web Push)")
+    web_push_contact: str | None = declare_setting(
+        None, values.parse_text, "ADDRESS", "Whom a push service may turn to, such as `mailto:me@example.org`"
     )
-    telemetry_otlp_endpoint: str | None = _setting(
-        None, values.url, "URL", "Where traces go (OTLP over HTTP), such as `http://127.0.0.1:4318`"
+    telemetry_otlp_endpoint: str | None = declare_setting(
+        None, values.parse_url, "URL", "Where traces go (OTLP over HTTP), such as `http://127.0.0.1:4318`"
     )
-    redaction_extra: str | None = _setting(
-        None, values.regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
+    redaction_extra: str | None = declare_setting(
+        None, values.parse_regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
     )
     models: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The file's `[models.NAME]` tables, unread."""
@@ -362,7 +430,7 @@ class Settings:
     def options(self) -> dict[str, str]:
         """The flags that these were loaded with, as texts that are read the same way again."""
         flags = {} if self.sources is None else self.sources.flags
-        return {name: _spell(value) for name, value in flags.items() if value is not None and name in _BY_NAME}
+        return {name: _format_value(value) for name, value in flags.items() if value is not None and name in _BY_NAME}
 
     @property
     def default_socket(self) -> Path:
@@ -372,7 +440,7 @@ class Settings:
     def default_host_socket(self) -> Path:
         """In the run folder; where that is too deep for a socket, beside push's."""
         usual = self.run_dir / "hostd.sock"
-        return usual if values.fits_a_socket(usual) else self.socket.with_name(f"{self.socket.name}.host")
+        return usual if values.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.host")
 
     @property
     def registry_path(self) -> Path:
@@ -393,7 +461,7 @@ class Settings:
     def pi_socket(self) -> Path:
         """The Unix socket of the pi protocol, in the run folder; where that is too deep for one, beside push's."""
         usual = self.run_dir / "pi.sock"
-        return usual if values.fits_a_socket(usual) else self.socket.with_name(f"{self.socket.name}.pi")
+        return usual if values.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.pi")
 
     @property
     def config_file(self) -> Path:
@@ -468,15 +536,15 @@ def describe_home_error(problem: OSError, place: object) -> tuple[str, str]:
 
 def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings in force. A flag that is None, or a variable that is empty, counts as not given."""
-    home = _given(SETTINGS[0], flags, environ, {}, "")
+    home = _find_value(SETTINGS[0], flags, environ, {}, "")
     folders = locate(home, environ)
     config_file = folders.config / "config.toml"
-    in_file = _read(config_file, [setting.name for setting in SETTINGS if setting.in_file])
-    found = {setting.name: _given(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
+    in_file = read_config_file(config_file, [setting.name for setting in SETTINGS if setting.in_file])
+    found = {setting.name: _find_value(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
     given = {name: value for name, value in found.items() if value is not None}
-    asked = frozenset(name for name, value in given.items() if not _is_handed_on(_BY_NAME[name], value, flags, environ))
+    asked = frozenset(name for name, value in given.items() if not _is_inherited(_BY_NAME[name], value, flags, environ))
     if "socket" not in given:
-        given["socket"] = _parsed(_BY_NAME["socket"], folders.run / "pushd.sock", f"the default in `{folders.run}`")
+        given["socket"] = _parse_value(_BY_NAME["socket"], folders.run / "pushd.sock", f"the default in `{folders.run}`")
     for table, kind in (("models", dict), ("rules", list)):
         if table in in_file:
             if not isinstance(in_file[table], kind):
@@ -490,7 +558,7 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
 _OURS = frozenset(name for setting in SETTINGS for name in setting.variables) | {"HOME"}
 
 
-def _spell(value: object) -> str:
+def _format_value(value: object) -> str:
     """As a variable or a flag would have it."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
@@ -512,25 +580,25 @@ _BY_NAME = {setting.name: setting for setting in SETTINGS}
 assert SETTINGS[0].name == "home", "the home decides where the file is, so it is known before the rest"
 
 
-def _given(
+def _find_value(
     setting: Setting, flags: Mapping[str, object], environ: Mapping[str, str], in_file: Mapping[str, object], file: str
 ) -> Any:
     if (flag := flags.get(setting.name)) is not None:
-        return _parsed(setting, flag, f"the flag `{setting.flag}`")
+        return _parse_value(setting, flag, f"the flag `{setting.flag}`")
     for variable in setting.variables:
         if text := environ.get(variable):
-            return _parsed(setting, text, f"the variable `{variable}`", setting.spellings.get(variable))
+            return _parse_value(setting, text, f"the variable `{variable}`", setting.spellings.get(variable))
     if setting.name in in_file:
-        return _parsed(setting, in_file[setting.name], file)
+        return _parse_value(setting, in_file[setting.name], file)
     return None
 
 
-def _is_handed_on(setting: Setting, value: object, flags: Mapping[str, object], environ: Mapping[str, str]) -> bool:
+def _is_inherited(setting: Setting, value: object, flags: Mapping[str, object], environ: Mapping[str, str]) -> bool:
     """A command that starts the daemon hands it every setting in its own variable, defaults too: nobody chose those."""
     return value == setting.default and flags.get(setting.name) is None and bool(environ.get(setting.variables[0]))
 
 
-def _parsed(setting: Setting, value: object, source: str, spelling: Callable[[object], Any] | None = None) -> Any:
+def _parse_value(setting: Setting, value: object, source: str, spelling: Callable[[object], Any] | None = None) -> Any:
     try:
         return (spelling or setting.parse)(value)
     except ValueError as problem:
@@ -538,7 +606,7 @@ def _parsed(setting: Setting, value: object, source: str, spelling: Callable[[ob
         raise ConfigError(setting.name, source, str(problem), hint=hint) from None
 
 
-def _read(config_file: Path, known: list[str]) -> dict[str, object]:
+def read_config_file(config_file: Path, known: list[str]) -> dict[str, object]:
     try:
         content = config_file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -555,14 +623,14 @@ def _read(config_file: Path, known: list[str]) -> dict[str, object]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ConfigError("config.toml", f"`{config_file}`", f"not valid TOML: {problem}", hint="correct that line") from None
 
-    in_file = _flattened(in_file, config_file)
+    in_file = _flatten_sections(in_file, config_file)
     for key in in_file:
         if key not in known and key not in TABLES:
-            raise ConfigError(key, f"`{config_file}`", "no setting has this name", hint=_suggestion(key, known))
+            raise ConfigError(key, f"`{config_file}`", "no setting has this name", hint=_suggest_key(key, known))
     return in_file
 
 
-def _flattened(in_file: dict[str, object], config_file: Path) -> dict[str, object]:
+def _flatten_sections(in_file: dict[str, object], config_file: Path) -> dict[str, object]:
     """With what the sections hold at the top, by its whole name."""
     flat = {key: value for key, value in in_file.items() if key not in SECTIONS}
     for section in SECTIONS:
@@ -577,7 +645,7 @@ def _flattened(in_file: dict[str, object], config_file: Path) -> dict[str, objec
     return flat
 
 
-def _suggestion(key: str, known: list[str]) -> str:
+def _suggest_key(key: str, known: list[str]) -> str:
     if key == "home":
         return "set `TOWER_HOME`: the file is found through it"
 

@@ -15,16 +15,16 @@ import pytest
 from tests.cli.scripted import ScriptedDaemon
 from tests.warm import processes
 
-PATIENCE = 60
+TIMEOUT = 60
 
-OURS = ("TOWER_", "PUSHD_", "XDG_")
-MODELS = ("_API_KEY", "_BASE_URL", "_HOST")
+OUR_PREFIXES = ("TOWER_", "PUSHD_", "XDG_")
+MODEL_SUFFIXES = ("_API_KEY", "_BASE_URL", "_HOST")
 """No test may reach a real model because somebody has a key."""
-RUNNERS = ("GITHUB_ACTIONS", "CI")
+CI_VARIABLES = ("GITHUB_ACTIONS", "CI")
 """Nor say more because of where it runs."""
 
 
-class Ended(NamedTuple):
+class TowerResult(NamedTuple):
     code: int
     stdout: bytes
     stderr: str
@@ -38,7 +38,7 @@ class Ended(NamedTuple):
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
-class Tower:
+class TowerCommand:
     """One home. A short path: a Unix socket's may not be long."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Tower:
             **{
                 name: value
                 for name, value in os.environ.items()
-                if not name.startswith(OURS) and not name.endswith(MODELS) and name not in RUNNERS
+                if not name.startswith(OUR_PREFIXES) and not name.endswith(MODEL_SUFFIXES) and name not in CI_VARIABLES
             },
             "TOWER_HOME": str(self.home),
             "TOWER_HTTP": "127.0.0.1:0",
@@ -66,27 +66,27 @@ class Tower:
         usual = {} if (self.home / "config.toml").exists() else {"TOWER_PROVIDER": "demo"}
         return {**usual, **self.environment}
 
-    def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Ended:
+    def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> TowerResult:
         ended = processes.run(
-            self.command(*arguments),
+            self.build_command(*arguments),
             input=stdin,
             capture_output=True,
             cwd=self.folder,
             env={**self.effective_environment, **environment},
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
-        return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
+        return TowerResult(ended.returncode, ended.stdout, ended.stderr.decode())
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        process = processes.Popen(self.command(*arguments), cwd=self.folder, env=self.effective_environment, **streams)
+        process = processes.Popen(self.build_command(*arguments), cwd=self.folder, env=self.effective_environment, **streams)
         # Whoever reads its output must not wait for ever.
-        watchdog = threading.Timer(2 * PATIENCE, process.kill)
+        watchdog = threading.Timer(2 * TIMEOUT, process.kill)
         watchdog.daemon = True
         watchdog.start()
         return process
 
-    def command(self, *arguments: str) -> list[str]:
+    def build_command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "switchtower", *arguments]
 
     @property
@@ -102,7 +102,7 @@ class Tower:
         shutil.rmtree(self.home)
 
 
-def line_with(process: subprocess.Popen[bytes], text: str, *, of: str = "stderr") -> str:
+def read_line_with(process: subprocess.Popen[bytes], text: str, *, of: str = "stderr") -> str:
     """Reads the stream up to the line that proves it."""
     stream = process.stderr if of == "stderr" else process.stdout
     assert stream is not None
@@ -114,7 +114,7 @@ def line_with(process: subprocess.Popen[bytes], text: str, *, of: str = "stderr"
     raise AssertionError(f"`{text}` never came: {seen}")
 
 
-def processes_with(text: str) -> list[str]:
+def find_processes_with(text: str) -> list[str]:
     """The command lines of living processes that contain this text."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -129,39 +129,39 @@ def processes_with(text: str) -> list[str]:
 
 
 @pytest.fixture
-def tower() -> Iterator[Tower]:
+def tower_command() -> Iterator[TowerCommand]:
     """A fresh home, without a daemon."""
-    tower = Tower()
+    tower = TowerCommand()
     yield tower
     tower.remove()
 
 
 @pytest.fixture(scope="session")
-def running_daemon() -> Iterator[Tower]:
-    tower = Tower()
+def running_daemon() -> Iterator[TowerCommand]:
+    tower = TowerCommand()
     yield tower
     tower.remove()
 
 
 @pytest.fixture
-def shared(running_daemon: Tower, tmp_path: Path) -> Tower:
+def shared_command(running_daemon: TowerCommand, tmp_path: Path) -> TowerCommand:
     """One daemon for many tests, each with a folder of its own."""
     running_daemon.folder = tmp_path
     return running_daemon
 
 
 @pytest.fixture
-def scripted(tower: Tower) -> Iterator[ScriptedDaemon]:
+def scripted_daemon(tower_command: TowerCommand) -> Iterator[ScriptedDaemon]:
     """In place of that home's daemon: one that says what the test tells it to."""
-    with ScriptedDaemon(tower.home) as daemon:
+    with ScriptedDaemon(tower_command.home) as daemon:
         yield daemon
 
 
 @pytest.fixture(name="line_with")
-def _line_with() -> Any:
-    return line_with
+def _read_line_with_fixture() -> Any:
+    return read_line_with
 
 
 @pytest.fixture(name="processes_with")
-def _processes_with() -> Any:
-    return processes_with
+def _find_processes_with_fixture() -> Any:
+    return find_processes_with

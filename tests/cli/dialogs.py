@@ -15,7 +15,7 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-def dialog(method: str, title: str = "What now?", *, dialog_id: str = DIALOG, **fields: Any) -> dict[str, Any]:
+def make_dialog_payload(method: str, title: str = "What now?", *, dialog_id: str = DIALOG, **fields: Any) -> dict[str, Any]:
     """The payload of its warning."""
     told = {
         "dialogId": dialog_id,
@@ -31,11 +31,11 @@ def dialog(method: str, title: str = "What now?", *, dialog_id: str = DIALOG, **
     return {"code": "DIALOG_OPENED", "message": title, "detail": json.dumps(told)}
 
 
-def answered(dialog_id: str = DIALOG) -> dict[str, Any]:
+def make_dialog_answered(dialog_id: str = DIALOG) -> dict[str, Any]:
     return {"source": "orchestrator", "phase": "Dialog answered", "detail": dialog_id}
 
 
-def closed(reason: str, dialog_id: str = DIALOG) -> dict[str, Any]:
+def make_dialog_closed(reason: str, dialog_id: str = DIALOG) -> dict[str, Any]:
     return {"source": "orchestrator", "phase": f"Dialog closed: {reason}", "detail": dialog_id}
 
 
@@ -44,8 +44,10 @@ def make_asking(scripted: ScriptedDaemon) -> None:
 
     def over(payload: dict[str, Any]) -> dict[str, Any]:
         dialog_id = payload["dialogId"]
-        scripted.happened("status", closed("dismissed", dialog_id) if payload.get("dismissed") else answered(dialog_id))
-        scripted.completed()
+        scripted.add_event(
+            "status", make_dialog_closed("dismissed", dialog_id) if payload.get("dismissed") else make_dialog_answered(dialog_id)
+        )
+        scripted.add_completion()
         return {"accepted": True}
 
     scripted.state = "running"
@@ -57,9 +59,9 @@ def make_asking(scripted: ScriptedDaemon) -> None:
     scripted.capabilities.remove("session_info")
 
 
-def given(scripted: ScriptedDaemon) -> dict[str, Any]:
+def get_given_answer(scripted: ScriptedDaemon) -> dict[str, Any]:
     """The one answer that came."""
-    [payload] = scripted.asked("answer_dialog")
+    [payload] = scripted.list_requests("answer_dialog")
     assert payload.pop("sessionId") == SESSION
     assert payload.pop("dialogId") == DIALOG
     return payload

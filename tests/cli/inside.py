@@ -8,10 +8,10 @@ import pytest
 
 from switchtower.cli import console, main
 
-OURS = ("TOWER_", "PUSHD_", "XDG_", "PI_SERVER_", "LOCAL_UNIX_", "HOST_", "REDACTION_")
+IN_PROCESS_PREFIXES = ("TOWER_", "PUSHD_", "XDG_", "PI_SERVER_", "LOCAL_UNIX_", "HOST_", "REDACTION_")
 
 
-class Ended(NamedTuple):
+class InProcessResult(NamedTuple):
     code: int
     stdout: bytes
     stderr: str
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
         return self.stdout.decode()
 
 
-class Inside:
+class InProcessCommand:
     """One home, without a daemon."""
 
     def __init__(
@@ -35,12 +35,12 @@ class Inside:
         self.monkeypatch = monkeypatch
         self._capture = capture
         for name in environ:
-            if name.startswith(OURS) or name.endswith(("_API_KEY", "_BASE_URL")):
+            if name.startswith(IN_PROCESS_PREFIXES) or name.endswith(("_API_KEY", "_BASE_URL")):
                 monkeypatch.delenv(name)
         monkeypatch.setenv("TOWER_HOME", str(home))
 
-    def __call__(self, *arguments: str) -> Ended:
+    def __call__(self, *arguments: str) -> InProcessResult:
         self._capture.readouterr()
-        code = console.exit_code_of(lambda: main.tower.main(args=list(arguments), prog_name="tower", standalone_mode=False))
+        code = console.run_command_line(lambda: main.tower.main(args=list(arguments), prog_name="tower", standalone_mode=False))
         out, err = self._capture.readouterr()
-        return Ended(int(code), out, err.decode())
+        return InProcessResult(int(code), out, err.decode())

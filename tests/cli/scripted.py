@@ -16,7 +16,7 @@ RUN = "run_1"
 Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]] | Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
-class Refusal(Exception):
+class ScriptedDaemonRefusal(Exception):
     def __init__(self, code: str, message: str = "No") -> None:
         super().__init__(message)
         self.code = code
@@ -49,12 +49,12 @@ class ScriptedDaemon:
                     }
                 ]
             },
-            "attach_session": self._attached,
-            "resume_session": self._resumed,
+            "attach_session": self._answer_attach,
+            "resume_session": self._answer_resume,
             "submit_approval": {"accepted": True},
             "list_terminals": {"terminals": []},
             "list_cards": {"cards": []},
-            "list_approvals": lambda _: {"approvals": [self._pending_approval()] if self.pending else []},
+            "list_approvals": lambda _: {"approvals": [self._list_pending_approvals()] if self.pending else []},
         }
         self.home = home
         self._socket = home / "run/pushd.sock"
@@ -76,10 +76,10 @@ class ScriptedDaemon:
         self._thread.join(10)
         self._socket.unlink(missing_ok=True)
 
-    def asked(self, type: str) -> list[dict[str, Any]]:
+    def list_requests(self, type: str) -> list[dict[str, Any]]:
         return [payload for asked, payload in self.requests if asked == type]
 
-    def happened(self, type: str, payload: dict[str, Any], *, run_id: str | None = RUN) -> None:
+    def add_event(self, type: str, payload: dict[str, Any], *, run_id: str | None = RUN) -> None:
         """The next event of the session, for those who attach and those who have."""
         event = {
             "v": "push.runtime.v1",
@@ -94,17 +94,17 @@ class ScriptedDaemon:
         for writer in self._watchers:
             writer.write(json.dumps(self.journal[-1]).encode() + b"\n")
 
-    def happens_now(self, type: str, payload: dict[str, Any]) -> None:
+    def send_event(self, type: str, payload: dict[str, Any]) -> None:
         """As `happened`, from a test's own thread while commands are attached."""
-        self._loop.call_soon_threadsafe(self.happened, type, payload)
+        self._loop.call_soon_threadsafe(self.add_event, type, payload)
 
-    def completes_now(self) -> None:
-        self._loop.call_soon_threadsafe(self.completed)
+    def send_completion(self) -> None:
+        self._loop.call_soon_threadsafe(self.add_completion)
 
-    def status(self, phase: str, detail: str | None = None, *, source: str = "orchestrator") -> None:
-        self.happened("status", {"source": source, "phase": phase, **({} if detail is None else {"detail": detail})})
+    def add_status(self, phase: str, detail: str | None = None, *, source: str = "orchestrator") -> None:
+        self.add_event("status", {"source": source, "phase": phase, **({} if detail is None else {"detail": detail})})
 
-    def completed(self, outcome: str = "success", summary: str = "done", *, hint: int = 0) -> None:
+    def add_completion(self, outcome: str = "success", summary: str = "done", *, hint: int = 0) -> None:
         payload = {
             "runId": RUN,
             "outcome": outcome,
@@ -112,9 +112,9 @@ class ScriptedDaemon:
             "acceptance": {"total": 0, "passed": 0, "results": []},
             "headless": {"exitCodeHint": hint},
         }
-        self.happened("run_complete", payload)
+        self.add_event("run_complete", payload)
 
-    def chore(self, *happening: Callable[[], None]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def make_run_reply(self, *happening: Callable[[], None]) -> Callable[[dict[str, Any]], dict[str, Any]]:
         """An answer that starts a run in which all this happens at once, when it is watched."""
 
         def start(_: dict[str, Any]) -> dict[str, Any]:
@@ -124,12 +124,12 @@ class ScriptedDaemon:
 
         return start
 
-    def _attached(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def _answer_attach(self, payload: dict[str, Any]) -> dict[str, Any]:
         head = len(self.journal)
         replay = {"fromSeq": min(payload["lastSeenSeq"], head) + 1, "toSeq": head, "completed": True, "gap": False}
         return {"sessionId": SESSION, "state": self.state, "replay": replay}
 
-    def _resumed(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def _answer_resume(self, payload: dict[str, Any]) -> dict[str, Any]:
         snapshot = {
             "state": self.state,
             "activeRunId": RUN,
@@ -137,10 +137,10 @@ class ScriptedDaemon:
             "pendingApproval": self.pending,
             "meta": {"provider": "demo", "sandboxProvider": "local"},
         }
-        self.happened("session_snapshot", snapshot, run_id=None)
-        return self._attached(payload)
+        self.add_event("session_snapshot", snapshot, run_id=None)
+        return self._answer_attach(payload)
 
-    def _pending_approval(self) -> dict[str, Any]:
+    def _list_pending_approvals(self) -> dict[str, Any]:
         about = {"sessionId": SESSION, "runId": RUN, "sessionTitle": "", "rootPath": "/w", "host": None}
         return {**about, "approval": self.pending}
 
@@ -152,7 +152,7 @@ class ScriptedDaemon:
             response = {"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"], "type": type_}
             try:
                 answer = await self._answer(type_, payload)
-            except Refusal as refusal:
+            except ScriptedDaemonRefusal as refusal:
                 error = {"code": refusal.code, "message": str(refusal), "retryable": False}
                 response |= {"ok": False, "payload": {}, "error": error}
             else:
@@ -169,7 +169,7 @@ class ScriptedDaemon:
 
     async def _answer(self, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
         if type_ not in self.answers:
-            raise Refusal("UNSUPPORTED_REQUEST_TYPE", f"Unknown request type `{type_}`")
+            raise ScriptedDaemonRefusal("UNSUPPORTED_REQUEST_TYPE", f"Unknown request type `{type_}`")
         answer = self.answers[type_]
         if isinstance(answer, dict):
             return answer
@@ -177,7 +177,7 @@ class ScriptedDaemon:
         return given if isinstance(given, dict) else await given
 
 
-def question(**details: Any) -> dict[str, Any]:
+def make_approval_request(**details: Any) -> dict[str, Any]:
     """An open approval about these details."""
     return {
         "approvalId": "appr_1",
@@ -190,8 +190,8 @@ def question(**details: Any) -> dict[str, Any]:
     }
 
 
-def refusing(code: str, message: str = "No") -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_refusal(code: str, message: str = "No") -> Callable[[dict[str, Any]], dict[str, Any]]:
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
-        raise Refusal(code, message)
+        raise ScriptedDaemonRefusal(code, message)
 
     return refuse

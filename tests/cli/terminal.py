@@ -11,10 +11,10 @@ from typing import Any
 
 from tests.warm import processes
 
-PATIENCE = 60
+TIMEOUT = 60
 
 
-class Terminal:
+class TerminalDriver:
     def __init__(
         self, tower: Any, *arguments: str, stdout: Any = None, size: tuple[int, int] | None = None, **environment: str
     ) -> None:
@@ -35,16 +35,16 @@ class Terminal:
         )
         os.close(side)
         # Whoever waits for something on its screen must not wait for ever.
-        watchdog = threading.Timer(PATIENCE, self.process.kill)
+        watchdog = threading.Timer(TIMEOUT, self.process.kill)
         watchdog.daemon = True
         watchdog.start()
         self.shown = ""
 
-    def until(self, text: str, *, times: int = 1) -> None:
+    def wait_for(self, text: str, *, times: int = 1) -> None:
         while self.shown.count(text) < times:
             self._read(text)
 
-    def until_waiting(self) -> None:
+    def wait_for_prompt(self) -> None:
         """Until the screen ends with what a question asks with."""
         while not self.shown.endswith(("> ", "? ", "] ")):
             self._read("a question")

@@ -5,19 +5,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from switchtower.cli import annotations
-from switchtower.cli.verdict import Check, Verdict
+from switchtower.cli.verdict import CriterionCheck, RunVerdict
 
 
-def as_the_runner_reads(line: str) -> tuple[str, dict[str, str], str]:
+def parse_annotation(line: str) -> tuple[str, dict[str, str], str]:
     """Its rules: `::name key=value,key=value::message`, with percent escapes."""
     assert line.startswith("::")
     head, _, message = line[2:].partition("::")
     name, _, properties = head.partition(" ")
     pairs = dict(part.split("=", 1) for part in properties.split(",")) if properties else {}
-    return name, {key: _unescaped(value, ":,") for key, value in pairs.items()}, _unescaped(message, "")
+    return name, {key: _unescape(value, ":,") for key, value in pairs.items()}, _unescape(message, "")
 
 
-def _unescaped(text: str, more: str) -> str:
+def _unescape(text: str, more: str) -> str:
     for character in f"{more}\r\n":
         text = text.replace(f"%{ord(character):02X}", character)
     return text.replace("%25", "%")
@@ -30,17 +30,17 @@ def _unescaped(text: str, more: str) -> str:
 @example("%0A", "%3A%2C")
 @example("100%", "%25")
 def test_a_command_is_one_line_and_is_read_as_it_was_meant(message: str, title: str) -> None:
-    line = annotations.command("error", message, title=title)
+    line = annotations.format_workflow_command("error", message, title=title)
 
     assert len(line.split("\n")) == len(line.split("\r")) == 1
-    assert as_the_runner_reads(line) == ("error", {"title": title}, message)
+    assert parse_annotation(line) == ("error", {"title": title}, message)
 
 
 @given(st.text())
 def test_no_text_makes_a_line_of_its_own(said: str) -> None:
-    found = Verdict("failed", said, (Check(said, said, False, 1, said),))
+    found = RunVerdict("failed", said, (CriterionCheck(said, said, False, 1, said),))
 
-    lines = [*annotations.opening(said, "word"), *annotations.closing("word"), *annotations.verdict(found)]
+    lines = [*annotations.open_group(said, "word"), *annotations.close_group("word"), *annotations.annotate_verdict(found)]
 
     assert len(lines) == 6
     assert all("\n" not in line and "\r" not in line and "\x1b" not in line for line in lines)
@@ -55,27 +55,31 @@ def test_no_text_makes_a_line_of_its_own(said: str) -> None:
 
 
 def test_a_good_run_is_one_notice() -> None:
-    found = Verdict("success", "all\ndone", (Check("unit", "make test", True),))
+    found = RunVerdict("success", "all\ndone", (CriterionCheck("unit", "make test", True),))
 
-    assert list(annotations.verdict(found)) == ["::notice title=tower run::success: all%0Adone"]
+    assert list(annotations.annotate_verdict(found)) == ["::notice title=tower run::success: all%0Adone"]
 
 
 def test_what_was_not_accepted_is_an_error_with_the_end_of_its_output() -> None:
-    found = Verdict("success", "done", (Check("a:b", "make, test", False, 3, "x" * annotations.MOST + "\x1b[31mreason\n"),))
+    found = RunVerdict(
+        "success",
+        "done",
+        (CriterionCheck("a:b", "make, test", False, 3, "x" * annotations.MAX_ANNOTATION_CHARS + "\x1b[31mreason\n"),),
+    )
 
-    [line] = annotations.verdict(found)
+    [line] = annotations.annotate_verdict(found)
 
-    name, properties, message = as_the_runner_reads(line)
+    name, properties, message = parse_annotation(line)
     assert (name, properties) == ("error", {"title": "not accepted: a:b"})
     assert message.startswith("exit code 3: make, test\n…x")
     assert message.endswith("reason")
-    assert len(message) < annotations.MOST + 100
+    assert len(message) < annotations.MAX_ANNOTATION_CHARS + 100
 
 
 @pytest.mark.parametrize("outcome", ["failed", "denied", "cancelled", "timeout", "error"])
 def test_any_other_ending_is_an_error(outcome: str) -> None:
-    assert list(annotations.verdict(Verdict(outcome, "why"))) == [f"::error title=tower run::{outcome}: why"]
-    assert list(annotations.verdict(Verdict(outcome))) == [f"::error title=tower run::{outcome}"]
+    assert list(annotations.annotate_verdict(RunVerdict(outcome, "why"))) == [f"::error title=tower run::{outcome}: why"]
+    assert list(annotations.annotate_verdict(RunVerdict(outcome))) == [f"::error title=tower run::{outcome}"]
 
 
 @pytest.mark.parametrize(
@@ -91,4 +95,4 @@ def test_any_other_ending_is_an_error(outcome: str) -> None:
 def test_they_are_there_where_somebody_asks_or_inside_of_the_runner(
     named: str | None, environ: dict[str, str], wanted: bool
 ) -> None:
-    assert annotations.are_wanted(named, environ) is wanted
+    assert annotations.should_annotate(named, environ) is wanted

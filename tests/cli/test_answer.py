@@ -4,20 +4,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.dialogs import DIALOG, QUESTIONS, answered, dialog, given, make_asking
-from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, refusing
-from tests.cli.test_listings import info
+from tests.cli.dialogs import DIALOG, QUESTIONS, make_dialog_answered, make_dialog_payload, get_given_answer, make_asking
+from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_refusal
+from tests.cli.test_listings import make_info
 
 
 @pytest.fixture
-def asking(scripted: ScriptedDaemon) -> ScriptedDaemon:
-    make_asking(scripted)
-    scripted.capabilities.append("session_info")
-    scripted.answers["get_session"] = msgspec.to_builtins(info(sessionId=SESSION, activeRunId=RUN))
-    return scripted
+def asking_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
+    make_asking(scripted_daemon)
+    scripted_daemon.capabilities.append("session_info")
+    scripted_daemon.answers["get_session"] = msgspec.to_builtins(make_info(sessionId=SESSION, activeRunId=RUN))
+    return scripted_daemon
 
 
-SELECT = dialog("select", "Which colour?", options=["red", "green"])
+SELECT = make_dialog_payload("select", "Which colour?", options=["red", "green"])
 
 
 @pytest.mark.parametrize(
@@ -30,30 +30,30 @@ SELECT = dialog("select", "Which colour?", options=["red", "green"])
         (SELECT, ["--json", '{"value": "red"}'], {"value": "red"}),
         (SELECT, ["last", "--dismiss"], {"dismissed": True}),
         (SELECT, ["--json", '{"dismissed": true}'], {"dismissed": True}),
-        (dialog("confirm"), ["--yes"], {"confirmed": True}),
-        (dialog("confirm"), ["last", "--no"], {"confirmed": False}),
-        (dialog("confirm"), ["last", "no"], {"confirmed": False}),
-        (dialog("input"), ["last", "some text"], {"value": "some text"}),
-        (dialog("input"), ["last", ""], {"value": ""}),
-        (dialog("editor"), ["last", "-"], {"value": "one\ntwo"}),
+        (make_dialog_payload("confirm"), ["--yes"], {"confirmed": True}),
+        (make_dialog_payload("confirm"), ["last", "--no"], {"confirmed": False}),
+        (make_dialog_payload("confirm"), ["last", "no"], {"confirmed": False}),
+        (make_dialog_payload("input"), ["last", "some text"], {"value": "some text"}),
+        (make_dialog_payload("input"), ["last", ""], {"value": ""}),
+        (make_dialog_payload("editor"), ["last", "-"], {"value": "one\ntwo"}),
         (
-            dialog("interview", questions=QUESTIONS),
+            make_dialog_payload("interview", questions=QUESTIONS),
             ["last", "--json", '{"responses": {"goal": "x", "plan": true, "where": ["src"]}}'],
             {"responses": {"goal": "x", "plan": True, "where": ["src"]}},
         ),
     ],
 )
 def test_an_answer_in_words(
-    tower: Any, asking: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], sent: dict[str, Any]
+    tower_command: Any, asking_daemon: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], sent: dict[str, Any]
 ) -> None:
-    asking.happened("warning", opened)
+    asking_daemon.add_event("warning", opened)
 
-    ended = tower("answer", *arguments, stdin=b"one\ntwo\n")
+    ended = tower_command("answer", *arguments, stdin=b"one\ntwo\n")
 
     assert (ended.code, ended.stdout) == (0, b""), ended.stderr
     word = "dismissed" if "dismissed" in sent else "answered"
     assert ended.stderr == f"{word}: {opened['message']} ({SESSION})\n"
-    assert given(asking) == sent
+    assert get_given_answer(asking_daemon) == sent
 
 
 @pytest.mark.parametrize(
@@ -65,22 +65,22 @@ def test_an_answer_in_words(
             f"no answer to “Which colour?”, a `select`; hint: answer with `tower answer {SESSION} 1`",
         ),
         (SELECT, ["--yes"], "a `select`: it is none of the options"),
-        (dialog("confirm"), ["last", "perhaps"], f"`tower answer {SESSION} --yes` or `--no`"),
-        (dialog("interview", questions=QUESTIONS), ["last", "x"], '{"responses": {"goal": "…", "plan": true}}'),
-        (dialog("interview", questions=QUESTIONS), ["--json", '{"responses": {}}'], "`goal` needs an answer"),
-        (dialog("input"), ["last", "--no"], "it is not a text"),
+        (make_dialog_payload("confirm"), ["last", "perhaps"], f"`tower answer {SESSION} --yes` or `--no`"),
+        (make_dialog_payload("interview", questions=QUESTIONS), ["last", "x"], '{"responses": {"goal": "…", "plan": true}}'),
+        (make_dialog_payload("interview", questions=QUESTIONS), ["--json", '{"responses": {}}'], "`goal` needs an answer"),
+        (make_dialog_payload("input"), ["last", "--no"], "it is not a text"),
     ],
 )
 def test_what_is_no_answer_is_refused_here_with_one_that_is(
-    tower: Any, asking: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], told: str
+    tower_command: Any, asking_daemon: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], told: str
 ) -> None:
-    asking.happened("warning", opened)
+    asking_daemon.add_event("warning", opened)
 
-    ended = tower("answer", *arguments)
+    ended = tower_command("answer", *arguments)
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert told in ended.stderr
-    assert asking.asked("answer_dialog") == []
+    assert asking_daemon.list_requests("answer_dialog") == []
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_what_is_no_answer_is_refused_here_with_one_that_is(
     ],
     ids=lambda words: " ".join(words)[:40],
 )
-def test_a_wrong_command_line_asks_nobody(tower: Any, asking: ScriptedDaemon, arguments: list[str]) -> None:
-    ended = tower("answer", *arguments)
+def test_a_wrong_command_line_asks_nobody(tower_command: Any, asking_daemon: ScriptedDaemon, arguments: list[str]) -> None:
+    ended = tower_command("answer", *arguments)
 
     assert (ended.code, ended.stdout) == (64, b""), ended.stderr
     assert ended.stderr.count("\n") == 1
-    assert asking.requests == []
+    assert asking_daemon.requests == []
 
 
-def test_what_is_open_is_listed_with_how_to_answer_it(tower: Any, asking: ScriptedDaemon) -> None:
-    asking.happened("warning", dialog("confirm", "Over already?", dialog_id="dlg_0"))
-    asking.happened("status", answered("dlg_0"))
-    asking.happened("warning", dialog("interview", "A \x1b[31mbrief", questions=QUESTIONS, expiresAt=0))
+def test_what_is_open_is_listed_with_how_to_answer_it(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    asking_daemon.add_event("warning", make_dialog_payload("confirm", "Over already?", dialog_id="dlg_0"))
+    asking_daemon.add_event("status", make_dialog_answered("dlg_0"))
+    asking_daemon.add_event("warning", make_dialog_payload("interview", "A \x1b[31mbrief", questions=QUESTIONS, expiresAt=0))
 
-    ended = tower("answer")
+    ended = tower_command("answer")
 
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout.decode().splitlines() == [
@@ -124,14 +124,14 @@ def test_what_is_open_is_listed_with_how_to_answer_it(tower: Any, asking: Script
         "  plan: A plan first? (boolean, required)",
         f"""  answer with `tower answer {SESSION} --json '{{"responses": {{"goal": "…", "plan": true}}}}'`; or `--dismiss`""",
     ]
-    assert asking.asked("answer_dialog") == []
+    assert asking_daemon.list_requests("answer_dialog") == []
 
 
-def test_nothing_open_is_nothing_to_list_and_nothing_to_answer(tower: Any, asking: ScriptedDaemon) -> None:
-    asking.happened("warning", SELECT)
-    asking.happened("status", answered())
+def test_nothing_open_is_nothing_to_list_and_nothing_to_answer(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    asking_daemon.add_event("warning", SELECT)
+    asking_daemon.add_event("status", make_dialog_answered())
 
-    listed, answering = tower("answer", "last"), tower("answer", "last", "red")
+    listed, answering = tower_command("answer", "last"), tower_command("answer", "last", "red")
 
     assert (listed.code, listed.stdout) == (0, b"")
     assert "nobody is asked anything" in listed.stderr
@@ -139,42 +139,42 @@ def test_nothing_open_is_nothing_to_list_and_nothing_to_answer(tower: Any, askin
     assert "no such question is open; hint: see `tower answer`" in answering.stderr
 
 
-def test_of_several_open_questions_one_must_be_named(tower: Any, asking: ScriptedDaemon) -> None:
-    asking.happened("warning", SELECT)
-    asking.happened("warning", dialog("confirm", "Sure?", dialog_id="dlg_2"))
+def test_of_several_open_questions_one_must_be_named(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    asking_daemon.add_event("warning", SELECT)
+    asking_daemon.add_event("warning", make_dialog_payload("confirm", "Sure?", dialog_id="dlg_2"))
 
-    vague = tower("answer", "last", "red")
+    vague = tower_command("answer", "last", "red")
 
     assert vague.code == 1
     assert "2 questions are open: dlg_1 (Which colour?), dlg_2 (Sure?)" in vague.stderr
-    assert tower("answer", "dlg_1", "red").code == 0
-    assert given(asking) == {"value": "red"}
+    assert tower_command("answer", "dlg_1", "red").code == 0
+    assert get_given_answer(asking_daemon) == {"value": "red"}
 
 
-def test_a_question_from_long_before_is_found(tower: Any, asking: ScriptedDaemon) -> None:
+def test_a_question_from_long_before_is_found(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
     for _ in range(700):
-        asking.status("Before", "the question")
-    asking.happened("warning", SELECT)
+        asking_daemon.add_status("Before", "the question")
+    asking_daemon.add_event("warning", SELECT)
     for _ in range(5_000):
-        asking.status("Working", "at something else")
+        asking_daemon.add_status("Working", "at something else")
 
-    assert tower("answer", "last", "red").code == 0
-    assert given(asking) == {"value": "red"}
-    cursors = [payload["lastSeenSeq"] for payload in asking.asked("attach_session")]
+    assert tower_command("answer", "last", "red").code == 0
+    assert get_given_answer(asking_daemon) == {"value": "red"}
+    cursors = [payload["lastSeenSeq"] for payload in asking_daemon.list_requests("attach_session")]
     assert cursors == [0, 5_201, 1_701, 0]
 
 
-def test_a_question_that_somebody_else_has_answered_meanwhile_is_told(tower: Any, asking: ScriptedDaemon) -> None:
-    asking.happened("warning", SELECT)
-    asking.answers["answer_dialog"] = refusing("INVALID_REQUEST", "No dialog with this id waits for an answer")
+def test_a_question_that_somebody_else_has_answered_meanwhile_is_told(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    asking_daemon.add_event("warning", SELECT)
+    asking_daemon.answers["answer_dialog"] = make_refusal("INVALID_REQUEST", "No dialog with this id waits for an answer")
 
-    ended = tower("answer", "last", "red")
+    ended = tower_command("answer", "last", "red")
 
     assert ended.code == 1
     assert ended.stderr == "tower: INVALID_REQUEST: No dialog with this id waits for an answer\n"
 
 
-def test_an_older_daemon_is_named_as_such(tower: Any, asking: ScriptedDaemon) -> None:
-    asking.capabilities.remove("dialogs")
+def test_an_older_daemon_is_named_as_such(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    asking_daemon.capabilities.remove("dialogs")
 
-    assert "the running daemon is older than this command and does not know dialogs" in tower("answer").stderr
+    assert "the running daemon is older than this command and does not know dialogs" in tower_command("answer").stderr

@@ -9,10 +9,10 @@ from switchtower.protocols.push import inbound, messages
 WORKSPACE = "/work/repo"
 
 
-def judged(texts: list[str], tool: str, **args: object) -> policy.Ruling:
+def judge_texts(texts: list[str], tool: str, **args: object) -> policy.Ruling:
     """What a daemon that gets these rules with a message makes of a call."""
-    sent = messages.SendUserMessage(clientMessageId="msg_1", text="go", rules=list(approvals.parse(texts).rules))
-    rules = inbound.send_message(sent, "sess_1", events.Actor("anna", "cli")).rules
+    sent = messages.SendUserMessage(clientMessageId="msg_1", text="go", rules=list(approvals.parse_approval_rules(texts).rules))
+    rules = inbound.build_send_message(sent, "sess_1", events.Actor("anna", "cli")).rules
     effect = "execute" if tool == "run" else "write" if tool in policy.WRITES else None
     return policy.Policy("ask", rules).judge(tool, args, effect, WORKSPACE).ruling
 
@@ -49,7 +49,7 @@ def judged(texts: list[str], tool: str, **args: object) -> policy.Ruling:
     ],
 )
 def test_let_through(rule: str, tool: str, args: dict[str, object]) -> None:
-    assert judged([rule], tool, **args) is policy.Ruling.ALLOW
+    assert judge_texts([rule], tool, **args) is policy.Ruling.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_let_through(rule: str, tool: str, args: dict[str, object]) -> None:
     ],
 )
 def test_held_back(rule: str, tool: str, args: dict[str, object]) -> None:
-    assert judged([rule], tool, **args) is not policy.Ruling.ALLOW
+    assert judge_texts([rule], tool, **args) is not policy.Ruling.ALLOW
 
 
 def test_several_rules_each_let_their_own_through() -> None:
     rules = ["run:make *", "write_file:docs/**"]
 
-    assert judged(rules, "run", command="make test") is policy.Ruling.ALLOW
-    assert judged(rules, "write_file", path="docs/x") is policy.Ruling.ALLOW
-    assert judged(rules, "write_file", path="src/x") is policy.Ruling.ASK
+    assert judge_texts(rules, "run", command="make test") is policy.Ruling.ALLOW
+    assert judge_texts(rules, "write_file", path="docs/x") is policy.Ruling.ALLOW
+    assert judge_texts(rules, "write_file", path="src/x") is policy.Ruling.ASK
 
 
 def test_always_sends_no_rules_and_approves_each_question() -> None:
-    assert approvals.parse(["always"]) == approvals.Approvals(always=True)
-    assert approvals.parse(["never"]) == approvals.parse([]) == approvals.NEVER
+    assert approvals.parse_approval_rules(["always"]) == approvals.ApprovalRules(always=True)
+    assert approvals.parse_approval_rules(["never"]) == approvals.parse_approval_rules([]) == approvals.NO_RULES
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_always_sends_no_rules_and_approves_each_question() -> None:
 )
 def test_rules_that_make_no_sense_are_refused(texts: list[str]) -> None:
     with pytest.raises(ValueError):
-        approvals.parse(texts)
+        approvals.parse_approval_rules(texts)
 
 
 @pytest.mark.parametrize(
@@ -143,5 +143,5 @@ def test_rules_that_make_no_sense_are_refused(texts: list[str]) -> None:
 )
 def test_a_name_that_does_not_exist_is_refused_with_a_suggestion(text: str, suggestion: str) -> None:
     with pytest.raises(ValueError, match="no kind or tool is called") as refused:
-        approvals.parse([text])
+        approvals.parse_approval_rules([text])
     assert suggestion in str(refused.value)

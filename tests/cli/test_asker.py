@@ -2,10 +2,10 @@
 
 import asyncio
 
-from switchtower.cli.asker import Asker
+from switchtower.cli.asker import QuestionQueue
 
 
-class Asked:
+class FakeQuestion:
     """A question whose answer the test gives."""
 
     def __init__(self, id: str, happened: list[str]) -> None:
@@ -17,12 +17,12 @@ class Asked:
         self.may_send.set()
         self._happened = happened
 
-    async def put(self, *, again: bool) -> None:
+    async def ask(self, *, again: bool) -> None:
         self._happened.append(f"put {self.id}{' again' if again else ''}")
         self.is_put.set()
         await self.answer.wait()
 
-    async def send(self) -> None:
+    async def send_answer(self) -> None:
         self.is_sending.set()
         await self.may_send.wait()
         self._happened.append(f"sent {self.id}")
@@ -30,16 +30,16 @@ class Asked:
 
 async def test_the_second_question_waits_for_the_first_and_is_shown_again() -> None:
     happened: list[str] = []
-    asker, first, second = Asker(), Asked("1", happened), Asked("2", happened)
+    asker, first, second = QuestionQueue(), FakeQuestion("1", happened), FakeQuestion("2", happened)
     for question in (first, second, first):
-        asker.ask(question)
+        asker.enqueue(question)
     async with asyncio.timeout(60):
         await first.is_put.wait()
         first.answer.set()
         await second.is_put.wait()
         second.answer.set()
-        third = Asked("3", happened)
-        asker.ask(third)
+        third = FakeQuestion("3", happened)
+        asker.enqueue(third)
         await third.is_put.wait()
         await asker.close()
 
@@ -48,31 +48,31 @@ async def test_the_second_question_waits_for_the_first_and_is_shown_again() -> N
 
 async def test_what_is_taken_off_is_not_sent_and_makes_room_for_the_next() -> None:
     happened: list[str] = []
-    asker, first, second, third = Asker(), *(Asked(id, happened) for id in "123")
+    asker, first, second, third = QuestionQueue(), *(FakeQuestion(id, happened) for id in "123")
     for question in (first, second, third):
-        asker.ask(question)
+        asker.enqueue(question)
     async with asyncio.timeout(60):
         await first.is_put.wait()
-        asker.take_off("2")
-        asker.take_off("1")
+        asker.withdraw("2")
+        asker.withdraw("1")
         await third.is_put.wait()
         await asker.close()
-        asker.take_off("3")
+        asker.withdraw("3")
 
     assert happened == ["put 1", "put 3 again"]
 
 
 async def test_an_answer_that_was_given_is_sent_although_its_question_is_over() -> None:
     happened: list[str] = []
-    asker, first = Asker(), Asked("1", happened)
+    asker, first = QuestionQueue(), FakeQuestion("1", happened)
     first.may_send.clear()
-    asker.ask(first)
+    asker.enqueue(first)
     async with asyncio.timeout(60):
         await first.is_put.wait()
         first.answer.set()
         await first.is_sending.wait()
-        asker.take_off("1")
-        asker.take_off_all()
+        asker.withdraw("1")
+        asker.withdraw_all()
         first.may_send.set()
         await asker.close()
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
+from tests.cli.inside import InProcessCommand
 
 from switchtower.cli.archives import checksum, contents, manifest
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    return Inside(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> InProcessCommand:
+    return InProcessCommand(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
 
 
 @pytest.fixture
@@ -31,72 +31,72 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "backup.tar.gz"
 
 
-def mode_of(path: Path) -> int:
+def get_mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
 # With a real daemon
 
 
-def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower: Any, tmp_path: Path) -> None:
-    (tower.home / "config.toml").write_text('# mine\nlog_level = "debug"\nprovider = "demo"\n')
-    (tower.home / "presets").mkdir()
-    (tower.home / "presets/reviewer.toml").write_text('description = "reads"\n')
-    session_id = tower("run", "--headless", "--json", "write notes.txt: hello", "--approve", "always").json["sessionId"]
-    tower("user", "add", "ann", "--password-stdin", stdin=b"correct horse")
+def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower_command: Any, tmp_path: Path) -> None:
+    (tower_command.home / "config.toml").write_text('# mine\nlog_level = "debug"\nprovider = "demo"\n')
+    (tower_command.home / "presets").mkdir()
+    (tower_command.home / "presets/reviewer.toml").write_text('description = "reads"\n')
+    session_id = tower_command("run", "--headless", "--json", "write notes.txt: hello", "--approve", "always").json["sessionId"]
+    tower_command("user", "add", "ann", "--password-stdin", stdin=b"correct horse")
     backup = tmp_path / "b.tar.gz"
 
-    made = tower("backup", "--json", str(backup))  # while the daemon runs
+    made = tower_command("backup", "--json", str(backup))  # while the daemon runs
 
     assert made.code == 0, made.stderr
-    assert mode_of(backup) == 0o600
+    assert get_mode(backup) == 0o600
     assert [member["name"] for member in made.json["members"]] == [
         "data/journal.db",
         "data/registry.db",
         "config/config.toml",
         "config/presets/reviewer.toml",
     ]
-    lasting = tower("attach", session_id, "--jsonl", "--no-follow").stdout
-    assert tower("run", "--headless", "say: after the backup").code == 0
-    refused = tower("restore", str(backup), "--force")
+    lasting = tower_command("attach", session_id, "--jsonl", "--no-follow").stdout
+    assert tower_command("run", "--headless", "say: after the backup").code == 0
+    refused = tower_command("restore", str(backup), "--force")
     assert (refused.code, refused.stdout) == (1, b"")
     assert "a daemon is already running" in refused.stderr
-    tower("stop")
+    tower_command("stop")
 
-    restored = tower("restore", "--force", "--json", str(backup))
+    restored = tower_command("restore", "--force", "--json", str(backup))
 
     assert restored.code == 0, restored.stderr
     assert restored.json["restored"] == ["data/journal.db", "data/registry.db"]
     assert restored.json["unchanged"] == ["config/config.toml", "config/presets/reviewer.toml"]
-    assert tower("journal", "verify").code == 0
-    assert tower("attach", session_id, "--jsonl", "--no-follow").stdout == lasting
-    assert [session["sessionId"] for session in tower("sessions", "--json").json] == [session_id]
-    assert [user["name"] for user in tower("user", "list", "--json").json] == ["ann"]
-    tower("stop")
+    assert tower_command("journal", "verify").code == 0
+    assert tower_command("attach", session_id, "--jsonl", "--no-follow").stdout == lasting
+    assert [session["sessionId"] for session in tower_command("sessions", "--json").json] == [session_id]
+    assert [user["name"] for user in tower_command("user", "list", "--json").json] == ["ann"]
+    tower_command("stop")
     aside = [Path(kept) for kept in restored.json["kept_aside"]]
     old = next(kept for kept in aside if kept.name.startswith("journal.db.before-restore-") and not kept.name.endswith("-wal"))
-    assert tower("journal", "verify", str(old)).stdout.startswith(b"ok: 2 sessions")
+    assert tower_command("journal", "verify", str(old)).stdout.startswith(b"ok: 2 sessions")
 
     elsewhere = tmp_path / "elsewhere"
-    assert tower("restore", str(backup), TOWER_HOME=str(elsewhere)).code == 0
-    assert tower("journal", "verify", TOWER_HOME=str(elsewhere)).stdout.startswith(b"ok: 1 sessions")
+    assert tower_command("restore", str(backup), TOWER_HOME=str(elsewhere)).code == 0
+    assert tower_command("journal", "verify", TOWER_HOME=str(elsewhere)).stdout.startswith(b"ok: 1 sessions")
     assert (elsewhere / "config.toml").read_text() == '# mine\nlog_level = "debug"\nprovider = "demo"\n'
-    assert {mode_of(elsewhere / name) for name in ("data/journal.db", "data/registry.db", "config.toml")} == {0o600}
+    assert {get_mode(elsewhere / name) for name in ("data/journal.db", "data/registry.db", "config.toml")} == {0o600}
 
 
-def test_a_backup_is_consistent_while_runs_write(tower: Any, tmp_path: Path) -> None:
-    tower("sessions")
-    writers = [tower.start("run", "--headless", "say: " + "word " * 2_000) for _ in range(3)]
+def test_a_backup_is_consistent_while_runs_write(tower_command: Any, tmp_path: Path) -> None:
+    tower_command("sessions")
+    writers = [tower_command.start("run", "--headless", "say: " + "word " * 2_000) for _ in range(3)]
 
-    made = [tower("backup", str(tmp_path / f"{number}.tar.gz")) for number in range(3)]
+    made = [tower_command("backup", str(tmp_path / f"{number}.tar.gz")) for number in range(3)]
     for writer in writers:
         writer.communicate(timeout=60)
 
     assert [ended.code for ended in made] == [0, 0, 0], made
     for number in range(3):
         home = tmp_path / f"home{number}"
-        assert tower("restore", str(tmp_path / f"{number}.tar.gz"), TOWER_HOME=str(home)).code == 0
-        verified = tower("journal", "verify", TOWER_HOME=str(home))
+        assert tower_command("restore", str(tmp_path / f"{number}.tar.gz"), TOWER_HOME=str(home)).code == 0
+        verified = tower_command("journal", "verify", TOWER_HOME=str(home))
         assert verified.code == 0, verified.stdout
 
 
@@ -137,29 +137,29 @@ PLAIN = {
 }
 
 
-def names_in(file: Path) -> set[str]:
+def list_names(file: Path) -> set[str]:
     with tarfile.open(file) as tar:
-        return {member.name for member in tar} - {manifest.NAME}
+        return {member.name for member in tar} - {manifest.MANIFEST_NAME}
 
 
-def test_secrets_go_in_only_when_asked_for_and_run_files_never(inside: Inside, file: Path, tmp_path: Path) -> None:
-    fill(inside.home)
+def test_secrets_go_in_only_when_asked_for_and_run_files_never(in_process: InProcessCommand, file: Path, tmp_path: Path) -> None:
+    fill(in_process.home)
 
-    assert inside("backup", str(file)).code == 0
-    assert names_in(file) == PLAIN
+    assert in_process("backup", str(file)).code == 0
+    assert list_names(file) == PLAIN
     assert b"s3cret" not in gzip.decompress(file.read_bytes())
 
-    assert inside("backup", "--with-secrets", str(tmp_path / "all.tar.gz")).code == 0
-    assert names_in(tmp_path / "all.tar.gz") == PLAIN | set(contents.SECRETS)
-    assert mode_of(tmp_path / "all.tar.gz") == 0o600
+    assert in_process("backup", "--with-secrets", str(tmp_path / "all.tar.gz")).code == 0
+    assert list_names(tmp_path / "all.tar.gz") == PLAIN | set(contents.SECRETS)
+    assert get_mode(tmp_path / "all.tar.gz") == 0o600
 
 
-def test_the_manifest_has_the_digest_of_each_file_and_the_schemas(inside: Inside, file: Path) -> None:
-    fill(inside.home)
-    inside("backup", str(file))
+def test_the_manifest_has_the_digest_of_each_file_and_the_schemas(in_process: InProcessCommand, file: Path) -> None:
+    fill(in_process.home)
+    in_process("backup", str(file))
 
     with tarfile.open(file) as tar:
-        described = json.load(tar.extractfile(manifest.NAME))  # type: ignore[arg-type]
+        described = json.load(tar.extractfile(manifest.MANIFEST_NAME))  # type: ignore[arg-type]
         for member in described["members"]:
             content = tar.extractfile(member["stored"])
             assert content is not None
@@ -169,69 +169,69 @@ def test_the_manifest_has_the_digest_of_each_file_and_the_schemas(inside: Inside
     assert described["secrets"] is False
 
 
-def test_what_went_in_comes_out_with_its_mode(inside: Inside, file: Path, tmp_path: Path) -> None:
-    fill(inside.home)
-    inside("backup", "--with-secrets", str(file))
+def test_what_went_in_comes_out_with_its_mode(in_process: InProcessCommand, file: Path, tmp_path: Path) -> None:
+    fill(in_process.home)
+    in_process("backup", "--with-secrets", str(file))
     new = tmp_path / "new"
-    inside.monkeypatch.setenv("TOWER_HOME", str(new))
+    in_process.monkeypatch.setenv("TOWER_HOME", str(new))
 
-    ended = inside("restore", str(file))
+    ended = in_process("restore", str(file))
 
     assert ended.code == 0, ended.stderr
     for name in ("data/owner.token", "data/host.json", "service.env", "config.toml", "prompts/git/commit.md"):
-        assert (new / name).read_bytes() == (inside.home / name).read_bytes()
-        assert mode_of(new / name) == 0o600
-    assert mode_of(new / "skills/deploy/run.sh") == 0o700
+        assert (new / name).read_bytes() == (in_process.home / name).read_bytes()
+        assert get_mode(new / name) == 0o600
+    assert get_mode(new / "skills/deploy/run.sh") == 0o700
     assert not (new / "logs/tower.log").exists()
     assert not list(new.rglob(".restore-*")), "nothing is left of the unpacking"
 
 
-def test_a_long_name_of_a_skill_comes_back(inside: Inside, file: Path, tmp_path: Path) -> None:
-    fill(inside.home)
-    deep = inside.home / "skills" / ("ö" * 60) / ("y" * 100) / "SKILL.md"
+def test_a_long_name_of_a_skill_comes_back(in_process: InProcessCommand, file: Path, tmp_path: Path) -> None:
+    fill(in_process.home)
+    deep = in_process.home / "skills" / ("ö" * 60) / ("y" * 100) / "SKILL.md"
     deep.parent.mkdir(parents=True)
     deep.write_text("deep")
-    inside("backup", str(file))
+    in_process("backup", str(file))
     new = tmp_path / "new"
-    inside.monkeypatch.setenv("TOWER_HOME", str(new))
+    in_process.monkeypatch.setenv("TOWER_HOME", str(new))
 
-    assert inside("restore", str(file)).code == 0
+    assert in_process("restore", str(file)).code == 0
 
-    assert (new / deep.relative_to(inside.home)).read_text() == "deep"
+    assert (new / deep.relative_to(in_process.home)).read_text() == "deep"
 
 
-def test_a_backup_replaces_nothing_unasked(inside: Inside, file: Path) -> None:
-    fill(inside.home)
+def test_a_backup_replaces_nothing_unasked(in_process: InProcessCommand, file: Path) -> None:
+    fill(in_process.home)
     file.write_text("dear to somebody")
 
-    refused = inside("backup", str(file))
+    refused = in_process("backup", str(file))
     assert (refused.code, file.read_text()) == (1, "dear to somebody")
     assert "is there already; hint: choose another name, or --force" in refused.stderr
 
-    assert inside("backup", "--force", str(file)).code == 0
-    assert names_in(file) == PLAIN
+    assert in_process("backup", "--force", str(file)).code == 0
+    assert list_names(file) == PLAIN
 
 
 @pytest.mark.parametrize(
     ("place", "told"),
     [(".", "is a folder; hint: "), ("no/such/x.tar.gz", "there is no folder"), ("x.tar.gz", "nothing to back up")],
 )
-def test_a_backup_that_cannot_be_made_says_why(inside: Inside, tmp_path: Path, place: str, told: str) -> None:
+def test_a_backup_that_cannot_be_made_says_why(in_process: InProcessCommand, tmp_path: Path, place: str, told: str) -> None:
     if place != "x.tar.gz":
-        fill(inside.home)
+        fill(in_process.home)
 
-    ended = inside("backup", str(tmp_path / place))
+    ended = in_process("backup", str(tmp_path / place))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert told in ended.stderr
     assert not list(tmp_path.glob(".*")), "nothing is left behind"
 
 
-def test_a_damaged_journal_is_not_backed_up_silently(inside: Inside, file: Path) -> None:
-    fill(inside.home)
-    (inside.home / "data/journal.db").write_bytes(os.urandom(20_000))
+def test_a_damaged_journal_is_not_backed_up_silently(in_process: InProcessCommand, file: Path) -> None:
+    fill(in_process.home)
+    (in_process.home / "data/journal.db").write_bytes(os.urandom(20_000))
 
-    ended = inside("backup", str(file))
+    ended = in_process("backup", str(file))
 
     assert ended.code == 1
     assert "cannot be read" in ended.stderr
@@ -242,11 +242,11 @@ def test_a_damaged_journal_is_not_backed_up_silently(inside: Inside, file: Path)
 
 
 @pytest.fixture
-def backup(inside: Inside, file: Path, tmp_path: Path) -> Path:
+def backup(in_process: InProcessCommand, file: Path, tmp_path: Path) -> Path:
     """Of a filled home; the home is empty again."""
-    fill(inside.home)
-    assert inside("backup", str(file)).code == 0
-    shutil.rmtree(inside.home)
+    fill(in_process.home)
+    assert in_process("backup", str(file)).code == 0
+    shutil.rmtree(in_process.home)
     return file
 
 
@@ -256,52 +256,52 @@ def snapshot(home: Path) -> dict[str, bytes]:
     }
 
 
-def test_files_that_are_there_are_replaced_only_with_force_and_are_kept(inside: Inside, backup: Path) -> None:
-    (inside.home / "data").mkdir(parents=True)
-    (inside.home / "data/journal.db").write_text("old journal")
-    (inside.home / "data/journal.db-wal").write_text("old log")
-    (inside.home / "data/search.db").write_text("an index of the old one")
-    (inside.home / "config.toml").write_text('policy = "ask"\n')
-    (inside.home / "AGENTS.md").write_text("not in the backup")
-    before = snapshot(inside.home)
+def test_files_that_are_there_are_replaced_only_with_force_and_are_kept(in_process: InProcessCommand, backup: Path) -> None:
+    (in_process.home / "data").mkdir(parents=True)
+    (in_process.home / "data/journal.db").write_text("old journal")
+    (in_process.home / "data/journal.db-wal").write_text("old log")
+    (in_process.home / "data/search.db").write_text("an index of the old one")
+    (in_process.home / "config.toml").write_text('policy = "ask"\n')
+    (in_process.home / "AGENTS.md").write_text("not in the backup")
+    before = snapshot(in_process.home)
 
-    refused = inside("restore", str(backup))
+    refused = in_process("restore", str(backup))
 
     assert refused.code == 1
     assert "hint: --force does it, and keeps the old ones aside" in refused.stderr
-    assert snapshot(inside.home) == before
+    assert snapshot(in_process.home) == before
 
-    ended = inside("restore", "--force", "--json", str(backup))
+    ended = in_process("restore", "--force", "--json", str(backup))
 
     assert ended.code == 0, ended.stderr
     kept = {Path(path).name.partition(".before-restore-")[0]: Path(path) for path in ended.json["kept_aside"]}
     assert kept["config.toml"].read_text() == 'policy = "ask"\n'
-    old = sorted(inside.home.glob("data/journal.db.before-restore-*"))
+    old = sorted(in_process.home.glob("data/journal.db.before-restore-*"))
     assert [path.read_text() for path in old] == ["old journal", "old log"]
     assert old[1].name == f"{old[0].name}-wal", "SQLite finds the log beside its journal"
-    assert (inside.home / "config.toml").read_text() == 'policy = "auto"\n'
-    assert (inside.home / "AGENTS.md").read_text() == "not in the backup"
-    assert not (inside.home / "data/search.db").exists()
-    assert not (inside.home / "data/journal.db-wal").exists()
+    assert (in_process.home / "config.toml").read_text() == 'policy = "auto"\n'
+    assert (in_process.home / "AGENTS.md").read_text() == "not in the backup"
+    assert not (in_process.home / "data/search.db").exists()
+    assert not (in_process.home / "data/journal.db-wal").exists()
 
 
-def rebuilt(backup: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> None:
+def rebuild_archive(backup: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> None:
     """The archive again, after somebody laid hands on it."""
     with tarfile.open(backup) as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
-    described = json.loads(files.pop(manifest.NAME))
+    described = json.loads(files.pop(manifest.MANIFEST_NAME))
     change(described, files)
     with tarfile.open(backup, "w:gz", format=tarfile.GNU_FORMAT) as tar:
-        for name, content in {manifest.NAME: json.dumps(described).encode(), **files}.items():
+        for name, content in {manifest.MANIFEST_NAME: json.dumps(described).encode(), **files}.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    seal(backup)
+    sign_archive(backup)
 
 
-def seal(backup: Path) -> None:
+def sign_archive(backup: Path) -> None:
     with backup.open("r+b") as file:
-        checksum.append(file)
+        checksum.append_checksum(file)
 
 
 def add(described: dict[str, Any], files: dict[str, bytes], name: str, *, stored: str | None = None) -> None:
@@ -338,43 +338,43 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], None], str
 
 @pytest.mark.parametrize("named", HOSTILE)
 def test_an_archive_that_somebody_changed_is_refused_and_nothing_moves(
-    inside: Inside, backup: Path, tmp_path: Path, named: str
+    in_process: InProcessCommand, backup: Path, tmp_path: Path, named: str
 ) -> None:
     change, told = HOSTILE[named]
-    rebuilt(backup, change)
+    rebuild_archive(backup, change)
 
-    ended = inside("restore", "--force", str(backup))
+    ended = in_process("restore", "--force", str(backup))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert told in ended.stderr
     assert "hint: " in ended.stderr
-    assert snapshot(inside.home) == {}
+    assert snapshot(in_process.home) == {}
     assert not list(tmp_path.rglob("evil"))
-    assert not list(inside.home.rglob(".restore-*"))
+    assert not list(in_process.home.rglob(".restore-*"))
 
 
 @pytest.mark.parametrize(
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.XHDTYPE]
 )
-def test_links_devices_and_records_are_refused(inside: Inside, backup: Path, kind: bytes) -> None:
+def test_links_devices_and_records_are_refused(in_process: InProcessCommand, backup: Path, kind: bytes) -> None:
     with tarfile.open(backup) as tar:
-        first = tar.extractfile(manifest.NAME)
+        first = tar.extractfile(manifest.MANIFEST_NAME)
         assert first is not None
         described = first.read()
     with tarfile.open(backup, "w:gz") as tar:
-        info = tarfile.TarInfo(manifest.NAME)
+        info = tarfile.TarInfo(manifest.MANIFEST_NAME)
         info.size = len(described)
         tar.addfile(info, io.BytesIO(described))
         link = tarfile.TarInfo("data/journal.db")
         link.type, link.linkname = kind, "/etc/passwd"
         tar.addfile(link)
-    seal(backup)
+    sign_archive(backup)
 
-    ended = inside("restore", str(backup))
+    ended = in_process("restore", str(backup))
 
     assert ended.code == 1
     assert "it holds something that is no plain file" in ended.stderr
-    assert snapshot(inside.home) == {}
+    assert snapshot(in_process.home) == {}
 
 
 @pytest.mark.parametrize(
@@ -382,40 +382,40 @@ def test_links_devices_and_records_are_refused(inside: Inside, backup: Path, kin
     [b"", b"not a tar", os.urandom(5_000), gzip.compress(b""), gzip.compress(b"\0" * 10_240), gzip.compress(os.urandom(5_000))],
     ids=["empty", "text", "rubbish", "an empty gzip", "zeros", "rubbish in gzip"],
 )
-def test_what_is_no_backup_is_one_line(inside: Inside, tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_backup_is_one_line(in_process: InProcessCommand, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tar.gz").write_bytes(content)
 
-    ended = inside("restore", str(tmp_path / "x.tar.gz"))
+    ended = in_process("restore", str(tmp_path / "x.tar.gz"))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert "hint: " in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_truncated_archive_is_refused_at_every_length(inside: Inside, backup: Path) -> None:
+def test_a_truncated_archive_is_refused_at_every_length(in_process: InProcessCommand, backup: Path) -> None:
     whole = backup.read_bytes()
     for length in range(0, len(whole) - 1, max(1, len(whole) // 23)):
         backup.write_bytes(whole[:length])
 
-        ended = inside("restore", str(backup))
+        ended = in_process("restore", str(backup))
 
         assert ended.code == 1, length
-        assert snapshot(inside.home) == {}
+        assert snapshot(in_process.home) == {}
 
 
-def test_no_flipped_bit_goes_unnoticed(inside: Inside, backup: Path) -> None:
+def test_no_flipped_bit_goes_unnoticed(in_process: InProcessCommand, backup: Path) -> None:
     """Header, members, end-of-archive blocks, gzip's own checksum and ours: sampled over the file, and all of its end."""
     whole = backup.read_bytes()
-    for place in [*range(0, len(whole), max(1, len(whole) // 61)), *range(len(whole) - checksum.SIZE - 24, len(whole))]:
+    for place in [*range(0, len(whole), max(1, len(whole) // 61)), *range(len(whole) - checksum.CHECKSUM_SIZE - 24, len(whole))]:
         flipped = bytearray(whole)
         flipped[place] ^= 1 << place % 8
         backup.write_bytes(flipped)
 
-        ended = inside("restore", str(backup))
+        ended = in_process("restore", str(backup))
 
         assert ended.code == 1, place
         assert ended.stderr.count("\n") == 1
-        assert snapshot(inside.home) == {}
+        assert snapshot(in_process.home) == {}
 
 
 def test_no_flipped_bit_passes_the_checksum(tmp_path: Path) -> None:
@@ -425,118 +425,120 @@ def test_no_flipped_bit_passes_the_checksum(tmp_path: Path) -> None:
         info = tarfile.TarInfo("manifest.json")
         info.size = 2
         tar.addfile(info, io.BytesIO(b"{}"))
-    seal(file)
+    sign_archive(file)
     whole = file.read_bytes()
-    assert checksum.verify(io.BytesIO(whole))
+    assert checksum.verify_checksum(io.BytesIO(whole))
     for place in range(len(whole)):
         for bit in range(8):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
-            with pytest.raises(manifest.Broken):
-                checksum.verify(io.BytesIO(flipped))
+            with pytest.raises(manifest.BackupCorrupt):
+                checksum.verify_checksum(io.BytesIO(flipped))
 
 
-def test_a_backup_without_its_checksum_is_refused(inside: Inside, backup: Path) -> None:
-    backup.write_bytes(backup.read_bytes()[: -checksum.SIZE])
+def test_a_backup_without_its_checksum_is_refused(in_process: InProcessCommand, backup: Path) -> None:
+    backup.write_bytes(backup.read_bytes()[: -checksum.CHECKSUM_SIZE])
 
-    ended = inside("restore", str(backup))
+    ended = in_process("restore", str(backup))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert "its checksum is missing; hint: see whether it is whole" in ended.stderr
-    assert snapshot(inside.home) == {}
+    assert snapshot(in_process.home) == {}
 
 
-def test_a_backup_of_the_first_format_is_restored_without_a_checksum(inside: Inside, backup: Path) -> None:
+def test_a_backup_of_the_first_format_is_restored_without_a_checksum(in_process: InProcessCommand, backup: Path) -> None:
     def older(described: dict[str, Any], files: dict[str, bytes]) -> None:
         described["format"] = 1
 
-    rebuilt(backup, older)
-    backup.write_bytes(backup.read_bytes()[: -checksum.SIZE])
+    rebuild_archive(backup, older)
+    backup.write_bytes(backup.read_bytes()[: -checksum.CHECKSUM_SIZE])
 
-    assert inside("restore", str(backup)).code == 0
+    assert in_process("restore", str(backup)).code == 0
 
 
 def test_other_programs_still_read_a_backup(backup: Path) -> None:
     with tarfile.open(backup) as tar:
-        assert tar.getnames()[0] == manifest.NAME
+        assert tar.getnames()[0] == manifest.MANIFEST_NAME
     assert gzip.decompress(backup.read_bytes())
 
 
-def test_settings_and_data_in_different_folders_find_their_places(inside: Inside, file: Path, tmp_path: Path) -> None:
-    fill(inside.home)
-    inside("backup", str(file))
-    inside.monkeypatch.delenv("TOWER_HOME")
-    inside.monkeypatch.setenv("HOME", str(tmp_path / "u"))
+def test_settings_and_data_in_different_folders_find_their_places(
+    in_process: InProcessCommand, file: Path, tmp_path: Path
+) -> None:
+    fill(in_process.home)
+    in_process("backup", str(file))
+    in_process.monkeypatch.delenv("TOWER_HOME")
+    in_process.monkeypatch.setenv("HOME", str(tmp_path / "u"))
 
-    ended = inside("restore", str(file))
+    ended = in_process("restore", str(file))
 
     assert ended.code == 0, ended.stderr
     assert (tmp_path / "u/.config/switchtower/config.toml").read_text() == 'policy = "auto"\n'
     assert (tmp_path / "u/.config/switchtower/skills/deploy/SKILL.md").exists()
     assert (tmp_path / "u/.local/share/switchtower/journal.db").exists()
-    assert inside("journal", "verify").code == 0
+    assert in_process("journal", "verify").code == 0
 
 
-def test_a_newer_schema_is_refused(inside: Inside, backup: Path) -> None:
+def test_a_newer_schema_is_refused(in_process: InProcessCommand, backup: Path) -> None:
     def newer(described: dict[str, Any], files: dict[str, bytes]) -> None:
         content = bytearray(files["data/journal.db"])
         content[60:64] = (999).to_bytes(4, "big")  # where SQLite keeps the user version
         files["data/journal.db"] = bytes(content)
         described["members"][0].update(sha256=hashlib.sha256(content).hexdigest())
 
-    rebuilt(backup, newer)
+    rebuild_archive(backup, newer)
 
-    ended = inside("restore", str(backup))
+    ended = in_process("restore", str(backup))
 
     assert ended.code == 1
     assert "is version 999" in ended.stderr
     assert "hint: use the newer program" in ended.stderr
-    assert snapshot(inside.home) == {}
+    assert snapshot(in_process.home) == {}
 
 
-def test_a_journal_that_is_damaged_in_the_backup_is_refused(inside: Inside, backup: Path) -> None:
+def test_a_journal_that_is_damaged_in_the_backup_is_refused(in_process: InProcessCommand, backup: Path) -> None:
     def damaged(described: dict[str, Any], files: dict[str, bytes]) -> None:
         content = files["data/journal.db"][:4096] + b"\xa5" * (len(files["data/journal.db"]) - 4096)
         files["data/journal.db"] = content
         described["members"][0].update(sha256=hashlib.sha256(content).hexdigest())
 
-    rebuilt(backup, damaged)
+    rebuild_archive(backup, damaged)
 
-    ended = inside("restore", str(backup))
+    ended = in_process("restore", str(backup))
 
     assert ended.code == 1
     assert "damaged" in ended.stderr or "cannot be read" in ended.stderr
-    assert snapshot(inside.home) == {}
+    assert snapshot(in_process.home) == {}
 
 
-def test_settings_that_cannot_be_used_any_more_are_told_of(inside: Inside, backup: Path) -> None:
+def test_settings_that_cannot_be_used_any_more_are_told_of(in_process: InProcessCommand, backup: Path) -> None:
     def old(described: dict[str, Any], files: dict[str, bytes]) -> None:
         content = b"long_gone = 1\n"
         files["config/config.toml"] = content
         member = next(member for member in described["members"] if member["name"] == "config/config.toml")
         member.update(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
 
-    rebuilt(backup, old)
+    rebuild_archive(backup, old)
 
-    ended = inside("restore", str(backup))
+    ended = in_process("restore", str(backup))
 
     assert ended.code == 0
     assert "the settings that came back cannot be used: `long_gone`" in ended.stderr
 
 
-def test_a_killed_restore_loses_nothing_and_the_next_one_cleans_up(tower: Any, tmp_path: Path) -> None:
-    tower("run", "--headless", "say: hello")
-    tower("stop")
+def test_a_killed_restore_loses_nothing_and_the_next_one_cleans_up(tower_command: Any, tmp_path: Path) -> None:
+    tower_command("run", "--headless", "say: hello")
+    tower_command("stop")
     backup = tmp_path / "b.tar.gz"
-    assert tower("backup", str(backup)).code == 0
-    left = tower.home / "data/.restore-data-0000"
+    assert tower_command("backup", str(backup)).code == 0
+    left = tower_command.home / "data/.restore-data-0000"
     left.mkdir()
     (left / "00000").write_text("of a restore that was killed")
 
-    restore = tower.start("restore", "--force", str(backup))
+    restore = tower_command.start("restore", "--force", str(backup))
     restore.send_signal(signal.SIGKILL)
     restore.communicate(timeout=60)
 
-    assert tower("restore", "--force", str(backup)).code == 0
-    assert tower("journal", "verify").stdout.startswith(b"ok: 1 sessions")
-    assert not list(tower.home.rglob(".restore-*"))
+    assert tower_command("restore", "--force", str(backup)).code == 0
+    assert tower_command("journal", "verify").stdout.startswith(b"ok: 1 sessions")
+    assert not list(tower_command.home.rglob(".restore-*"))

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
+from tests.cli.inside import InProcessCommand
 
 from switchtower import config
 from switchtower.cli.configuring import changing, sources
 
 
 @pytest.fixture
-def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where copies are made, to see what is left of them."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -24,30 +24,32 @@ def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def inside(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    return Inside(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
+def in_process(
+    tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> InProcessCommand:
+    return InProcessCommand(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
 
 
 @pytest.fixture
-def file(inside: Inside) -> Path:
-    return inside.home / "config.toml"
+def file(in_process: InProcessCommand) -> Path:
+    return in_process.home / "config.toml"
 
 
-def test_the_path_is_printed_whether_or_not_the_file_is_there(inside: Inside, file: Path) -> None:
-    assert inside("config", "path").text == f"{file}\n"
-    assert inside("config", "path", "--json").json == {"path": str(file), "exists": False}
+def test_the_path_is_printed_whether_or_not_the_file_is_there(in_process: InProcessCommand, file: Path) -> None:
+    assert in_process("config", "path").text == f"{file}\n"
+    assert in_process("config", "path", "--json").json == {"path": str(file), "exists": False}
 
     file.write_text("not = [ toml")
 
-    assert inside("config", "path", "--json").json == {"path": str(file), "exists": True}
+    assert in_process("config", "path", "--json").json == {"path": str(file), "exists": True}
 
 
-def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(inside: Inside, file: Path) -> None:
+def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('http = "off"\npolicy = "auto"\npass_env = ["A", "B"]\n')
-    inside.monkeypatch.setenv("TOWER_POLICY", "ask")
-    inside.monkeypatch.setenv("PI_SERVER_PORT", "4000")
+    in_process.monkeypatch.setenv("TOWER_POLICY", "ask")
+    in_process.monkeypatch.setenv("PI_SERVER_PORT", "4000")
 
-    shown = {row["name"]: row for row in inside("config", "show", "--json").json}
+    shown = {row["name"]: row for row in in_process("config", "show", "--json").json}
 
     assert list(shown) == [setting.name for setting in config.SETTINGS]
     assert shown["http"] == {"name": "http", "value": "off", "source": "file", "place": str(file), "default": "127.0.0.1:8787"}
@@ -59,34 +61,36 @@ def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(inside: I
     assert (shown["pi"]["value"], shown["pi"]["place"]) == ("127.0.0.1:4000", "PI_SERVER_PORT")
     assert shown["pass_env"]["value"] == ["A", "B"]
     assert (shown["log_level"]["source"], shown["log_level"]["place"]) == ("default", None)
-    assert shown["socket"]["value"] == str(inside.home / "run/pushd.sock")
+    assert shown["socket"]["value"] == str(in_process.home / "run/pushd.sock")
 
 
-def test_a_setting_in_its_section_is_of_the_file_and_is_changed_there(inside: Inside, file: Path) -> None:
+def test_a_setting_in_its_section_is_of_the_file_and_is_changed_there(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('[notify]\nwebhook = "https://x.example/s3cret" # mine\nformat = "ntfy"\n')
 
-    shown = {row["name"]: row for row in inside("config", "show", "--json").json}
+    shown = {row["name"]: row for row in in_process("config", "show", "--json").json}
     assert (shown["notify_webhook"]["source"], shown["notify_webhook"]["value"]) == ("file", ["[redacted]"])
     assert shown["notify_format"]["value"] == "ntfy"
 
-    assert inside("config", "set", "notify_format", "json").code == 0
-    assert inside("config", "set", "notify_webhook", "https://y.example/s3cret").stderr == f"`notify_webhook` is set in {file}\n"
+    assert in_process("config", "set", "notify_format", "json").code == 0
+    assert (
+        in_process("config", "set", "notify_webhook", "https://y.example/s3cret").stderr == f"`notify_webhook` is set in {file}\n"
+    )
     assert file.read_text() == '[notify]\nwebhook = ["https://y.example/s3cret"] # mine\nformat = "json"\n'
-    assert inside("config", "unset", "notify_webhook").code == 0
+    assert in_process("config", "unset", "notify_webhook").code == 0
     assert file.read_text() == '[notify]\nformat = "json"\n'
 
 
-def test_the_plain_list_has_a_line_a_setting(inside: Inside, file: Path) -> None:
+def test_the_plain_list_has_a_line_a_setting(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('log_level = "debug"\n')
 
-    lines = inside("config", "show").text.splitlines()
+    lines = in_process("config", "show").text.splitlines()
 
     assert len(lines) == len(config.SETTINGS)
     assert next(line for line in lines if line.startswith("log_level")).split() == ["log_level", str(file), "debug"]
     assert next(line for line in lines if line.startswith("hub")).split() == ["hub", "default", "-"]
 
 
-def test_secrets_are_hidden_in_the_list(inside: Inside, file: Path) -> None:
+def test_secrets_are_hidden_in_the_list(in_process: InProcessCommand, file: Path) -> None:
     file.write_text(
         'redaction_extra = "s3cret-[0-9]+"\n'
         '[models.x]\nprovider = "openai-compatible"\nbase_url = "http://localhost/v1"\nmodel = "m"\n'
@@ -94,49 +98,49 @@ def test_secrets_are_hidden_in_the_list(inside: Inside, file: Path) -> None:
     )
 
     for arguments in (["config", "show"], ["config", "show", "--json"]):
-        ended = inside(*arguments)
+        ended = in_process(*arguments)
         assert ended.code == 0, ended.stderr
         assert b"s3cret" not in ended.stdout
         assert b"sk-abc" not in ended.stdout
         assert b"openai-compatible" in ended.stdout
 
 
-def test_one_value_is_printed_as_a_variable_would_have_it(inside: Inside, file: Path) -> None:
+def test_one_value_is_printed_as_a_variable_would_have_it(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('pass_env = ["A", "B"]\nretention_days = 7\nsandbox_network = true\n')
 
-    assert inside("config", "get", "pass_env").stdout == b"A,B\n"
-    assert inside("config", "get", "retention-days").stdout == b"7\n"
-    assert inside("config", "get", "sandbox_network").stdout == b"true\n"
-    assert inside("config", "get", "hub").stdout == b"\n"
-    assert inside("config", "get", "hub", "--json").stdout == b"null\n"
-    assert inside("config", "get", "pass_env", "--json").json == ["A", "B"]
+    assert in_process("config", "get", "pass_env").stdout == b"A,B\n"
+    assert in_process("config", "get", "retention-days").stdout == b"7\n"
+    assert in_process("config", "get", "sandbox_network").stdout == b"true\n"
+    assert in_process("config", "get", "hub").stdout == b"\n"
+    assert in_process("config", "get", "hub", "--json").stdout == b"null\n"
+    assert in_process("config", "get", "pass_env", "--json").json == ["A", "B"]
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_one(inside: Inside) -> None:
-    ended = inside("config", "get", "log_levle")
+def test_an_unknown_name_is_refused_with_the_nearest_one(in_process: InProcessCommand) -> None:
+    ended = in_process("config", "get", "log_levle")
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr == "tower: there is no setting `log_levle`; hint: did you mean `log_level`?\n"
 
 
-def test_a_value_is_written_for_the_owner_alone_and_everything_else_stays(inside: Inside, file: Path) -> None:
+def test_a_value_is_written_for_the_owner_alone_and_everything_else_stays(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('# mine\nhttp = "off" # no pages\n\n[models.x]\nprovider = "openai"\n')
     file.chmod(0o644)
 
-    ended = inside("config", "set", "log_level", "DEBUG")
+    ended = in_process("config", "set", "log_level", "DEBUG")
 
     assert (ended.code, ended.stdout) == (0, b"")
     assert ended.stderr == f"`log_level` is `debug` in {file}\n"
     assert file.read_text() == '# mine\nhttp = "off" # no pages\nlog_level = "debug"\n\n[models.x]\nprovider = "openai"\n'
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [entry.name for entry in inside.home.iterdir()] == ["config.toml"], "nothing is left beside it"
+    assert [entry.name for entry in in_process.home.iterdir()] == ["config.toml"], "nothing is left beside it"
 
 
-def test_a_first_value_makes_the_file_and_its_folder(inside: Inside) -> None:
-    home = inside.home / "new" / "home"
-    inside.monkeypatch.setenv("TOWER_HOME", str(home))
+def test_a_first_value_makes_the_file_and_its_folder(in_process: InProcessCommand) -> None:
+    home = in_process.home / "new" / "home"
+    in_process.monkeypatch.setenv("TOWER_HOME", str(home))
 
-    assert inside("config", "set", "max_cost", "2.5").code == 0
+    assert in_process("config", "set", "max_cost", "2.5").code == 0
 
     assert (home / "config.toml").read_text() == "max_cost = 2.5\n"
     assert config.load(environ={"TOWER_HOME": str(home)}).max_cost == 2.5
@@ -152,7 +156,7 @@ EXAMPLES = (
 )
 
 
-def accepts(setting: config.Setting, example: str) -> bool:
+def is_accepted(setting: config.Setting, example: str) -> bool:
     try:
         return bool(setting.parse(example))
     except ValueError:
@@ -160,13 +164,15 @@ def accepts(setting: config.Setting, example: str) -> bool:
 
 
 @pytest.mark.parametrize("setting", [setting for setting in config.SETTINGS if setting.in_file], ids=lambda setting: setting.name)
-def test_every_setting_can_be_set_and_is_what_a_start_reads(setting: config.Setting, inside: Inside, file: Path) -> None:
-    said = sources.spelled(setting.default) or next(example for example in EXAMPLES if accepts(setting, example))
+def test_every_setting_can_be_set_and_is_what_a_start_reads(
+    setting: config.Setting, in_process: InProcessCommand, file: Path
+) -> None:
+    said = sources.format_value(setting.default) or next(example for example in EXAMPLES if is_accepted(setting, example))
 
-    ended = inside("config", "set", setting.name, said)
+    ended = in_process("config", "set", setting.name, said)
 
     assert ended.code == 0, ended.stderr
-    assert getattr(config.load(environ={"TOWER_HOME": str(inside.home)}), setting.name) == setting.parse(said)
+    assert getattr(config.load(environ={"TOWER_HOME": str(in_process.home)}), setting.name) == setting.parse(said)
 
 
 @pytest.mark.parametrize(
@@ -180,33 +186,35 @@ def test_every_setting_can_be_set_and_is_what_a_start_reads(setting: config.Sett
         ("models", "x", "there is no setting `models`"),
     ],
 )
-def test_what_a_start_would_refuse_is_not_written(inside: Inside, file: Path, name: str, value: str, problem: str) -> None:
+def test_what_a_start_would_refuse_is_not_written(
+    in_process: InProcessCommand, file: Path, name: str, value: str, problem: str
+) -> None:
     file.write_text('policy = "auto"\n')
 
-    ended = inside("config", "set", name, value)
+    ended = in_process("config", "set", name, value)
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert problem in ended.stderr
     assert file.read_text() == 'policy = "auto"\n'
 
 
-def test_another_mistake_in_the_file_is_told_with_the_file_s_own_name(inside: Inside, file: Path) -> None:
+def test_another_mistake_in_the_file_is_told_with_the_file_s_own_name(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('polcy = "auto"\n')
 
-    ended = inside("config", "set", "log_level", "debug")
+    ended = in_process("config", "set", "log_level", "debug")
 
     assert ended.code == 1
     assert ended.stderr == f"tower: `polcy` from `{file}`: no setting has this name; hint: did you mean `policy`?\n"
     assert file.read_text() == 'polcy = "auto"\n'
 
 
-def test_a_bad_value_in_the_file_can_be_mended_or_taken_out(inside: Inside, file: Path) -> None:
+def test_a_bad_value_in_the_file_can_be_mended_or_taken_out(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('log_level = "loud"\n')
-    assert inside("config", "set", "log_level", "info").code == 0
+    assert in_process("config", "set", "log_level", "info").code == 0
     assert file.read_text() == 'log_level = "info"\n'
 
     file.write_text('polcy = "auto"\nhttp = "off"\n')
-    assert inside("config", "unset", "polcy").code == 0
+    assert in_process("config", "unset", "polcy").code == 0
     assert file.read_text() == 'http = "off"\n'
 
 
@@ -214,10 +222,10 @@ def test_a_bad_value_in_the_file_can_be_mended_or_taken_out(inside: Inside, file
     ("tables", "problem"),
     [("[models.x]\nprovder = 1\n", "models.x"), ('[[rules]]\neffect = "maybe"\n', "rules"), ("[models\n", "not valid TOML")],
 )
-def test_the_tables_are_checked_as_a_start_does(inside: Inside, file: Path, tables: str, problem: str) -> None:
+def test_the_tables_are_checked_as_a_start_does(in_process: InProcessCommand, file: Path, tables: str, problem: str) -> None:
     file.write_text(tables)
 
-    ended = inside("config", "set", "log_level", "info")
+    ended = in_process("config", "set", "log_level", "info")
 
     assert ended.code == 1
     assert problem in ended.stderr
@@ -225,27 +233,27 @@ def test_the_tables_are_checked_as_a_start_does(inside: Inside, file: Path, tabl
     assert file.read_text() == tables
 
 
-def test_a_variable_that_goes_before_the_file_is_told_of(inside: Inside, file: Path) -> None:
-    inside.monkeypatch.setenv("TOWER_LOG_LEVEL", "error")
+def test_a_variable_that_goes_before_the_file_is_told_of(in_process: InProcessCommand, file: Path) -> None:
+    in_process.monkeypatch.setenv("TOWER_LOG_LEVEL", "error")
 
-    ended = inside("config", "set", "log_level", "debug")
+    ended = in_process("config", "set", "log_level", "debug")
 
     assert ended.code == 0
     assert "`TOWER_LOG_LEVEL` is set and goes before the file; hint: unset it" in ended.stderr
-    assert inside("config", "get", "log_level").stdout == b"error\n"
+    assert in_process("config", "get", "log_level").stdout == b"error\n"
 
 
-def test_a_variable_does_not_hide_a_bad_value_of_the_file(inside: Inside, file: Path) -> None:
+def test_a_variable_does_not_hide_a_bad_value_of_the_file(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('policy = "wild"\n')
-    inside.monkeypatch.setenv("TOWER_POLICY", "ask")
+    in_process.monkeypatch.setenv("TOWER_POLICY", "ask")
 
-    assert inside("config", "set", "log_level", "debug").code == 1
+    assert in_process("config", "set", "log_level", "debug").code == 1
 
 
-def test_unset_takes_the_key_out_and_is_content_when_it_was_not_there(inside: Inside, file: Path) -> None:
+def test_unset_takes_the_key_out_and_is_content_when_it_was_not_there(in_process: InProcessCommand, file: Path) -> None:
     file.write_text('# c\npolicy = "auto"\n')
 
-    gone, again, wrong = (inside("config", "unset", name) for name in ("policy", "policy", "plicy"))
+    gone, again, wrong = (in_process("config", "unset", name) for name in ("policy", "policy", "plicy"))
 
     assert (gone.code, gone.stderr) == (0, f"`policy` is no longer in {file}\n")
     assert (again.code, again.stderr) == (0, f"`policy` is not in {file}\n")
@@ -253,21 +261,21 @@ def test_unset_takes_the_key_out_and_is_content_when_it_was_not_there(inside: In
     assert file.read_text() == "# c\n"
 
 
-def test_behind_a_link_the_file_that_it_names_is_written(inside: Inside, file: Path, tmp_path: Path) -> None:
+def test_behind_a_link_the_file_that_it_names_is_written(in_process: InProcessCommand, file: Path, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.toml"
     real.write_text("# kept elsewhere\n")
     file.symlink_to(real)
 
-    assert inside("config", "set", "policy", "auto").code == 0
+    assert in_process("config", "set", "policy", "auto").code == 0
 
     assert file.is_symlink()
     assert real.read_text() == '# kept elsewhere\npolicy = "auto"\n'
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(inside: Inside, file: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_told_in_one_line(in_process: InProcessCommand, file: Path) -> None:
     file.mkdir()
 
-    ended = inside("config", "set", "policy", "auto")
+    ended = in_process("config", "set", "policy", "auto")
 
     assert ended.code == 1
     assert ended.stderr.count("\n") == 1
@@ -289,14 +297,14 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"\xff\xfe\x00", b"a = " + b"[" * 5_000, b"x" * (changing.MOST_BYTES + 1)],
+    [b"\xff\xfe\x00", b"a = " + b"[" * 5_000, b"x" * (changing.MAX_FILE_BYTES + 1)],
     ids=["no UTF-8", "nested deep", "too long"],
 )
-def test_rubbish_in_the_file_is_one_line(inside: Inside, file: Path, content: bytes) -> None:
+def test_rubbish_in_the_file_is_one_line(in_process: InProcessCommand, file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
     for arguments in (("set", "policy", "auto"), ("unset", "policy")):
-        ended = inside("config", *arguments)
+        ended = in_process("config", *arguments)
         assert (ended.code, ended.stdout) == (1, b"")
         assert ended.stderr.startswith("tower: `config.toml` from ")
         assert ended.stderr.count("\n") == 1
@@ -306,29 +314,31 @@ def test_rubbish_in_the_file_is_one_line(inside: Inside, file: Path, content: by
 # The editor
 
 
-def editor(folder: Path, script: str) -> str:
+def make_editor(folder: Path, script: str) -> str:
     program = folder / "editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return str(program)
 
 
-def test_the_editor_gets_a_copy_and_what_it_leaves_is_written(inside: Inside, file: Path, tmp_path_factory: Any) -> None:
+def test_the_editor_gets_a_copy_and_what_it_leaves_is_written(
+    in_process: InProcessCommand, file: Path, tmp_path_factory: Any
+) -> None:
     file.write_text('policy = "ask"\n')
-    inside.monkeypatch.setenv("VISUAL", editor(tmp_path_factory.mktemp("bin"), 'echo "log_level = \\"debug\\"" >> "$1"'))
+    in_process.monkeypatch.setenv("VISUAL", make_editor(tmp_path_factory.mktemp("bin"), 'echo "log_level = \\"debug\\"" >> "$1"'))
 
-    ended = inside("config", "edit")
+    ended = in_process("config", "edit")
 
     assert (ended.code, ended.stdout, ended.stderr) == (0, b"", f"{file} is written\n")
     assert file.read_text() == 'policy = "ask"\nlog_level = "debug"\n'
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_what_a_start_would_refuse_is_kept_aside(inside: Inside, file: Path, tmp_path_factory: Any) -> None:
+def test_what_a_start_would_refuse_is_kept_aside(in_process: InProcessCommand, file: Path, tmp_path_factory: Any) -> None:
     file.write_text('policy = "ask"\n')
-    inside.monkeypatch.setenv("VISUAL", editor(tmp_path_factory.mktemp("bin"), 'echo "[[rules]]" > "$1"'))
+    in_process.monkeypatch.setenv("VISUAL", make_editor(tmp_path_factory.mktemp("bin"), 'echo "[[rules]]" > "$1"'))
 
-    ended = inside("config", "edit")
+    ended = in_process("config", "edit")
 
     assert ended.code == 1
     assert file.read_text() == 'policy = "ask"\n'
@@ -339,12 +349,12 @@ def test_what_a_start_would_refuse_is_kept_aside(inside: Inside, file: Path, tmp
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_that_was_changed_meanwhile_is_left_so(inside: Inside, file: Path, tmp_path_factory: Any) -> None:
+def test_a_file_that_was_changed_meanwhile_is_left_so(in_process: InProcessCommand, file: Path, tmp_path_factory: Any) -> None:
     file.write_text('policy = "ask"\n')
     script = f'echo "policy = \\"auto\\"" > "$1"; echo "http = \\"off\\"" > {file}'
-    inside.monkeypatch.setenv("VISUAL", editor(tmp_path_factory.mktemp("bin"), script))
+    in_process.monkeypatch.setenv("VISUAL", make_editor(tmp_path_factory.mktemp("bin"), script))
 
-    ended = inside("config", "edit")
+    ended = in_process("config", "edit")
 
     assert ended.code == 1
     assert "was changed meanwhile" in ended.stderr
@@ -355,25 +365,36 @@ def test_a_file_that_was_changed_meanwhile_is_left_so(inside: Inside, file: Path
     ("script", "code", "told"), [("true", 0, "nothing was changed"), ("exit 3", 1, "ended with 3"), (None, 1, "cannot start")]
 )
 def test_an_editor_that_does_nothing_or_fails_changes_and_leaves_nothing(
-    inside: Inside, file: Path, temporary: Path, tmp_path_factory: Any, script: str | None, code: int, told: str
+    in_process: InProcessCommand,
+    file: Path,
+    temporary_folder: Path,
+    tmp_path_factory: Any,
+    script: str | None,
+    code: int,
+    told: str,
 ) -> None:
     file.write_text('policy = "ask"\n')
-    inside.monkeypatch.setenv("VISUAL", "/no/such/editor" if script is None else editor(tmp_path_factory.mktemp("bin"), script))
+    in_process.monkeypatch.setenv(
+        "VISUAL", "/no/such/editor" if script is None else make_editor(tmp_path_factory.mktemp("bin"), script)
+    )
 
-    ended = inside("config", "edit")
+    ended = in_process("config", "edit")
 
     assert (ended.code, ended.stdout) == (code, b"")
     assert told in ended.stderr
     assert file.read_text() == 'policy = "ask"\n'
-    assert list(temporary.iterdir()) == []
+    assert list(temporary_folder.iterdir()) == []
 
 
-def test_a_change_names_the_restart_that_it_needs(shared: Any) -> None:
-    assert shared("sessions").code == 0
+def test_a_change_names_the_restart_that_it_needs(shared_command: Any) -> None:
+    assert shared_command("sessions").code == 0
 
-    live, restart = shared("config", "set", "max_turns", "150"), shared("config", "set", "max_line_bytes", "70000")
+    live, restart = (
+        shared_command("config", "set", "max_turns", "150"),
+        shared_command("config", "set", "max_line_bytes", "70000"),
+    )
     for name in ("max_turns", "max_line_bytes"):
-        shared("config", "unset", name)
+        shared_command("config", "unset", name)
 
     assert (live.code, restart.code) == (0, 0)
     assert "tower restart" not in live.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
+from tests.cli.inside import InProcessCommand
 
 from switchtower import __version__
 from switchtower.stores import migrations
@@ -20,15 +20,15 @@ NAMES = ("python", "libraries", "sqlite", "git", "rg", "node", "clock", "configu
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    inside = Inside(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> InProcessCommand:
+    inside = InProcessCommand(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
     inside.home.mkdir(mode=0o700)
     monkeypatch.setenv("TOWER_HTTP", "127.0.0.1:0")
     monkeypatch.setenv("TOWER_PI", "off")
     return inside
 
 
-def checks(inside: Inside, *arguments: str) -> dict[str, dict[str, Any]]:
+def run_checks(inside: InProcessCommand, *arguments: str) -> dict[str, dict[str, Any]]:
     ended = inside("doctor", "--json", *arguments)
     found = ended.json
     assert ended.code == (0 if found["ok"] else 1)
@@ -44,7 +44,7 @@ def checks(inside: Inside, *arguments: str) -> dict[str, dict[str, Any]]:
     return by_name
 
 
-def a_journal(inside: Inside) -> Path:
+def make_journal(inside: InProcessCommand) -> Path:
     path = inside.home / "data/journal.db"
     path.parent.mkdir(mode=0o700)
     path.touch(mode=0o600)
@@ -53,47 +53,47 @@ def a_journal(inside: Inside) -> Path:
     return path
 
 
-def test_a_fresh_home_is_well_and_nothing_is_made_or_started(inside: Inside) -> None:
-    found = checks(inside)
+def test_a_fresh_home_is_well_and_nothing_is_made_or_started(in_process: InProcessCommand) -> None:
+    found = run_checks(in_process)
 
     assert {found[name]["status"] for name in NAMES} <= {"ok", "warn"}
     assert found["daemon"]["detail"].startswith("not running")
     assert found["http"]["detail"] == "a free port of 127.0.0.1"
     assert found["pi"]["detail"] == "off"
     assert found["hub"]["detail"] == "none is dialled"
-    assert list(inside.home.iterdir()) == []
+    assert list(in_process.home.iterdir()) == []
 
 
-def test_the_plain_report_has_a_line_a_check(inside: Inside) -> None:
-    a_journal(inside).chmod(0o644)
+def test_the_plain_report_has_a_line_a_check(in_process: InProcessCommand) -> None:
+    make_journal(in_process).chmod(0o644)
 
-    ended = inside("doctor")
+    ended = in_process("doctor")
 
     assert ended.code == 1
     lines = ended.text.splitlines()
     assert all(line.startswith(("ok    ", "warn  ", "fail  ")) for line in lines)
-    path = inside.home / "data/journal.db"
+    path = in_process.home / "data/journal.db"
     assert f"fail  private files   {path} can be read by others; hint: `chmod 600 {path}`" in lines
     assert ended.stderr.splitlines()[-1].startswith(f"{len(lines)} checks: 1 failed, ")
 
 
-def test_a_running_daemon_is_asked_for_its_version(shared: Any) -> None:
-    shared("sessions")
+def test_a_running_daemon_is_asked_for_its_version(shared_command: Any) -> None:
+    shared_command("sessions")
 
-    ended = shared("doctor", "--json")
+    ended = shared_command("doctor", "--json")
 
     found = {check["name"]: check for check in ended.json["checks"]}
     assert ended.code == 0, found
-    assert found["daemon"]["detail"] == f"pid {shared.endpoints['pid']}, version {__version__}"
-    assert found["http"]["detail"] == f"{shared.endpoints['http']}, which is ours"
-    assert found["socket"]["detail"] == f"{shared.endpoints['socket']} (0600)"
+    assert found["daemon"]["detail"] == f"pid {shared_command.endpoints['pid']}, version {__version__}"
+    assert found["http"]["detail"] == f"{shared_command.endpoints['http']}, which is ours"
+    assert found["socket"]["detail"] == f"{shared_command.endpoints['socket']} (0600)"
     assert found["journal"]["status"] == "ok"
 
 
-def test_settings_that_cannot_be_read_fail_and_the_machine_is_still_looked_at(inside: Inside) -> None:
-    (inside.home / "config.toml").write_text('log_level = "loud"\n')
+def test_settings_that_cannot_be_read_fail_and_the_machine_is_still_looked_at(in_process: InProcessCommand) -> None:
+    (in_process.home / "config.toml").write_text('log_level = "loud"\n')
 
-    found = checks(inside)
+    found = run_checks(in_process)
 
     assert found["configuration"]["status"] == "fail"
     assert found["configuration"]["remedy"].startswith("use one of debug, ")
@@ -103,37 +103,37 @@ def test_settings_that_cannot_be_read_fail_and_the_machine_is_still_looked_at(in
 @pytest.mark.parametrize(
     ("mode", "status", "remedy"), [(0o777, "fail", "chmod go-w"), (0o755, "warn", "chmod 700"), (0o700, "ok", None)]
 )
-def test_folders_are_the_owner_s(inside: Inside, mode: int, status: str, remedy: str | None) -> None:
-    folder = inside.home / "data"
+def test_folders_are_the_owner_s(in_process: InProcessCommand, mode: int, status: str, remedy: str | None) -> None:
+    folder = in_process.home / "data"
     folder.mkdir()
     folder.chmod(mode)
 
-    found = checks(inside)["data folder"]
+    found = run_checks(in_process)["data folder"]
 
     assert found["status"] == status
     assert remedy is None or f"{remedy} {folder}" in found["remedy"]
 
 
-def test_a_file_in_a_folder_s_place_fails(inside: Inside) -> None:
-    (inside.home / "run").write_text("")
+def test_a_file_in_a_folder_s_place_fails(in_process: InProcessCommand) -> None:
+    (in_process.home / "run").write_text("")
 
-    assert checks(inside)["run folder"]["status"] == "fail"
+    assert run_checks(in_process)["run folder"]["status"] == "fail"
 
 
-def test_a_damaged_journal_fails_and_a_newer_one_too(inside: Inside) -> None:
-    path = a_journal(inside)
-    assert checks(inside)["journal"]["status"] == "ok"
+def test_a_damaged_journal_fails_and_a_newer_one_too(in_process: InProcessCommand) -> None:
+    path = make_journal(in_process)
+    assert run_checks(in_process)["journal"]["status"] == "ok"
 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 999")
-    assert checks(inside)["journal"]["remedy"] == "use the newer program that wrote it"
+    assert run_checks(in_process)["journal"]["remedy"] == "use the newer program that wrote it"
 
     path.write_bytes(path.read_bytes()[:4096] + b"\xa5" * 20_000)
-    assert checks(inside)["journal"]["status"] == "fail"
+    assert run_checks(in_process)["journal"]["status"] == "fail"
 
 
-def test_entries_from_the_future_are_a_matter_of_the_clock(inside: Inside) -> None:
-    path = a_journal(inside)
+def test_entries_from_the_future_are_a_matter_of_the_clock(in_process: InProcessCommand) -> None:
+    path = make_journal(in_process)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(
             "INSERT INTO sessions (session_id, epoch, state, created_at_ms, updated_at_ms, card)"
@@ -142,115 +142,115 @@ def test_entries_from_the_future_are_a_matter_of_the_clock(inside: Inside) -> No
         )
         connection.commit()
 
-    assert checks(inside)["journal's clock"]["status"] == "warn"
+    assert run_checks(in_process)["journal's clock"]["status"] == "warn"
 
 
-def test_a_port_that_was_asked_for_and_is_taken_fails(inside: Inside) -> None:
+def test_a_port_that_was_asked_for_and_is_taken_fails(in_process: InProcessCommand) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        inside.monkeypatch.setenv("TOWER_HTTP", address)
+        in_process.monkeypatch.setenv("TOWER_HTTP", address)
 
-        found = checks(inside)["http"]
+        found = run_checks(in_process)["http"]
 
     assert (found["status"], found["detail"]) == ("fail", f"{address}: Address already in use")
     assert "tower config set http HOST:PORT" in found["remedy"]
 
 
-def test_something_else_in_the_socket_s_place_fails(inside: Inside) -> None:
-    (inside.home / "run").mkdir(mode=0o700)
-    (inside.home / "run/pushd.sock").write_text("")
+def test_something_else_in_the_socket_s_place_fails(in_process: InProcessCommand) -> None:
+    (in_process.home / "run").mkdir(mode=0o700)
+    (in_process.home / "run/pushd.sock").write_text("")
 
-    assert checks(inside)["socket"]["status"] == "fail"
+    assert run_checks(in_process)["socket"]["status"] == "fail"
 
 
-def test_a_stranger_at_the_socket_is_told_of(inside: Inside, tmp_path: Path) -> None:
+def test_a_stranger_at_the_socket_is_told_of(in_process: InProcessCommand, tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    inside.monkeypatch.setenv("TOWER_SOCKET", str(path))
+    in_process.monkeypatch.setenv("TOWER_SOCKET", str(path))
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(str(path))
         path.chmod(0o600)
         stranger.listen()
 
-        assert checks(inside)["socket"]["status"] == "warn"
+        assert run_checks(in_process)["socket"]["status"] == "warn"
 
 
-def test_keys_are_named_and_never_shown(inside: Inside) -> None:
-    inside.monkeypatch.setenv("OPENAI_API_KEY", "sk-very-s3cret-key-0123456789")
+def test_keys_are_named_and_never_shown(in_process: InProcessCommand) -> None:
+    in_process.monkeypatch.setenv("OPENAI_API_KEY", "sk-very-s3cret-key-0123456789")
 
-    ended = inside("doctor", "--json")
+    ended = in_process("doctor", "--json")
 
     found = {check["name"]: check for check in ended.json["checks"]}
     assert found["model keys"]["detail"] == "openai from `OPENAI_API_KEY` of your shell"
     assert b"s3cret" not in ended.stdout
 
 
-def test_a_model_of_the_file_that_cannot_be_used_is_a_warning_and_a_bad_table_fails(inside: Inside) -> None:
-    (inside.home / "config.toml").write_text('[models.work]\nprovider = "openai"\nkey_env = "NO_SUCH_KEY"\n')
-    (inside.home / "config.toml").chmod(0o600)
-    assert checks(inside)["models"]["status"] == "warn"
+def test_a_model_of_the_file_that_cannot_be_used_is_a_warning_and_a_bad_table_fails(in_process: InProcessCommand) -> None:
+    (in_process.home / "config.toml").write_text('[models.work]\nprovider = "openai"\nkey_env = "NO_SUCH_KEY"\n')
+    (in_process.home / "config.toml").chmod(0o600)
+    assert run_checks(in_process)["models"]["status"] == "warn"
 
-    (inside.home / "config.toml").write_text('[models.work]\nprovider = "nobody"\n')
-    assert checks(inside)["models"]["status"] == "fail"
+    (in_process.home / "config.toml").write_text('[models.work]\nprovider = "nobody"\n')
+    assert run_checks(in_process)["models"]["status"] == "fail"
 
 
-def test_mcp_servers_are_started_only_when_asked(inside: Inside, tmp_path: Path) -> None:
+def test_mcp_servers_are_started_only_when_asked(in_process: InProcessCommand, tmp_path: Path) -> None:
     mark = tmp_path / "was-started"
     servers = {"one": {"command": "sh", "args": ["-c", f"touch {mark}; exit 3"]}, "bad": {}}
-    (inside.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (in_process.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
-    assert checks(inside)["mcp"]["status"] == "warn", "of the bad entry"
+    assert run_checks(in_process)["mcp"]["status"] == "warn", "of the bad entry"
     assert not mark.exists()
 
-    found = checks(inside, "--deep")["mcp"]
+    found = run_checks(in_process, "--deep")["mcp"]
     assert mark.exists()
     assert found["status"] == "fail"
     assert "`one` ended with exit code 3" in found["detail"]
 
 
-def test_a_hub_that_cannot_be_reached_fails_when_looked_for(inside: Inside) -> None:
+def test_a_hub_that_cannot_be_reached_fails_when_looked_for(in_process: InProcessCommand) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        inside.monkeypatch.setenv("TOWER_HUB", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        in_process.monkeypatch.setenv("TOWER_HUB", f"http://127.0.0.1:{nobody.getsockname()[1]}")
 
-        assert checks(inside)["hub"]["status"] == "ok"
-        assert checks(inside, "--deep")["hub"]["status"] == "fail"
+        assert run_checks(in_process)["hub"]["status"] == "ok"
+        assert run_checks(in_process, "--deep")["hub"]["status"] == "fail"
 
 
-def test_a_sandbox_that_was_asked_for_and_is_not_there_fails(inside: Inside, tmp_path: Path) -> None:
-    inside.monkeypatch.setenv("PATH", str(tmp_path))
-    inside.monkeypatch.setenv("TOWER_SANDBOX", "bubblewrap")
+def test_a_sandbox_that_was_asked_for_and_is_not_there_fails(in_process: InProcessCommand, tmp_path: Path) -> None:
+    in_process.monkeypatch.setenv("PATH", str(tmp_path))
+    in_process.monkeypatch.setenv("TOWER_SANDBOX", "bubblewrap")
 
-    found = checks(inside)
+    found = run_checks(in_process)
 
     assert found["sandbox"]["status"] == "fail"
     assert found["git"]["status"] == found["rg"]["status"] == "warn"
     assert found["node"]["status"] == "ok"
 
 
-@pytest.mark.skipif(sandbox.probe("bubblewrap") is not None, reason="no bubblewrap here")
-def test_a_machine_whose_system_calls_cannot_be_filtered_is_named(inside: Inside) -> None:
-    assert checks(inside)["sandbox"]["status"] == "ok"
-    inside.monkeypatch.setattr(seccomp, "ARCHITECTURES", ())
-    seccomp.here.cache_clear()
+@pytest.mark.skipif(sandbox.probe_sandbox("bubblewrap") is not None, reason="no bubblewrap here")
+def test_a_machine_whose_system_calls_cannot_be_filtered_is_named(in_process: InProcessCommand) -> None:
+    assert run_checks(in_process)["sandbox"]["status"] == "ok"
+    in_process.monkeypatch.setattr(seccomp, "ARCHITECTURES", ())
+    seccomp.find_architecture.cache_clear()
     try:
-        found = checks(inside)["sandbox"]
+        found = run_checks(in_process)["sandbox"]
     finally:
-        seccomp.here.cache_clear()
+        seccomp.find_architecture.cache_clear()
 
     assert found["status"] == "warn"
     assert f"system calls are not filtered on {platform.machine()}" in found["detail"]
 
 
-def test_the_daemon_says_how_its_link_to_the_hub_stands(tower: Any) -> None:
+def test_the_daemon_says_how_its_link_to_the_hub_stands(tower_command: Any) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         hub = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        tower.environment["TOWER_HUB"] = hub
-        tower("user", "list")  # the page about it is there once this was answered
+        tower_command.environment["TOWER_HUB"] = hub
+        tower_command("user", "list")  # the page about it is there once this was answered
 
-        found = {check["name"]: check for check in tower("doctor", "--json").json["checks"]}
+        found = {check["name"]: check for check in tower_command("doctor", "--json").json["checks"]}
 
     assert found["hub"]["status"] == "warn"
     assert found["hub"]["detail"].startswith(f"{hub}, ")

@@ -17,17 +17,17 @@ REQUEST = "write notes.txt: some text\nrun: printf '```\\nout\\n'"
 
 
 @pytest.fixture
-def session(shared: Any) -> str:
+def session(shared_command: Any) -> str:
     """One that wrote a file and ran a command, with a title that means something elsewhere."""
-    ended = shared("run", "--headless", "--json", "--approve", "always", REQUEST)
+    ended = shared_command("run", "--headless", "--json", "--approve", "always", REQUEST)
     assert ended.code == 0, ended.stderr
     session_id: str = ended.json["sessionId"]
-    assert shared("rename", session_id, "a <b>title</b>").code == 0
+    assert shared_command("rename", session_id, "a <b>title</b>").code == 0
     return session_id
 
 
-def test_markdown_has_what_was_said_done_and_decided(shared: Any, session: str) -> None:
-    ended = shared("export", session)
+def test_markdown_has_what_was_said_done_and_decided(shared_command: Any, session: str) -> None:
+    ended = shared_command("export", session)
 
     text = ended.stdout.decode()
     assert (ended.code, ended.stderr) == (0, "")
@@ -43,8 +43,8 @@ def test_markdown_has_what_was_said_done_and_decided(shared: Any, session: str) 
     assert text.rstrip().splitlines()[-1].startswith("Usage: ")
 
 
-def test_html_is_one_page_with_everything_escaped(shared: Any, session: str) -> None:
-    ended = shared("export", session, "--format", "html")
+def test_html_is_one_page_with_everything_escaped(shared_command: Any, session: str) -> None:
+    ended = shared_command("export", session, "--format", "html")
 
     text = ended.stdout.decode()
     assert ended.code == 0
@@ -56,32 +56,32 @@ def test_html_is_one_page_with_everything_escaped(shared: Any, session: str) -> 
     assert text.endswith("</html>\n")
 
 
-def test_jsonl_is_the_daemon_s_own_lines(shared: Any, session: str) -> None:
-    exported = shared("export", session, "--format", "jsonl")
+def test_jsonl_is_the_daemon_s_own_lines(shared_command: Any, session: str) -> None:
+    exported = shared_command("export", session, "--format", "jsonl")
 
-    assert exported.stdout == shared("attach", session, "--jsonl", "--no-follow").stdout
+    assert exported.stdout == shared_command("attach", session, "--jsonl", "--no-follow").stdout
     assert [event["seq"] for event in exported.events] == list(range(1, len(exported.events) + 1))
 
 
 @pytest.mark.parametrize(
     ("name", "beginning"), [("s.md", b"# "), ("s.HTML", b"<!doctype"), ("s.jsonl", b'{"v":'), ("s.txt", b"# "), ("s", b"# ")]
 )
-def test_a_file_s_name_says_the_form(shared: Any, session: str, name: str, beginning: bytes) -> None:
-    ended = shared("export", session, "-o", f"new folder/{name}")
+def test_a_file_s_name_says_the_form(shared_command: Any, session: str, name: str, beginning: bytes) -> None:
+    ended = shared_command("export", session, "-o", f"new folder/{name}")
 
     assert (ended.code, ended.stdout, ended.stderr) == (0, b"", f"wrote new folder/{name}\n")
-    assert (shared.folder / "new folder" / name).read_bytes().startswith(beginning)
-    assert [entry.name for entry in (shared.folder / "new folder").iterdir()] == [name]
+    assert (shared_command.folder / "new folder" / name).read_bytes().startswith(beginning)
+    assert [entry.name for entry in (shared_command.folder / "new folder").iterdir()] == [name]
 
 
-def test_the_flag_goes_before_the_file_s_name(shared: Any, session: str) -> None:
-    shared("export", session, "-o", "s.html", "--format", "jsonl")
+def test_the_flag_goes_before_the_file_s_name(shared_command: Any, session: str) -> None:
+    shared_command("export", session, "-o", "s.html", "--format", "jsonl")
 
-    assert (shared.folder / "s.html").read_bytes().startswith(b'{"v":')
+    assert (shared_command.folder / "s.html").read_bytes().startswith(b'{"v":')
 
 
-def test_a_file_that_cannot_be_written_is_one_line_with_a_remedy(shared: Any, session: str) -> None:
-    ended = shared("export", session, "-o", "/proc/x.md")
+def test_a_file_that_cannot_be_written_is_one_line_with_a_remedy(shared_command: Any, session: str) -> None:
+    ended = shared_command("export", session, "-o", "/proc/x.md")
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr.startswith("tower: cannot write `/proc/x.md`: ")
@@ -89,23 +89,23 @@ def test_a_file_that_cannot_be_written_is_one_line_with_a_remedy(shared: Any, se
     assert "hint: " in ended.stderr
 
 
-def test_an_export_that_fails_leaves_the_file_that_was_there(shared: Any) -> None:
-    (shared.folder / "kept.md").write_text("before")
+def test_an_export_that_fails_leaves_the_file_that_was_there(shared_command: Any) -> None:
+    (shared_command.folder / "kept.md").write_text("before")
 
-    ended = shared("export", "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ", "-o", "kept.md")
+    ended = shared_command("export", "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ", "-o", "kept.md")
 
     assert ended.code == 1
     assert "SESSION_NOT_FOUND" in ended.stderr
-    assert (shared.folder / "kept.md").read_text() == "before"
-    assert [entry.name for entry in shared.folder.iterdir()] == ["kept.md"]
+    assert (shared_command.folder / "kept.md").read_text() == "before"
+    assert [entry.name for entry in shared_command.folder.iterdir()] == ["kept.md"]
 
 
-def test_a_program_in_a_terminal_is_its_last_screen(shared: Any) -> None:
+def test_a_program_in_a_terminal_is_its_last_screen(shared_command: Any) -> None:
     script = "printf 'first\\n'; printf '\\033[2J\\033[H\\033[31mred\\033[0m ```\\n  indented\\n'; exit 3"
-    session_id = shared("exec", "--json", "--", "sh", "-c", script).json["sessionId"]
+    session_id = shared_command("exec", "--json", "--", "sh", "-c", script).json["sessionId"]
 
-    text = shared("export", session_id).stdout.decode()
-    page = shared("export", session_id, "--format", "html").stdout.decode()
+    text = shared_command("export", session_id).stdout.decode()
+    page = shared_command("export", session_id, "--format", "html").stdout.decode()
 
     assert "## The terminal's screen\n\n````\nred ```\n  indented\n````\n" in text
     assert "first\n" not in text.partition("screen\n")[2]
@@ -113,11 +113,11 @@ def test_a_program_in_a_terminal_is_its_last_screen(shared: Any) -> None:
     assert "<pre class=screen>\nred ```\n  indented</pre>" in page
 
 
-def test_a_session_that_is_still_at_work_is_told_up_to_now(tower: Any, line_with: Any) -> None:
-    process = tower.start("run", "--headless", "--approve", "always", "run: echo so far; sleep 70.5")
+def test_a_session_that_is_still_at_work_is_told_up_to_now(tower_command: Any, line_with: Any) -> None:
+    process = tower_command.start("run", "--headless", "--approve", "always", "run: echo so far; sleep 70.5")
     line_with(process, "so far")
 
-    text = tower("export", "last").stdout.decode()
+    text = tower_command("export", "last").stdout.decode()
     process.terminate()
     process.communicate(timeout=60)
 
@@ -126,14 +126,14 @@ def test_a_session_that_is_still_at_work_is_told_up_to_now(tower: Any, line_with
     assert "- State: running" in text
 
 
-def test_what_retention_has_taken_is_said_and_the_rest_is_there(tower: Any) -> None:
-    first = tower("run", "--headless", "--json", f"say: {'word ' * 60}").json
-    tower("run", "--headless", "--attach", first["sessionId"], "say: the last words")
-    tower("stop")
-    asyncio.run(_prune(next(tower.home.rglob("journal.db"))))
+def test_what_retention_has_taken_is_said_and_the_rest_is_there(tower_command: Any) -> None:
+    first = tower_command("run", "--headless", "--json", f"say: {'word ' * 60}").json
+    tower_command("run", "--headless", "--attach", first["sessionId"], "say: the last words")
+    tower_command("stop")
+    asyncio.run(_prune(next(tower_command.home.rglob("journal.db"))))
 
-    text = tower("export", "last").stdout.decode()
-    lines = tower("export", "last", "--format", "jsonl").events
+    text = tower_command("export", "last").stdout.decode()
+    lines = tower_command("export", "last", "--format", "jsonl").events
 
     assert "no longer kept in full" in text
     assert "the last words" in text
@@ -156,35 +156,37 @@ async def _prune(place: Path) -> None:
         await store.close()
 
 
-def test_a_daemon_that_tells_of_the_same_gap_for_ever_is_not_asked_for_ever(tower: Any, scripted: ScriptedDaemon) -> None:
+def test_a_daemon_that_tells_of_the_same_gap_for_ever_is_not_asked_for_ever(
+    tower_command: Any, scripted_daemon: ScriptedDaemon
+) -> None:
     replay = {"fromSeq": 1, "toSeq": 5, "completed": True, "gap": True}
-    scripted.answers["attach_session"] = {"sessionId": SESSION, "state": "idle", "replay": replay}
-    scripted.status("Run started", "hi")
+    scripted_daemon.answers["attach_session"] = {"sessionId": SESSION, "state": "idle", "replay": replay}
+    scripted_daemon.add_status("Run started", "hi")
     gap = {"code": "EVENT_GAP", "message": "", "detail": "Requested lastSeenSeq=0 but earliest retained seq is 2"}
-    scripted.happened("warning", gap, run_id=None)
+    scripted_daemon.add_event("warning", gap, run_id=None)
 
-    ended = tower("export", SESSION, "--format", "jsonl")
+    ended = tower_command("export", SESSION, "--format", "jsonl")
 
     assert ended.code == 0
-    assert len(scripted.asked("attach_session")) <= 4
+    assert len(scripted_daemon.list_requests("attach_session")) <= 4
 
 
-def test_an_old_daemon_s_session_has_only_its_id_for_a_head(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.capabilities.clear()
-    scripted.status("Run started", "hi")
-    scripted.happened("assistant_token", {"text": "hello"})
-    scripted.happened("something_new", {"x": 1})
-    scripted.completed()
+def test_an_old_daemon_s_session_has_only_its_id_for_a_head(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.capabilities.clear()
+    scripted_daemon.add_status("Run started", "hi")
+    scripted_daemon.add_event("assistant_token", {"text": "hello"})
+    scripted_daemon.add_event("something_new", {"x": 1})
+    scripted_daemon.add_completion()
 
-    ended = tower("export", SESSION)
+    ended = tower_command("export", SESSION)
 
     assert ended.stdout.decode().startswith(f"# Session {SESSION.replace('_', chr(92) + '_')}\n\n- Session: ")
     assert "> hi\n" in ended.stdout.decode()
     assert "hello\n" in ended.stdout.decode()
 
 
-def test_a_reader_that_leaves_ends_it_quietly(shared: Any, session: str) -> None:
-    process = shared.start("export", session, "--format", "jsonl")
+def test_a_reader_that_leaves_ends_it_quietly(shared_command: Any, session: str) -> None:
+    process = shared_command.start("export", session, "--format", "jsonl")
     process.stdout.close()
 
     assert process.wait(timeout=60) == 141
@@ -192,24 +194,24 @@ def test_a_reader_that_leaves_ends_it_quietly(shared: Any, session: str) -> None
     process.stderr.close()
 
 
-def test_wrong_usage_says_which_forms_there_are(tower: Any) -> None:
-    ended = tower("export", "last", "--format", "pdf")
+def test_wrong_usage_says_which_forms_there_are(tower_command: Any) -> None:
+    ended = tower_command("export", "last", "--format", "pdf")
 
     assert ended.code == 64
     assert "markdown" in ended.stderr
 
 
-def test_a_long_session_is_exported_in_the_memory_of_a_short_one(shared: Any) -> None:
+def test_a_long_session_is_exported_in_the_memory_of_a_short_one(shared_command: Any) -> None:
     """By the peak that the kernel has counted for the process."""
-    short = shared("run", "--headless", "--json", "count 10").json["sessionId"]
-    long = shared("run", "--headless", "--json", "\n".join(["count 3000"] * 5)).json["sessionId"]
+    short = shared_command("run", "--headless", "--json", "count 10").json["sessionId"]
+    long = shared_command("run", "--headless", "--json", "\n".join(["count 3000"] * 5)).json["sessionId"]
 
-    peaks = [_peak(shared, session_id) for session_id in (short, long)]
+    peaks = [_measure_peak(shared_command, session_id) for session_id in (short, long)]
 
     assert peaks[1] < peaks[0] + 40 * 1024, f"in KiB: {peaks}"
 
 
-def _peak(shared: Any, session_id: str) -> int:
+def _measure_peak(shared: Any, session_id: str) -> int:
     ended = subprocess.run(
         [sys.executable, "-c", PROBE, "export", session_id, "-o", "document.md"],
         capture_output=True,
@@ -230,6 +232,6 @@ finally:
 """
 
 
-def test_json_lines_are_json(shared: Any, session: str) -> None:
-    for line in shared("export", session, "--format", "jsonl").stdout.splitlines():
+def test_json_lines_are_json(shared_command: Any, session: str) -> None:
+    for line in shared_command("export", session, "--format", "jsonl").stdout.splitlines():
         assert json.loads(line)["kind"] == "event"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from tests.cli.events import Told
+from tests.cli.events import PushEventFactory
 
 from switchtower.cli.exporting import about, arguments, blocks, fences, markdown, page
-from switchtower.cli.exporting.plain import plain
+from switchtower.cli.exporting.plain import to_plain_text
 from switchtower.cli.exporting.program import LastScreen
-from switchtower.cli.usage import Usage
+from switchtower.cli.usage import RunUsage
 from switchtower.protocols.push import extensions, messages
 
 TS = 1_800_000_000_000
@@ -60,7 +60,7 @@ nasty = st.lists(
 ).map("".join)
 
 
-def info(**changes: Any) -> extensions.SessionInfo:
+def make_info(**changes: Any) -> extensions.SessionInfo:
     usage = extensions.Usage(0, 0, 0, 0, 0, 0.0, 0)
     told: dict[str, Any] = {
         "sessionId": "sess_1",
@@ -94,31 +94,31 @@ def info(**changes: Any) -> extensions.SessionInfo:
     return extensions.SessionInfo(**(told | changes))
 
 
-def approval(title: str = "Run a command", summary: str = "make test", **details: Any) -> messages.ApprovalRequired:
+def make_approval(title: str = "Run a command", summary: str = "make test", **details: Any) -> messages.ApprovalRequired:
     return messages.ApprovalRequired("appr_1", "exec", title, summary, details, ["approve", "deny"], 1)
 
 
-def every_block(said: str) -> list[blocks.Block]:
+def make_every_block(said: str) -> list[blocks.ExportBlock]:
     """Each kind of block, with the same words wherever somebody else's can be."""
     result = messages.CriterionResult(said, False, 1, said)
     return [
-        blocks.Said(ts=TS, text=said),
-        blocks.Prose(ts=TS, thinking=False, pieces=[said]),
-        blocks.Prose(ts=TS, thinking=True, pieces=[said]),
-        blocks.Prose(ts=TS, thinking=False, pieces=[said], void=True),
-        blocks.Tool(ts=TS, name=said, args={said: said, "x": [said]}, result=said, problem=said),
-        blocks.Tool(ts=TS, name=said, args={}, output=said),
-        blocks.Asked(ts=TS, approval=approval(said, said, command=said, diff=f"{said}\n{said}"), ending=said),
-        blocks.Notice(ts=TS, text=said, detail=said, is_error=True),
-        blocks.Ended(ts=TS, outcome="failed", summary=said, results=[result], usage=said),
-        blocks.Screen(ts=TS, lines=said.split("\n")),
+        blocks.ExportedMessage(ts=TS, text=said),
+        blocks.ExportedText(ts=TS, thinking=False, pieces=[said]),
+        blocks.ExportedText(ts=TS, thinking=True, pieces=[said]),
+        blocks.ExportedText(ts=TS, thinking=False, pieces=[said], void=True),
+        blocks.ExportedToolCall(ts=TS, name=said, args={said: said, "x": [said]}, result=said, problem=said),
+        blocks.ExportedToolCall(ts=TS, name=said, args={}, output=said),
+        blocks.ExportedApproval(ts=TS, approval=make_approval(said, said, command=said, diff=f"{said}\n{said}"), ending=said),
+        blocks.ExportedNotice(ts=TS, text=said, detail=said, is_error=True),
+        blocks.ExportedRunEnd(ts=TS, outcome="failed", summary=said, results=[result], usage=said),
+        blocks.ExportedScreen(ts=TS, lines=said.split("\n")),
     ]
 
 
 # Markdown
 
 
-def outline(text: str) -> list[tuple[str, str]]:
+def parse_outline(text: str) -> list[tuple[str, str]]:
     """Headings of our levels that stand in no list or quotation, and what is HTML, as CommonMark reads the document."""
     tokens = READER.parse(text)
     found = []
@@ -146,11 +146,11 @@ OWN_TAGS = ("<details><summary>Thinking</summary>", "<details><summary>Begun, an
 @example("<details>\n\n")
 @example("<!-- ")
 def test_whatever_is_said_the_headings_and_tags_of_a_document_are_ours(said: str) -> None:
-    sentinel = blocks.Said(ts=TS, text="the end")
-    for block in every_block(said):
-        text = markdown.block(block) + markdown.block(sentinel)
-        own = outline(text)
-        assert own[-1] == ("h2", f"You · {about.moment(TS)}"), f"the block has swallowed what came behind it: {text!r}"
+    sentinel = blocks.ExportedMessage(ts=TS, text="the end")
+    for block in make_every_block(said):
+        text = markdown.render_block(block) + markdown.render_block(sentinel)
+        own = parse_outline(text)
+        assert own[-1] == ("h2", f"You · {about.format_moment(TS)}"), f"the block has swallowed what came behind it: {text!r}"
         assert sum(tag == "h2" for tag, _ in own) <= 2, text
         assert sum(tag == "h3" for tag, _ in own) <= 1, text
         for tag, content in own:
@@ -159,8 +159,8 @@ def test_whatever_is_said_the_headings_and_tags_of_a_document_are_ours(said: str
 
 @given(nasty)
 def test_a_fence_holds_exactly_what_was_put_in(said: str) -> None:
-    text = plain(said)
-    tokens = READER.parse(f"{fences.fence(text, 'json')}\n\nbehind\n")
+    text = to_plain_text(said)
+    tokens = READER.parse(f"{fences.fence_code(text, 'json')}\n\nbehind\n")
 
     assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
     assert tokens[0].content.rstrip("\n") == text.rstrip("\n")
@@ -169,7 +169,7 @@ def test_a_fence_holds_exactly_what_was_put_in(said: str) -> None:
 
 @given(nasty)
 def test_a_span_is_one_piece_of_code(said: str) -> None:
-    span = fences.span(plain(said).replace("\ud800", ""))
+    span = fences.format_code_span(to_plain_text(said).replace("\ud800", ""))
 
     tokens = READER.parseInline(span)[0].children or []
 
@@ -178,7 +178,7 @@ def test_a_span_is_one_piece_of_code(said: str) -> None:
 
 @given(nasty)
 def test_words_of_others_in_a_line_of_ours_mean_nothing(said: str) -> None:
-    tokens = READER.parse(f"Usage: {markdown.inline(said)}\n")
+    tokens = READER.parse(f"Usage: {markdown.escape_inline(said)}\n")
 
     assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
     kinds = {token.type for token in tokens[1].children or []}
@@ -188,7 +188,7 @@ def test_words_of_others_in_a_line_of_ours_mean_nothing(said: str) -> None:
 def test_what_the_model_says_stays_markdown() -> None:
     said = "# Plan\n\n- a `List<int>` and `x`\n- *b*\n\n```python\nif a < b: print('<b>')\n```\nTitle\n---\n\n---\n1 < 2"
 
-    assert markdown.prose(said) == (
+    assert markdown.render_prose(said) == (
         "#### Plan\n\n- a <code>List&lt;int&gt;</code> and `x`\n- *b*\n\n"
         "```python\nif a < b: print('<b>')\n```\nTitle\n\\---\n\n---\n1 < 2"
     )
@@ -196,8 +196,8 @@ def test_what_the_model_says_stays_markdown() -> None:
 
 def test_a_call_shows_its_arguments_its_output_and_how_it_ended() -> None:
     args = {"path": "a.py", "content": "one\n```\ntwo\n", "count": 2}
-    shown = markdown.block(
-        blocks.Tool(ts=TS, name="write_file", args=args, result="", duration_ms=12, is_error=True, problem="No")
+    shown = markdown.render_block(
+        blocks.ExportedToolCall(ts=TS, name="write_file", args=args, result="", duration_ms=12, is_error=True, problem="No")
     )
 
     assert shown == (
@@ -209,9 +209,9 @@ def test_a_call_shows_its_arguments_its_output_and_how_it_ended() -> None:
 
 
 def test_an_approval_shows_the_diff_and_who_decided() -> None:
-    asked = approval("Write a file", "a.py (2 bytes)", path="a.py", diff="--- a\n+++ b\n", destructive=True, always="rule")
+    asked = make_approval("Write a file", "a.py (2 bytes)", path="a.py", diff="--- a\n+++ b\n", destructive=True, always="rule")
 
-    shown = markdown.block(blocks.Asked(ts=TS, approval=asked, ending="approved by web"))
+    shown = markdown.render_block(blocks.ExportedApproval(ts=TS, approval=asked, ending="approved by web"))
 
     assert "### Approval: Write a file · approved by web" in shown
     assert "a.py (2 bytes) · asked 2027-01-15 08:00:00 UTC" in shown
@@ -222,30 +222,30 @@ def test_an_approval_shows_the_diff_and_who_decided() -> None:
 
 def test_long_output_is_folded_and_short_output_is_not() -> None:
     def shown(lines: int) -> str:
-        return markdown.block(blocks.Tool(ts=TS, name="a", args={}, result="x\n" * lines))
+        return markdown.render_block(blocks.ExportedToolCall(ts=TS, name="a", args={}, result="x\n" * lines))
 
     assert "<details><summary>Output, 21 lines</summary>" in shown(21)
     assert "<details>" not in shown(20)
 
 
 def test_the_head_says_what_session_it_is_and_the_tail_what_it_took() -> None:
-    usage = Usage()
-    usage.add("100 tokens in, 10 out (demo demo)")
+    usage = RunUsage()
+    usage.add_report("100 tokens in, 10 out (demo demo)")
 
-    head = markdown.head("sess_1", info(title="a *bold* <b>title\nin two lines"))
+    head = markdown.render_head("sess_1", make_info(title="a *bold* <b>title\nin two lines"))
 
     assert head.startswith("# a \\*bold\\* \\<b\\>title in two lines\n")
     assert "- Started: 2027-01-15 08:00:00 UTC\n- Last event: 2027-01-15 08:01:00 UTC\n- Model: demo\n- Policy: ask\n" in head
     assert "- Folder: /w (branch main)\n" in head
-    assert markdown.tail(usage) == "\n---\n\nUsage: 100 tokens in, 10 out (demo demo)\n"
-    assert markdown.tail(Usage()) == ""
-    assert markdown.head("sess_1", None) == "# Session sess\\_1\n\n- Session: sess\\_1\n\n---\n"
+    assert markdown.render_tail(usage) == "\n---\n\nUsage: 100 tokens in, 10 out (demo demo)\n"
+    assert markdown.render_tail(RunUsage()) == ""
+    assert markdown.render_head("sess_1", None) == "# Session sess\\_1\n\n- Session: sess\\_1\n\n---\n"
 
 
 # HTML
 
 
-class Reader(HTMLParser):
+class DocumentReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[str] = []
@@ -275,8 +275,8 @@ class Reader(HTMLParser):
         raise AssertionError("a declaration")
 
 
-def read(text: str) -> Reader:
-    reader = Reader()
+def read(text: str) -> DocumentReader:
+    reader = DocumentReader()
     reader.feed(text)
     reader.close()
     assert reader.open == []
@@ -290,8 +290,8 @@ ALLOWED = {"article", "h2", "p", "pre", "details", "summary", "span", "time", "b
 @example("</pre></article><script>alert(1)</script>")
 @example('" onmouseover="x')
 def test_whatever_is_said_a_page_has_only_our_tags_and_attributes(said: str) -> None:
-    for block in every_block(said):
-        reader = read(page.block(block))
+    for block in make_every_block(said):
+        reader = read(page.render_block(block))
         assert set(reader.tags) <= ALLOWED
         assert reader.attributes <= {"class"}
         assert reader.tags.count("article") == 1
@@ -299,16 +299,20 @@ def test_whatever_is_said_a_page_has_only_our_tags_and_attributes(said: str) -> 
 
 @given(nasty)
 def test_a_page_shows_all_of_what_was_said(said: str) -> None:
-    reader = read(page.block(blocks.Tool(ts=TS, name="a", args={}, result=said)))
+    reader = read(page.render_block(blocks.ExportedToolCall(ts=TS, name="a", args={}, result=said)))
 
-    assert plain(said).strip() in reader.text or not plain(said).splitlines()
+    assert to_plain_text(said).strip() in reader.text or not to_plain_text(said).splitlines()
 
 
 def test_a_page_needs_nothing_else_and_runs_nothing() -> None:
-    usage = Usage()
-    usage.add("100 tokens in, 10 out (demo demo)")
+    usage = RunUsage()
+    usage.add_report("100 tokens in, 10 out (demo demo)")
 
-    whole = page.head("sess_1", info(title="<b> & co")) + page.block(blocks.Said(ts=TS, text="hi")) + page.tail(usage)
+    whole = (
+        page.render_head("sess_1", make_info(title="<b> & co"))
+        + page.render_block(blocks.ExportedMessage(ts=TS, text="hi"))
+        + page.render_tail(usage)
+    )
 
     reader = read(whole)
     assert {"script", "link", "img", "iframe", "a"}.isdisjoint(reader.tags)
@@ -328,7 +332,7 @@ def test_a_page_needs_nothing_else_and_runs_nothing() -> None:
 def test_code_and_diffs_in_a_page_stand_out() -> None:
     said = "Look:\n```diff\n@@ -1 +1 @@\n-a\n+b\n```\nand\n```\n<b>\n```\n"
 
-    shown = page.block(blocks.Prose(ts=TS, thinking=False, pieces=[said]))
+    shown = page.render_block(blocks.ExportedText(ts=TS, thinking=False, pieces=[said]))
 
     assert "<p>Look:</p>" in shown
     assert '<span class="red">-a</span>\n<span class="green">+b</span></pre>' in shown
@@ -340,8 +344,8 @@ def test_code_and_diffs_in_a_page_stand_out() -> None:
 
 @pytest.mark.parametrize("writer", [markdown, page])
 def test_no_document_holds_what_steers_a_terminal_or_turns_the_writing(writer: ModuleType) -> None:
-    block: Callable[[blocks.Block], str] = writer.block
-    for shown in every_block("a\x1b]0;title\x07\x1b[31mred\x1b[0m\u202eright\x9b1m\x00\ud800"):
+    block: Callable[[blocks.ExportBlock], str] = writer.block
+    for shown in make_every_block("a\x1b]0;title\x07\x1b[31mred\x1b[0m\u202eright\x9b1m\x00\ud800"):
         text = block(shown)
         assert not set(text) & set("\x1b\x07\x9b\x00\u202e\ud800"), repr(text)
         text.encode()
@@ -354,52 +358,52 @@ def test_values_of_any_type_and_depth_can_be_shown(writer: ModuleType) -> None:
         deep = [deep]
     args = {"deep": deep, "none": None, "number": 1e400, "text": "ü", "": ""}
 
-    assert "ü" in writer.block(blocks.Tool(ts=TS, name="a", args=args, result="ok"))
+    assert "ü" in writer.block(blocks.ExportedToolCall(ts=TS, name="a", args=args, result="ok"))
 
 
 @pytest.mark.parametrize("ts", [-(10**18), 10**18, 2**63])
 def test_a_time_that_no_clock_shows_is_a_number(ts: int) -> None:
-    assert about.moment(ts) == str(ts)
+    assert about.format_moment(ts) == str(ts)
 
 
 def test_a_program_s_head_has_its_command_and_exit_code() -> None:
     terminal = extensions.Terminal("bash", "bash -c 'x'", 80, 24, 0, None, 3, None)
 
-    facts = dict(about.facts("sess_1", info(terminal=terminal)))
+    facts = dict(about.list_facts("sess_1", make_info(terminal=terminal)))
 
     assert (facts["Program"], facts["Exit code"]) == ("bash -c 'x'", "3")
     assert "Model" not in facts
 
 
 def test_the_last_screen_is_what_painted_it_whole_and_all_since() -> None:
-    told, screen = Told(), LastScreen(extensions.Terminal("sh", "sh", 20, 5, 0, None, None, None))
+    told, screen = PushEventFactory(), LastScreen(extensions.Terminal("sh", "sh", 20, 5, 0, None, None, None))
     for event in (
-        told.status("Tool output", "old\r\nold\r\nold"),
-        told.status("Screen", "\x1b[1;1Hnew"),
-        told.status("Terminal resized", "10x3"),
-        told.status("Terminal resized", "nonsense"),
-        told.status("Tool output", " words\r\n\r\n"),
+        told.make_status("Tool output", "old\r\nold\r\nold"),
+        told.make_status("Screen", "\x1b[1;1Hnew"),
+        told.make_status("Terminal resized", "10x3"),
+        told.make_status("Terminal resized", "nonsense"),
+        told.make_status("Tool output", " words\r\n\r\n"),
         told.complete("failed", "gone"),
     ):
-        screen.take(event)
+        screen.add_event(event)
 
-    shown, ended = screen.end()
+    shown, ended = screen.finish()
 
-    assert isinstance(shown, blocks.Screen)
+    assert isinstance(shown, blocks.ExportedScreen)
     assert shown.lines == ["new words"]
-    assert isinstance(ended, blocks.Ended)
+    assert isinstance(ended, blocks.ExportedRunEnd)
     assert (ended.outcome, ended.summary) == ("failed", "gone")
 
 
 def test_arguments_of_several_lines_are_texts_of_their_own() -> None:
-    pieces = list(arguments.pieces({"a": 1, "diff": "-x\n+y", "text": "one\ntwo", "always": "rule"}))
+    pieces = list(arguments.split_arguments({"a": 1, "diff": "-x\n+y", "text": "one\ntwo", "always": "rule"}))
 
     assert pieces == [("", '{\n  "a": 1\n}', "json"), ("diff", "-x\n+y", "diff"), ("text", "one\ntwo", "")]
 
 
 def test_events_as_they_come_are_told_without_a_loss() -> None:
     """The double's own events are what the client makes of lines."""
-    event = Told().token("hi")
+    event = PushEventFactory().make_token("hi")
 
     assert isinstance(event.payload, messages.Token)
     assert event.line.startswith(b'{"v":"push.runtime.v1"')

@@ -9,10 +9,10 @@ LEAN: dict[str, Any] = {"runId": RUN, "outcome": "denied", "summary": "No", "fro
 
 
 @pytest.fixture
-def foreign(scripted: ScriptedDaemon) -> ScriptedDaemon:
+def foreign_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     """It knows the document and nothing beyond it."""
-    scripted.capabilities = ["stream_tokens", "approvals", "replay_attach"]
-    return scripted
+    scripted_daemon.capabilities = ["stream_tokens", "approvals", "replay_attach"]
+    return scripted_daemon
 
 
 @pytest.mark.requirement("push:client:accepts-what-is-allowed")
@@ -26,30 +26,34 @@ def foreign(scripted: ScriptedDaemon) -> ScriptedDaemon:
     ],
 )
 def test_a_run_that_completes_without_acceptance_has_its_exit_code(
-    tower: Any, foreign: ScriptedDaemon, complete: dict[str, Any], code: int
+    tower_command: Any, foreign_daemon: ScriptedDaemon, complete: dict[str, Any], code: int
 ) -> None:
-    foreign.answers["start_session"] = {"sessionId": SESSION, "state": "idle"}
-    foreign.answers["send_user_message"] = foreign.chore(
-        lambda: foreign.happened("horoscope", {"sign": "leo"}), lambda: foreign.happened("run_complete", complete)
+    foreign_daemon.answers["start_session"] = {"sessionId": SESSION, "state": "idle"}
+    foreign_daemon.answers["send_user_message"] = foreign_daemon.make_run_reply(
+        lambda: foreign_daemon.add_event("horoscope", {"sign": "leo"}), lambda: foreign_daemon.add_event("run_complete", complete)
     )
-    ended = tower("run", "--headless", "x", "--provider", "ollama")
+    ended = tower_command("run", "--headless", "x", "--provider", "ollama")
     assert (ended.code, "push.runtime.v1" in ended.stderr) == (code, False), ended
-    [wish] = foreign.asked("start_session")
-    assert wish["repo"] == {"rootPath": str(tower.folder.resolve()), "currentBranch": "HEAD", "defaultBranch": "main"}
+    [wish] = foreign_daemon.list_requests("start_session")
+    assert wish["repo"] == {"rootPath": str(tower_command.folder.resolve()), "currentBranch": "HEAD", "defaultBranch": "main"}
 
 
 @pytest.mark.requirement("push:client:branches")
-def test_outside_of_git_no_branch_is_sent_to_a_daemon_that_needs_none(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["start_session"] = {"sessionId": SESSION, "state": "idle"}
-    tower("run", "--headless", "x")
-    [wish] = scripted.asked("start_session")
-    assert wish["repo"] == {"rootPath": str(tower.folder.resolve())}
+def test_outside_of_git_no_branch_is_sent_to_a_daemon_that_needs_none(
+    tower_command: Any, scripted_daemon: ScriptedDaemon
+) -> None:
+    scripted_daemon.answers["start_session"] = {"sessionId": SESSION, "state": "idle"}
+    tower_command("run", "--headless", "x")
+    [wish] = scripted_daemon.list_requests("start_session")
+    assert wish["repo"] == {"rootPath": str(tower_command.folder.resolve())}
 
 
 @pytest.mark.requirement("push:client:accepts-what-is-allowed", "push:client:odd-rows")
-def test_sessions_of_any_id_are_listed_and_a_row_that_cannot_be_read_is_left_out(tower: Any, foreign: ScriptedDaemon) -> None:
+def test_sessions_of_any_id_are_listed_and_a_row_that_cannot_be_read_is_left_out(
+    tower_command: Any, foreign_daemon: ScriptedDaemon
+) -> None:
     row = {"sessionId": SESSION, "state": "idle", "updatedAt": 1, "repo": {"rootPath": "/w", "currentBranch": "main"}}
-    foreign.answers["list_sessions"] = {
+    foreign_daemon.answers["list_sessions"] = {
         "sessions": [
             {**row, "sessionId": "s1", "title": "from the future"},
             {"sessionId": None, "state": 7},
@@ -58,7 +62,7 @@ def test_sessions_of_any_id_are_listed_and_a_row_that_cannot_be_read_is_left_out
         ],
         "next": None,
     }
-    listed = tower("sessions")
+    listed = tower_command("sessions")
     assert listed.code == 0, listed
     assert "s1" in listed.stdout.decode()
     assert "/lean" in listed.stdout.decode()

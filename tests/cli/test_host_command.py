@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Tower, line_with
-from tests.cli.terminal import Terminal
+from tests.cli.conftest import TowerCommand, read_line_with
+from tests.cli.terminal import TerminalDriver
 
 from switchtower import config
 from switchtower.cli.commands import host
 
 
 @pytest.fixture
-def hub() -> Iterator[Tower]:
-    tower = Tower()
+def hub() -> Iterator[TowerCommand]:
+    tower = TowerCommand()
     tower.environment["TOWER_NEW_HOSTS"] = "trust"
     assert tower("sessions").code == 0  # starts it
     yield tower
@@ -24,99 +24,99 @@ def hub() -> Iterator[Tower]:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def unused_address() -> Iterator[str]:
     """An address at which nobody listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
-def ended(process: Any) -> int:
+def wait_for_exit(process: Any) -> int:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     code: int = process.returncode
     return code
 
 
-def test_without_a_hub_it_says_how_to_name_one(tower: Tower) -> None:
-    told = tower("host")
+def test_without_a_hub_it_says_how_to_name_one(tower_command: TowerCommand) -> None:
+    told = tower_command("host")
 
     assert told.code == 64
     assert "no hub is named" in told.stderr
     for remedy in ("--hub", "SERVER_BASE_URL", "the setting `hub`"):
         assert remedy in told.stderr
-    assert not (tower.home / "run").exists(), "nothing was started"
+    assert not (tower_command.home / "run").exists(), "nothing was started"
 
 
 @pytest.mark.parametrize("address", ["hub.example", "ftp://hub.example", "http://"])
-def test_an_address_that_is_no_hub_s_is_refused(tower: Tower, address: str) -> None:
-    flag, variable = tower("host", "--hub", address), tower("host", SERVER_BASE_URL=address)
+def test_an_address_that_is_no_hub_s_is_refused(tower_command: TowerCommand, address: str) -> None:
+    flag, variable = tower_command("host", "--hub", address), tower_command("host", SERVER_BASE_URL=address)
 
     assert (flag.code, variable.code) == (64, 1)
     assert "is not a hub's address" in flag.stderr
     assert "is not a hub's address" in variable.stderr
 
 
-def test_it_says_where_it_dials_and_when_it_is_connected(tower: Tower, hub: Tower) -> None:
-    del tower.environment["TOWER_HTTP"], tower.environment["TOWER_PI"]
-    process = tower.start("host", "--hub", hub.endpoints["http"], "--name", "builder")
-    line_with(process, hub.endpoints["http"])
-    line_with(process, "linked to the hub")
+def test_it_says_where_it_dials_and_when_it_is_connected(tower_command: TowerCommand, hub: TowerCommand) -> None:
+    del tower_command.environment["TOWER_HTTP"], tower_command.environment["TOWER_PI"]
+    process = tower_command.start("host", "--hub", hub.endpoints["http"], "--name", "builder")
+    read_line_with(process, hub.endpoints["http"])
+    read_line_with(process, "linked to the hub")
 
-    assert (tower.endpoints["http"], tower.endpoints["pi"]) == (None, None)
+    assert (tower_command.endpoints["http"], tower_command.endpoints["pi"]) == (None, None)
     assert "builder" in [known["name"] for known in hub("hosts", "list", "--json").json]
-    assert ended(process) == 0
+    assert wait_for_exit(process) == 0
 
 
-def test_a_program_of_a_host_is_come_back_to_from_the_hub(tower: Tower, hub: Tower) -> None:
-    (tower.folder / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 500)))
-    process = tower.start("host", "--hub", hub.endpoints["http"])
-    line_with(process, "linked to the hub")
-    session_id = tower("exec", "--detach", "--", "less", "poem.txt").stdout.decode().strip()
+def test_a_program_of_a_host_is_come_back_to_from_the_hub(tower_command: TowerCommand, hub: TowerCommand) -> None:
+    (tower_command.folder / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 500)))
+    process = tower_command.start("host", "--hub", hub.endpoints["http"])
+    read_line_with(process, "linked to the hub")
+    session_id = tower_command("exec", "--detach", "--", "less", "poem.txt").stdout.decode().strip()
     # The hub is told at once, which still takes its time.
     assert any(session_id in hub("sessions").stdout.decode() for _ in range(100))
 
-    terminal = Terminal(hub, "attach", session_id, size=(60, 12))
-    terminal.until("line 11")
+    terminal = TerminalDriver(hub, "attach", session_id, size=(60, 12))
+    terminal.wait_for("line 11")
     terminal.press(b"300g")
-    terminal.until("line 310")
+    terminal.wait_for("line 310")
     terminal.press(b"q")
 
     assert terminal.end() == 0, terminal.shown
-    assert ended(process) == 0
+    assert wait_for_exit(process) == 0
 
 
-def test_it_says_once_that_the_hub_cannot_be_reached_and_goes_on(tower: Tower, nobody: str) -> None:
-    process = tower.start("host", "--hub", nobody)
-    line_with(process, "the hub cannot be reached")
+def test_it_says_once_that_the_hub_cannot_be_reached_and_goes_on(tower_command: TowerCommand, unused_address: str) -> None:
+    process = tower_command.start("host", "--hub", unused_address)
+    read_line_with(process, "the hub cannot be reached")
 
-    assert tower("status").code == 0
+    assert tower_command("status").code == 0
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0
     assert b"cannot be reached" not in rest
 
 
-def test_a_hub_that_refuses_is_said_to(tower: Tower, hub: Tower) -> None:
-    first = tower.start("host", "--hub", hub.endpoints["http"])
-    line_with(first, "linked to the hub")
-    assert ended(first) == 0
-    assert tower("host", "--rotate-token").code == 0
+def test_a_hub_that_refuses_is_said_to(tower_command: TowerCommand, hub: TowerCommand) -> None:
+    first = tower_command.start("host", "--hub", hub.endpoints["http"])
+    read_line_with(first, "linked to the hub")
+    assert wait_for_exit(first) == 0
+    assert tower_command("host", "--rotate-token").code == 0
 
-    again = tower.start("host", "--hub", hub.endpoints["http"])
-    line_with(again, "the hub refuses this host")
+    again = tower_command.start("host", "--hub", hub.endpoints["http"])
+    read_line_with(again, "the hub refuses this host")
 
-    assert ended(again) == 0
+    assert wait_for_exit(again) == 0
 
 
-def test_a_rotated_token_is_new_and_is_told_to_nobody(tower: Tower) -> None:
+def test_a_rotated_token_is_new_and_is_told_to_nobody(tower_command: TowerCommand) -> None:
     def kept() -> dict[str, str]:
-        identity: dict[str, str] = json.loads((tower.home / "data" / "host.json").read_text())
+        identity: dict[str, str] = json.loads((tower_command.home / "data" / "host.json").read_text())
         return identity
 
-    first = tower("host", "--rotate-token")
+    first = tower_command("host", "--rotate-token")
     before = kept()
-    second = tower("host", "--rotate-token")
+    second = tower_command("host", "--rotate-token")
     after = kept()
 
     assert (first.code, second.code) == (0, 0)
@@ -141,7 +141,7 @@ def test_a_rotated_token_is_new_and_is_told_to_nobody(tower: Tower) -> None:
 def test_the_flag_goes_before_the_document_s_variable_and_that_before_the_settings(
     tmp_path: Any, flags: dict[str, str], environ: dict[str, str], hub_: str | None
 ) -> None:
-    settings = host._settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
+    settings = host._load_settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
 
     assert settings.hub == hub_
 
@@ -158,6 +158,6 @@ def test_the_flag_goes_before_the_document_s_variable_and_that_before_the_settin
 def test_http_and_pi_are_off_unless_they_are_asked_for(
     tmp_path: Any, flags: dict[str, str], environ: dict[str, str], http: str, pi: str
 ) -> None:
-    settings = host._settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
+    settings = host._load_settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
 
     assert (settings.http, settings.pi) == (http, pi)

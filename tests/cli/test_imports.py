@@ -33,25 +33,25 @@ sys.exit(code)
 """
 
 
-def loaded_by(*arguments: str) -> set[str]:
+def list_loaded_modules(*arguments: str) -> set[str]:
     probe = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True)
     return set(probe.stderr.splitlines()[-1].split(","))
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("--version",), ("version",)])
 def test_help_and_version_load_no_heavy_library(arguments: tuple[str, ...]) -> None:
-    assert loaded_by(*arguments).isdisjoint(HEAVY)
+    assert list_loaded_modules(*arguments).isdisjoint(HEAVY)
 
 
 def test_help_loads_none_of_our_other_rooms() -> None:
-    ours = {name for name in loaded_by("--help") if name.startswith("switchtower")}
+    ours = {name for name in list_loaded_modules("--help") if name.startswith("switchtower")}
 
     assert ours == {"switchtower", "switchtower.cli", "switchtower.cli.main", "switchtower.cli.console", "switchtower.cli.output"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_client_command_s_help_loads_no_protocol_and_no_daemon(command: str) -> None:
-    loaded = loaded_by(command, "--help")
+    loaded = list_loaded_modules(command, "--help")
 
     assert loaded.isdisjoint({"msgspec"} | OF_THE_DAEMON | OF_THE_AGENT)
     assert not {name for name in loaded if name.startswith(("switchtower.daemon", "switchtower.runtime", "switchtower.client"))}
@@ -69,4 +69,4 @@ def test_what_a_client_command_needs_is_not_the_daemon_s() -> None:
 
 
 def test_the_daemon_s_own_command_line_loads_no_agent_before_it_is_called() -> None:
-    assert loaded_by("serve", "--help").isdisjoint(OF_THE_DAEMON | OF_THE_AGENT)
+    assert list_loaded_modules("serve", "--help").isdisjoint(OF_THE_DAEMON | OF_THE_AGENT)

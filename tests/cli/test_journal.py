@@ -7,42 +7,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
+from tests.cli.inside import InProcessCommand
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    return Inside(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> InProcessCommand:
+    return InProcessCommand(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
 
 
-def test_a_running_daemon_s_journal_is_verified_and_counted(shared: Any) -> None:
-    session_id = shared("run", "--headless", "--json", "write notes.txt: x", "--approve", "always").json["sessionId"]
+def test_a_running_daemon_s_journal_is_verified_and_counted(shared_command: Any) -> None:
+    session_id = shared_command("run", "--headless", "--json", "write notes.txt: x", "--approve", "always").json["sessionId"]
 
-    plain, verified = shared("journal", "verify"), shared("journal", "verify", "--json")
-    counted = shared("journal", "stats", "--json").json
+    plain, verified = shared_command("journal", "verify"), shared_command("journal", "verify", "--json")
+    counted = shared_command("journal", "stats", "--json").json
 
     assert plain.code == 0, plain.stdout
     assert plain.stdout.startswith(b"ok: ")
     assert plain.stdout.count(b"\n") == 1
-    assert plain.stderr == f"checking {shared.home}/data/journal.db\n"
+    assert plain.stderr == f"checking {shared_command.home}/data/journal.db\n"
     assert (verified.code, verified.json["ok"], verified.json["troubles"]) == (0, True, [])
     assert verified.json["snapshots_compared"] >= 1
     assert session_id in {large["session_id"] for large in counted["largest"]} or counted["sessions"] > 10
     assert counted["entries"] == sum(kind["entries"] for kind in counted["kinds"])
-    readable = shared("journal", "stats").stdout.decode()
-    assert f"file:      {shared.home}/data/journal.db\n" in readable
+    readable = shared_command("journal", "stats").stdout.decode()
+    assert f"file:      {shared_command.home}/data/journal.db\n" in readable
     assert "\nsessions:  " in readable
 
 
-def test_what_is_wrong_is_named_and_the_exit_code_says_so(tower: Any) -> None:
-    session_id = tower("run", "--headless", "--json", "say: hello there").json["sessionId"]
-    tower("stop")
-    path = tower.home / "data/journal.db"
+def test_what_is_wrong_is_named_and_the_exit_code_says_so(tower_command: Any) -> None:
+    session_id = tower_command("run", "--headless", "--json", "say: hello there").json["sessionId"]
+    tower_command("stop")
+    path = tower_command.home / "data/journal.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM events WHERE seq = 2")
         connection.commit()
 
-    ended, as_json = tower("journal", "verify"), tower("journal", "verify", "--json", str(path))
+    ended, as_json = tower_command("journal", "verify"), tower_command("journal", "verify", "--json", str(path))
 
     assert ended.code == as_json.code == 1
     first, last = ended.stdout.decode().splitlines()
@@ -55,24 +55,24 @@ def test_what_is_wrong_is_named_and_the_exit_code_says_so(tower: Any) -> None:
 
 
 @pytest.mark.parametrize("command", ["verify", "stats"])
-def test_no_journal_is_one_line_with_a_remedy(inside: Inside, command: str) -> None:
-    ended = inside("journal", command)
+def test_no_journal_is_one_line_with_a_remedy(in_process: InProcessCommand, command: str) -> None:
+    ended = in_process("journal", command)
 
     assert (ended.code, ended.stdout) == (1, b"")
-    assert ended.stderr.splitlines()[-1].startswith(f"tower: there is no file `{inside.home}/data/journal.db`; hint: ")
+    assert ended.stderr.splitlines()[-1].startswith(f"tower: there is no file `{in_process.home}/data/journal.db`; hint: ")
 
 
-def test_rubbish_is_no_journal(inside: Inside, tmp_path: Path) -> None:
+def test_rubbish_is_no_journal(in_process: InProcessCommand, tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(os.urandom(9_000))
 
-    ended = inside("journal", "verify", str(tmp_path / "x.db"))
+    ended = in_process("journal", "verify", str(tmp_path / "x.db"))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert "hint: " in ended.stderr
 
 
-def test_alone_it_explains_itself(inside: Inside) -> None:
-    ended = inside("journal")
+def test_alone_it_explains_itself(in_process: InProcessCommand) -> None:
+    ended = in_process("journal")
 
     assert ended.code == 0
     assert "verify" in ended.text

@@ -7,45 +7,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.cli import junit, verdict
-from switchtower.cli.verdict import Check, Verdict
+from switchtower.cli.verdict import CriterionCheck, RunVerdict
 from switchtower.protocols.push import messages
 
 BEGAN = 1_800_000_000.0
 
 
-def read(found: Verdict) -> ElementTree.Element:
-    suites = ElementTree.fromstring(junit.report(found, at=BEGAN))
+def read(found: RunVerdict) -> ElementTree.Element:
+    suites = ElementTree.fromstring(junit.render_junit(found, at=BEGAN))
     assert [suite.tag for suite in suites] == ["testsuite"]
     return suites[0]
 
 
-def counts(suite: ElementTree.Element) -> tuple[int, ...]:
+def count_results(suite: ElementTree.Element) -> tuple[int, ...]:
     return tuple(int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped"))
 
 
-def cases(suite: ElementTree.Element) -> dict[str, list[str]]:
+def list_cases(suite: ElementTree.Element) -> dict[str, list[str]]:
     return {case.attrib["name"]: [child.tag for child in case] for case in suite.iter("testcase")}
 
 
 def test_a_good_run_has_a_case_for_itself_and_one_for_each_criterion() -> None:
-    suite = read(Verdict("success", "all done", (Check("unit", "make test", True, 0, "12 passed\n"),), 1.5, "sess_1", "run_1"))
+    suite = read(
+        RunVerdict("success", "all done", (CriterionCheck("unit", "make test", True, 0, "12 passed\n"),), 1.5, "sess_1", "run_1")
+    )
 
-    assert counts(suite) == (2, 0, 0, 0)
-    assert cases(suite) == {"run": ["system-out"], "unit": ["system-out"]}
+    assert count_results(suite) == (2, 0, 0, 0)
+    assert list_cases(suite) == {"run": ["system-out"], "unit": ["system-out"]}
     assert suite.attrib["time"] == "1.500"
     assert suite.attrib["timestamp"] == "2027-01-15T08:00:00+00:00"
     assert {p.attrib["name"]: p.attrib["value"] for p in suite.iter("property")} == {"session": "sess_1", "run": "run_1"}
 
 
 def test_a_criterion_that_was_not_met_is_a_failure_with_its_output_and_the_run_s_own_case_passes() -> None:
-    suite = read(Verdict("success", "done", (Check("unit", "make test", False, 2, "\x1b[31mE\x1b[0m boom\r\nE again\n"),)))
+    suite = read(
+        RunVerdict("success", "done", (CriterionCheck("unit", "make test", False, 2, "\x1b[31mE\x1b[0m boom\r\nE again\n"),))
+    )
 
-    assert counts(suite) == (2, 1, 0, 0)
+    assert count_results(suite) == (2, 1, 0, 0)
     failure = suite.find("testcase[@name='unit']/failure")
     assert failure is not None
     assert failure.attrib == {"type": "acceptance", "message": "exit code 2: make test"}
     assert failure.text == "E boom\nE again\n", "without colours"
-    assert cases(suite)["run"] == ["system-out"]
+    assert list_cases(suite)["run"] == ["system-out"]
 
 
 @pytest.mark.parametrize(
@@ -61,10 +65,10 @@ def test_a_criterion_that_was_not_met_is_a_failure_with_its_output_and_the_run_s
 def test_a_run_that_did_not_end_well_says_how_and_its_criteria_are_skipped(
     outcome: str, tag: str, counted: tuple[int, ...]
 ) -> None:
-    suite = read(Verdict(outcome, "why\nand more", (Check("unit", "make test"),)))
+    suite = read(RunVerdict(outcome, "why\nand more", (CriterionCheck("unit", "make test"),)))
 
-    assert counts(suite) == counted
-    assert cases(suite) == {"run": [tag], "unit": ["skipped"]}
+    assert count_results(suite) == counted
+    assert list_cases(suite) == {"run": [tag], "unit": ["skipped"]}
     ending = suite.find(f"testcase[@name='run']/{tag}")
     assert ending is not None
     assert (ending.attrib["type"], ending.attrib["message"], ending.text) == (outcome, "why", "why\nand more")
@@ -72,9 +76,9 @@ def test_a_run_that_did_not_end_well_says_how_and_its_criteria_are_skipped(
 
 @given(st.text(), st.text(), st.text())
 def test_whatever_was_said_the_report_is_xml_and_loses_nothing_that_xml_can_carry(said: str, name: str, output: str) -> None:
-    suite = read(Verdict("failed", said, (Check(name, name, False, 1, output),), 0.0, name, name))
+    suite = read(RunVerdict("failed", said, (CriterionCheck(name, name, False, 1, output),), 0.0, name, name))
 
-    assert counts(suite) == (2, 2, 0, 0)
+    assert count_results(suite) == (2, 2, 0, 0)
     [_, case] = suite.iter("testcase")
     if name.isprintable():
         assert case.attrib["name"] == name
@@ -83,7 +87,7 @@ def test_whatever_was_said_the_report_is_xml_and_loses_nothing_that_xml_can_carr
 
 
 def test_characters_that_xml_cannot_carry_are_spelled_out() -> None:
-    suite = read(Verdict("failed", "a\x00b\x1bc\ud800d\ufffee\x85f"))
+    suite = read(RunVerdict("failed", "a\x00b\x1bc\ud800d\ufffee\x85f"))
 
     ending = suite.find("testcase/failure")
     assert ending is not None
@@ -91,12 +95,12 @@ def test_characters_that_xml_cannot_carry_are_spelled_out() -> None:
 
 
 def test_of_endless_output_the_end_is_kept() -> None:
-    suite = read(Verdict("success", "", (Check("unit", "x", False, 1, "a" * junit.MOST_OUTPUT + "the reason"),)))
+    suite = read(RunVerdict("success", "", (CriterionCheck("unit", "x", False, 1, "a" * junit.MAX_OUTPUT_CHARS + "the reason"),)))
 
     text = suite.findtext("testcase[@name='unit']/failure") or ""
     assert text.startswith("[10 characters left out]\n")
     assert text.endswith("the reason")
-    assert len(text) < junit.MOST_OUTPUT + 100
+    assert len(text) < junit.MAX_OUTPUT_CHARS + 100
 
 
 def complete(outcome: messages.RunOutcome, hint: int, *results: messages.CriterionResult) -> messages.RunComplete:
@@ -108,10 +112,15 @@ def test_a_run_that_is_only_not_accepted_did_its_work() -> None:
     criteria = [messages.AcceptanceCriterion("a", "true"), messages.AcceptanceCriterion("b", "false")]
     results = [messages.CriterionResult("b", False, 1, "no"), messages.CriterionResult("a", True, 0, "")]
 
-    found = verdict.of(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=2.0)
+    found = verdict.make_verdict(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=2.0)
 
-    assert found == Verdict(
-        "success", "said", (Check("a", "true", True), Check("b", "false", False, 1, "no")), 2.0, "sess_1", "run_1"
+    assert found == RunVerdict(
+        "success",
+        "said",
+        (CriterionCheck("a", "true", True), CriterionCheck("b", "false", False, 1, "no")),
+        2.0,
+        "sess_1",
+        "run_1",
     )
 
 
@@ -119,7 +128,7 @@ def test_two_criteria_of_one_name_have_each_their_own_result() -> None:
     criteria = [messages.AcceptanceCriterion("a", "true"), messages.AcceptanceCriterion("a", "false")]
     results = [messages.CriterionResult("a", True, 0, ""), messages.CriterionResult("a", False, 1, "")]
 
-    found = verdict.of(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=0.0)
+    found = verdict.make_verdict(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=0.0)
 
     assert [(check.command, check.passed) for check in found.checks] == [("true", True), ("false", False)]
 
@@ -127,13 +136,13 @@ def test_two_criteria_of_one_name_have_each_their_own_result() -> None:
 def test_a_timeout_is_no_cancellation_and_what_was_never_checked_says_so() -> None:
     criteria = [messages.AcceptanceCriterion("a", "true")]
 
-    found = verdict.of(complete("cancelled", 2), criteria, session_id="sess_1", seconds=0.0, timed_out=True)
+    found = verdict.make_verdict(complete("cancelled", 2), criteria, session_id="sess_1", seconds=0.0, timed_out=True)
 
-    assert (found.outcome, found.checks) == ("timeout", (Check("a", "true"),))
+    assert (found.outcome, found.checks) == ("timeout", (CriterionCheck("a", "true"),))
 
 
 def test_line_ends_of_any_kind_are_read_as_they_were_written() -> None:
-    suite = read(Verdict("failed", "one\rtwo\r\nthree\tfour", (), 0.0, "a\nb\tc\rd"))
+    suite = read(RunVerdict("failed", "one\rtwo\r\nthree\tfour", (), 0.0, "a\nb\tc\rd"))
 
     assert suite.findtext("testcase/failure") == "one\rtwo\r\nthree\tfour"
     assert [p.attrib["value"] for p in suite.iter("property")] == ["a\nb\tc\rd"]

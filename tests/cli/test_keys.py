@@ -5,10 +5,10 @@ import stat
 from typing import Any
 
 import pytest
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import TerminalDriver
 
 from switchtower.testing import model_server_script as script
-from switchtower.testing.model_server import in_thread
+from switchtower.testing.model_server import run_in_thread
 
 KEY = "sk-very-secret-0123456789abcdef"
 NEEDS_RESTART = "the daemon was started before config.toml changed: run `tower restart`"
@@ -39,82 +39,82 @@ def is_usable(tower: Any, **environment: str) -> dict[str, bool]:
     }
 
 
-def test_a_key_that_is_exported_after_the_daemons_start_is_used_at_once_and_again_after_a_restart(tower: Any) -> None:
-    with in_thread(lambda _: script.say("hello")) as server:
-        configure(tower, server.url)
-        assert is_usable(tower) == {"models": False, "doctor": False, "run": False}
-        pid = tower.endpoints["pid"]
+def test_a_key_that_is_exported_after_the_daemons_start_is_used_at_once_and_again_after_a_restart(tower_command: Any) -> None:
+    with run_in_thread(lambda _: script.reply_text("hello")) as server:
+        configure(tower_command, server.url)
+        assert is_usable(tower_command) == {"models": False, "doctor": False, "run": False}
+        pid = tower_command.endpoints["pid"]
 
-        assert is_usable(tower, OPENAI_API_KEY=KEY) == {"models": True, "doctor": True, "run": True}
-        assert tower.endpoints["pid"] == pid
-        listed = {one["name"]: one["keySource"] for one in tower("models", "--json").json}
+        assert is_usable(tower_command, OPENAI_API_KEY=KEY) == {"models": True, "doctor": True, "run": True}
+        assert tower_command.endpoints["pid"] == pid
+        listed = {one["name"]: one["keySource"] for one in tower_command("models", "--json").json}
         assert listed["work"] == "`OPENAI_API_KEY` of your shell", "the daemon keeps it while it lives"
         assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
 
-        restarted = tower("restart")
+        restarted = tower_command("restart")
         assert restarted.code == 0, restarted.stderr
-        assert tower.endpoints["pid"] != pid
-        assert is_usable(tower) == {"models": False, "doctor": False, "run": False}, "it was kept in memory only"
-        assert is_usable(tower, OPENAI_API_KEY=KEY) == {"models": True, "doctor": True, "run": True}
+        assert tower_command.endpoints["pid"] != pid
+        assert is_usable(tower_command) == {"models": False, "doctor": False, "run": False}, "it was kept in memory only"
+        assert is_usable(tower_command, OPENAI_API_KEY=KEY) == {"models": True, "doctor": True, "run": True}
 
 
-def test_a_model_that_is_configured_while_the_daemon_runs_can_be_used_and_removed(tower: Any) -> None:
-    tower.environment["OPENAI_API_KEY"] = KEY
-    (tower.home / "config.toml").write_text("")
-    assert tower("run", "--headless", "--provider", "demo", "say: hi").code == 0
-    with in_thread(lambda _: script.say("hello")) as server:
-        configure(tower, server.url, 'policy = "read-only"')
-        ended = tower("run", "--headless", "--json", "hi")
+def test_a_model_that_is_configured_while_the_daemon_runs_can_be_used_and_removed(tower_command: Any) -> None:
+    tower_command.environment["OPENAI_API_KEY"] = KEY
+    (tower_command.home / "config.toml").write_text("")
+    assert tower_command("run", "--headless", "--provider", "demo", "say: hi").code == 0
+    with run_in_thread(lambda _: script.reply_text("hello")) as server:
+        configure(tower_command, server.url, 'policy = "read-only"')
+        ended = tower_command("run", "--headless", "--json", "hi")
         assert ended.code == 0, ended.stderr
         assert "model work m, policy read-only" in ended.stderr
-        (tower.home / "config.toml").write_text("")
-        refused = tower("run", "--headless", "--provider", "work", "hi")
+        (tower_command.home / "config.toml").write_text("")
+        refused = tower_command("run", "--headless", "--provider", "work", "hi")
         assert refused.code == 1
         assert "`work`" in refused.stderr
         assert NEEDS_RESTART not in ended.stderr + refused.stderr
 
 
-def test_what_needs_a_restart_is_said_until_there_was_one(tower: Any) -> None:
-    (tower.home / "config.toml").write_text("")
-    assert tower("sessions").code == 0
-    (tower.home / "config.toml").write_text("max_line_bytes = 70000\n")
+def test_what_needs_a_restart_is_said_until_there_was_one(tower_command: Any) -> None:
+    (tower_command.home / "config.toml").write_text("")
+    assert tower_command("sessions").code == 0
+    (tower_command.home / "config.toml").write_text("max_line_bytes = 70000\n")
 
-    assert NEEDS_RESTART in tower("sessions").stderr
-    assert any("tower restart" in (one["remedy"] or "") for one in tower("doctor", "--json").json["checks"])
-    assert tower("restart").code == 0
-    assert NEEDS_RESTART not in tower("sessions").stderr
+    assert NEEDS_RESTART in tower_command("sessions").stderr
+    assert any("tower restart" in (one["remedy"] or "") for one in tower_command("doctor", "--json").json["checks"])
+    assert tower_command("restart").code == 0
+    assert NEEDS_RESTART not in tower_command("sessions").stderr
 
 
-def test_a_restart_keeps_the_options_of_the_daemon_and_its_sessions(tower: Any, line_with: Any) -> None:
-    daemon = tower.start("serve", "--policy", "read-only", "--output-limit-bytes", "4096")
+def test_a_restart_keeps_the_options_of_the_daemon_and_its_sessions(tower_command: Any, line_with: Any) -> None:
+    daemon = tower_command.start("serve", "--policy", "read-only", "--output-limit-bytes", "4096")
     line_with(daemon, "is listening")
-    session = tower("run", "--headless", "--json", "say: hi").json["sessionId"]
+    session = tower_command("run", "--headless", "--json", "say: hi").json["sessionId"]
 
     for _ in range(2):
-        assert tower("restart").code == 0
-        assert tower.endpoints["options"] == {"policy": "read-only", "output_limit_bytes": "4096"}
+        assert tower_command("restart").code == 0
+        assert tower_command.endpoints["options"] == {"policy": "read-only", "output_limit_bytes": "4096"}
 
     daemon.communicate(timeout=60)
-    shown = tower("run", "--headless", "say: hi")
+    shown = tower_command("run", "--headless", "say: hi")
     assert "policy read-only" in shown.stderr
-    assert session in [one["sessionId"] for one in tower("sessions", "--json").json]
+    assert session in [one["sessionId"] for one in tower_command("sessions", "--json").json]
 
 
-def test_a_restart_is_refused_while_a_run_is_active(tower: Any, line_with: Any) -> None:
-    tower.environment["TOWER_DEMO_DELAY_MS"] = "200"
-    started = tower.start("run", "--headless", "count 500")
+def test_a_restart_is_refused_while_a_run_is_active(tower_command: Any, line_with: Any) -> None:
+    tower_command.environment["TOWER_DEMO_DELAY_MS"] = "200"
+    started = tower_command.start("run", "--headless", "count 500")
     line_with(started, "Run started")
 
-    refused = tower("restart")
+    refused = tower_command("restart")
     assert refused.code == 1
     assert "1 active run would end" in refused.stderr
-    asked = Terminal(tower, "restart")
-    asked.until("[y/N] ")
+    asked = TerminalDriver(tower_command, "restart")
+    asked.wait_for("[y/N] ")
     asked.type("n")
     assert asked.end() == 1
-    pid = tower.endpoints["pid"]
-    assert tower("restart", "--force").code == 0
-    assert tower.endpoints["pid"] != pid
+    pid = tower_command.endpoints["pid"]
+    assert tower_command("restart", "--force").code == 0
+    assert tower_command.endpoints["pid"] != pid
     started.kill()
     started.communicate()
 
@@ -122,86 +122,88 @@ def test_a_restart_is_refused_while_a_run_is_active(tower: Any, line_with: Any) 
 # Logging in
 
 
-def test_a_key_that_is_logged_in_is_tested_stored_and_used_and_logged_out(tower: Any) -> None:
-    with in_thread(lambda _: script.say("OK")) as server:
-        configure(tower, server.url)
-        assert tower("models").code == 0, "a daemon runs"
-        ended = tower("login", "work", stdin=f"{KEY}\n".encode())
+def test_a_key_that_is_logged_in_is_tested_stored_and_used_and_logged_out(tower_command: Any) -> None:
+    with run_in_thread(lambda _: script.reply_text("OK")) as server:
+        configure(tower_command, server.url)
+        assert tower_command("models").code == 0, "a daemon runs"
+        ended = tower_command("login", "work", stdin=f"{KEY}\n".encode())
         assert ended.code == 0, ended.stderr
         assert "stored the key of work in" in ended.stderr
         assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
-        assert stat.S_IMODE((tower.home / "keys.json").stat().st_mode) == 0o600
-        assert is_usable(tower) == {"models": True, "doctor": True, "run": True}
-        assert {one["name"]: one["keySource"] for one in tower("models", "--json").json}["work"] == "the file of `tower login`"
-        assert tower("logout", "work").code == 0
-        assert is_usable(tower) == {"models": False, "doctor": False, "run": False}
-        assert tower("logout", "work").code == 1
-        assert KEY not in ended.stderr + (tower.home / "keys.json").read_text()
+        assert stat.S_IMODE((tower_command.home / "keys.json").stat().st_mode) == 0o600
+        assert is_usable(tower_command) == {"models": True, "doctor": True, "run": True}
+        assert {one["name"]: one["keySource"] for one in tower_command("models", "--json").json}[
+            "work"
+        ] == "the file of `tower login`"
+        assert tower_command("logout", "work").code == 0
+        assert is_usable(tower_command) == {"models": False, "doctor": False, "run": False}
+        assert tower_command("logout", "work").code == 1
+        assert KEY not in ended.stderr + (tower_command.home / "keys.json").read_text()
 
 
-def test_a_key_that_the_provider_refuses_is_not_stored(tower: Any) -> None:
-    with in_thread(lambda _: script.Refusal(401, "wrong key")) as server:
-        configure(tower, server.url)
-        ended = tower("login", "work", stdin=KEY.encode())
+def test_a_key_that_the_provider_refuses_is_not_stored(tower_command: Any) -> None:
+    with run_in_thread(lambda _: script.ScriptedRefusal(401, "wrong key")) as server:
+        configure(tower_command, server.url)
+        ended = tower_command("login", "work", stdin=KEY.encode())
     assert ended.code == 1
     assert KEY not in ended.stderr
-    assert not (tower.home / "keys.json").exists()
-    assert tower("login", "work", "--no-verify", stdin=KEY.encode()).code == 0
+    assert not (tower_command.home / "keys.json").exists()
+    assert tower_command("login", "work", "--no-verify", stdin=KEY.encode()).code == 0
 
 
 @pytest.mark.parametrize("given", [b"", b" \n", b"two words", b"a\nb", b"\xff\xfe", b"k" * 20_000])
-def test_what_is_no_key_is_refused_and_not_repeated(tower: Any, given: bytes) -> None:
-    ended = tower("login", "openai", "--no-verify", stdin=given)
+def test_what_is_no_key_is_refused_and_not_repeated(tower_command: Any, given: bytes) -> None:
+    ended = tower_command("login", "openai", "--no-verify", stdin=given)
 
     assert ended.code == 64
     assert not given.strip() or given.decode(errors="replace") not in ended.stderr
-    assert not (tower.home / "keys.json").exists()
+    assert not (tower_command.home / "keys.json").exists()
 
 
-def test_a_pasted_key_is_not_shown(tower: Any) -> None:
-    terminal = Terminal(tower, "login", "openai", "--no-verify")
-    terminal.until("(not shown): ")
+def test_a_pasted_key_is_not_shown(tower_command: Any) -> None:
+    terminal = TerminalDriver(tower_command, "login", "openai", "--no-verify")
+    terminal.wait_for("(not shown): ")
     terminal.type(KEY)
     assert terminal.end() == 0
     assert KEY not in terminal.shown
 
 
-def test_an_unknown_provider_cannot_be_logged_in_to(tower: Any) -> None:
-    assert tower("login", "nonesuch", stdin=KEY.encode()).code == 1
-    assert tower("login", "demo", stdin=KEY.encode()).code == 1
+def test_an_unknown_provider_cannot_be_logged_in_to(tower_command: Any) -> None:
+    assert tower_command("login", "nonesuch", stdin=KEY.encode()).code == 1
+    assert tower_command("login", "demo", stdin=KEY.encode()).code == 1
 
 
 # The demo of an earlier set-up
 
 
-def test_the_doctor_warns_of_a_pinned_demo_beside_a_usable_key(tower: Any) -> None:
-    (tower.home / "config.toml").write_text('provider = "demo"\n')
+def test_the_doctor_warns_of_a_pinned_demo_beside_a_usable_key(tower_command: Any) -> None:
+    (tower_command.home / "config.toml").write_text('provider = "demo"\n')
 
-    checks = tower("doctor", "--json", OPENAI_API_KEY=KEY).json["checks"]
+    checks = tower_command("doctor", "--json", OPENAI_API_KEY=KEY).json["checks"]
 
     assert [one["remedy"] for one in checks if "is not used" in one["detail"]] == [
         "`tower config unset provider` lets the first usable model answer"
     ]
 
 
-def test_choosing_the_demo_in_the_set_up_pins_nothing(tower: Any) -> None:
-    assert tower("setup", "--yes", "--provider", "demo").code == 0
+def test_choosing_the_demo_in_the_set_up_pins_nothing(tower_command: Any) -> None:
+    assert tower_command("setup", "--yes", "--provider", "demo").code == 0
 
-    assert "provider" not in (tower.home / "config.toml").read_text()
+    assert "provider" not in (tower_command.home / "config.toml").read_text()
 
 
-def test_the_set_up_takes_a_pasted_key(tower: Any) -> None:
-    with in_thread(lambda _: script.say("OK")) as server:
-        configure(tower, server.url)
-        terminal = Terminal(tower, "setup")
-        terminal.until("(s skips the set-up) ")
+def test_the_set_up_takes_a_pasted_key(tower_command: Any) -> None:
+    with run_in_thread(lambda _: script.reply_text("OK")) as server:
+        configure(tower_command, server.url)
+        terminal = TerminalDriver(tower_command, "setup")
+        terminal.wait_for("(s skips the set-up) ")
         terminal.type("work")
-        terminal.until("(not shown): ")
+        terminal.wait_for("(not shown): ")
         terminal.type(KEY)
-        terminal.until("(s skips the set-up) ", times=2)
+        terminal.wait_for("(s skips the set-up) ", times=2)
         terminal.type("")
-        terminal.until("(s skips the set-up) ", times=3)
+        terminal.wait_for("(s skips the set-up) ", times=3)
         terminal.type("")
         assert terminal.end() == 0
         assert KEY not in terminal.shown
-        assert is_usable(tower) == {"models": True, "doctor": True, "run": True}
+        assert is_usable(tower_command) == {"models": True, "doctor": True, "run": True}

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.scripted import SESSION, ScriptedDaemon, refusing
+from tests.cli.scripted import SESSION, ScriptedDaemon, make_refusal
 
 from switchtower.cli import portrait
 from switchtower.protocols.push import extensions, messages
 
 
-def listing(name: str, **changes: Any) -> dict[str, Any]:
+def make_listing(name: str, **changes: Any) -> dict[str, Any]:
     return {
         "name": name,
         "provider": name,
@@ -28,17 +28,19 @@ def listing(name: str, **changes: Any) -> dict[str, Any]:
 
 
 MODELS = [
-    listing("openai", usable=False, reason="no key: set `OPENAI_API_KEY`", model=None),
-    listing("ollama", provider="openai-compatible", contextWindow=32_768, reason="answers at 127.0.0.1:11434"),
-    listing("anthropic", isDefault=True, contextWindow=1_000_000, priceIn=3.0, priceOut=15.0),
-    listing("odd", usable=False, reason="first line\nsecond \x1b[31mline"),
+    make_listing("openai", usable=False, reason="no key: set `OPENAI_API_KEY`", model=None),
+    make_listing("ollama", provider="openai-compatible", contextWindow=32_768, reason="answers at 127.0.0.1:11434"),
+    make_listing("anthropic", isDefault=True, contextWindow=1_000_000, priceIn=3.0, priceOut=15.0),
+    make_listing("odd", usable=False, reason="first line\nsecond \x1b[31mline"),
 ]
 
 
-def test_usable_models_come_first_with_the_default_marked_and_the_rest_say_why_not(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["list_models"] = {"models": MODELS}
+def test_usable_models_come_first_with_the_default_marked_and_the_rest_say_why_not(
+    tower_command: Any, scripted_daemon: ScriptedDaemon
+) -> None:
+    scripted_daemon.answers["list_models"] = {"models": MODELS}
 
-    ended = tower("models")
+    ended = tower_command("models")
 
     assert ended.code == 0
     assert ended.stdout.decode().splitlines() == [
@@ -49,10 +51,10 @@ def test_usable_models_come_first_with_the_default_marked_and_the_rest_say_why_n
     ]
 
 
-def test_models_as_json_are_the_daemon_s_own_words_in_the_same_order(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["list_models"] = {"models": MODELS}
+def test_models_as_json_are_the_daemon_s_own_words_in_the_same_order(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["list_models"] = {"models": MODELS}
 
-    assert tower("models", "--json").json == [MODELS[2], MODELS[1], MODELS[0], MODELS[3]]
+    assert tower_command("models", "--json").json == [MODELS[2], MODELS[1], MODELS[0], MODELS[3]]
 
 
 TEMPLATES = [
@@ -61,17 +63,19 @@ TEMPLATES = [
 ]
 
 
-def test_skills_are_asked_for_by_the_folder_s_whole_name(tower: Any, scripted: ScriptedDaemon, tmp_path: Path) -> None:
-    scripted.answers["list_templates"] = {"templates": TEMPLATES}
+def test_skills_are_asked_for_by_the_folder_s_whole_name(
+    tower_command: Any, scripted_daemon: ScriptedDaemon, tmp_path: Path
+) -> None:
+    scripted_daemon.answers["list_templates"] = {"templates": TEMPLATES}
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
-    here, there = tower("skills"), tower("skills", "--cwd", str(tmp_path / "link"), "--json")
+    here, there = tower_command("skills"), tower_command("skills", "--cwd", str(tmp_path / "link"), "--json")
 
     assert here.stdout.decode() == "/review  prompt  workspace  Looks it over\n/deploy  skill   user\n"
     assert there.json == TEMPLATES
-    assert scripted.asked("list_templates") == [
-        {"rootPath": os.path.realpath(tower.folder)},
+    assert scripted_daemon.list_requests("list_templates") == [
+        {"rootPath": os.path.realpath(tower_command.folder)},
         {"rootPath": str(tmp_path / "real")},
     ]
 
@@ -106,30 +110,30 @@ PRESETS = [
 ]
 
 
-def test_presets_are_listed_with_why_one_cannot_be_used(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["list_presets"] = {"presets": PRESETS}
+def test_presets_are_listed_with_why_one_cannot_be_used(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["list_presets"] = {"presets": PRESETS}
 
-    assert tower("presets").stdout.decode().splitlines() == [
+    assert tower_command("presets").stdout.decode().splitlines() == [
         "review       workspace  anthropic claude  read-only  Looks it over",
         r"user:review  user       -                 -          not usable: `/home/review.toml` cannot be used: \x1b[31mno",
     ]
-    assert tower("presets", "--json").json == PRESETS
-    assert scripted.asked("list_presets") == [{"rootPath": os.path.realpath(tower.folder)}] * 2
+    assert tower_command("presets", "--json").json == PRESETS
+    assert scripted_daemon.list_requests("list_presets") == [{"rootPath": os.path.realpath(tower_command.folder)}] * 2
 
 
-def test_no_presets_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["list_presets"] = {"presets": []}
+def test_no_presets_is_said_with_where_to_put_one(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["list_presets"] = {"presets": []}
 
-    ended = tower("presets")
+    ended = tower_command("presets")
 
     assert (ended.code, ended.stdout) == (0, b"")
     assert "`.tower/presets/NAME.toml`" in ended.stderr
 
 
-def test_no_skills_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["list_templates"] = {"templates": []}
+def test_no_skills_is_said_with_where_to_put_one(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["list_templates"] = {"templates": []}
 
-    ended = tower("skills")
+    ended = tower_command("skills")
 
     assert (ended.code, ended.stdout) == (0, b"")
     assert ended.stderr == "no skills, prompts or extensions here; hint: put one in `.tower/prompts/NAME.md`\n"
@@ -138,7 +142,7 @@ def test_no_skills_is_said_with_where_to_put_one(tower: Any, scripted: ScriptedD
 USAGE = extensions.Usage(3, 12_000, 450, 9_000, 0, 0.0123, 0)
 
 
-def info(**changes: Any) -> extensions.SessionInfo:
+def make_info(**changes: Any) -> extensions.SessionInfo:
     fields: dict[str, Any] = {
         "sessionId": SESSION,
         "state": "running",
@@ -174,7 +178,7 @@ def info(**changes: Any) -> extensions.SessionInfo:
 
 
 def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
-    assert portrait.of(info(), now=7_120.0) == [
+    assert portrait.list_session_details(make_info(), now=7_120.0) == [
         ("session", SESSION),
         ("title", "Tidy up"),
         ("state", "running, run_9"),
@@ -198,13 +202,13 @@ def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
 
 @pytest.mark.parametrize(("branch", "shown"), [("", "/w"), (None, "/w"), ("HEAD", "/w (a commit, no branch)")])
 def test_a_folder_without_a_branch_is_not_shown_with_one(branch: str | None, shown: str) -> None:
-    about = info(rootPath="/w", branch=branch, worktreeOf=None)
+    about = make_info(rootPath="/w", branch=branch, worktreeOf=None)
 
-    assert dict(portrait.of(about, now=7_000.0))["folder"] == shown
+    assert dict(portrait.list_session_details(about, now=7_000.0))["folder"] == shown
 
 
 def test_what_a_new_session_does_not_have_is_left_out() -> None:
-    new = info(
+    new = make_info(
         title="",
         state="idle",
         activeRunId=None,
@@ -223,7 +227,7 @@ def test_what_a_new_session_does_not_have_is_left_out() -> None:
         preset=None,
     )
 
-    shown = dict(portrait.of(new, now=7_000.0))
+    shown = dict(portrait.list_session_details(new, now=7_000.0))
 
     assert shown.keys() == {
         "session",
@@ -243,25 +247,25 @@ def test_what_a_new_session_does_not_have_is_left_out() -> None:
 
 
 def test_a_price_that_is_known_in_part_is_a_lower_bound() -> None:
-    shown = dict(portrait.of(info(usage=extensions.Usage(3, 1, 1, 0, 0, 1.5, 2))))
+    shown = dict(portrait.list_session_details(make_info(usage=extensions.Usage(3, 1, 1, 0, 0, 1.5, 2))))
 
     assert shown["usage"].endswith(", at least $1.50")
 
 
-def test_show_prints_names_and_values_or_the_whole_object(tower: Any, scripted: ScriptedDaemon) -> None:
+def test_show_prints_names_and_values_or_the_whole_object(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
     import msgspec
 
-    about = msgspec.to_builtins(info(title="\x1b[31mred"))
-    scripted.answers["get_session"] = about
+    about = msgspec.to_builtins(make_info(title="\x1b[31mred"))
+    scripted_daemon.answers["get_session"] = about
 
-    readable, as_json = tower("show", "last"), tower("show", SESSION, "--json")
+    readable, as_json = tower_command("show", "last"), tower_command("show", SESSION, "--json")
 
     assert as_json.json == about
     lines = readable.stdout.decode().splitlines()
     assert lines[0] == f"session:          {SESSION}"
     assert lines[1] == r"title:            \x1b[31mred"
     assert lines[7:9] == ["rules:            allow run: make *", "                  deny any tool: docs/**"]
-    assert scripted.asked("get_session") == [{"sessionId": SESSION}] * 2
+    assert scripted_daemon.list_requests("get_session") == [{"sessionId": SESSION}] * 2
 
 
 @pytest.mark.parametrize(
@@ -283,11 +287,11 @@ def test_show_prints_names_and_values_or_the_whole_object(tower: Any, scripted: 
     ids=" ".join,
 )
 def test_with_an_older_daemon_running_a_command_says_how_to_get_the_newer_one(
-    tower: Any, scripted: ScriptedDaemon, command: list[str]
+    tower_command: Any, scripted_daemon: ScriptedDaemon, command: list[str]
 ) -> None:
-    scripted.capabilities = ["stream_tokens", "approvals"]
+    scripted_daemon.capabilities = ["stream_tokens", "approvals"]
 
-    ended = tower(*command)
+    ended = tower_command(*command)
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr.count("\n") == 1
@@ -295,7 +299,7 @@ def test_with_an_older_daemon_running_a_command_says_how_to_get_the_newer_one(
     assert "hint: stop it with `tower stop`" in ended.stderr
 
 
-def test_a_daemon_s_refusal_keeps_its_own_remedy(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["list_models"] = refusing("INTERNAL_ERROR", "Too much is waiting already; hint: try later")
+def test_a_daemon_s_refusal_keeps_its_own_remedy(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["list_models"] = make_refusal("INTERNAL_ERROR", "Too much is waiting already; hint: try later")
 
-    assert tower("models").stderr == "tower: INTERNAL_ERROR: Too much is waiting already; hint: try later\n"
+    assert tower_command("models").stderr == "tower: INTERNAL_ERROR: Too much is waiting already; hint: try later\n"

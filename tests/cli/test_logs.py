@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.inside import Inside
-from tests.cli.terminal import Terminal
+from tests.cli.inside import InProcessCommand
+from tests.cli.terminal import TerminalDriver
 
 from switchtower.cli import logbook
 
@@ -21,50 +21,50 @@ LINE = b"2026-03-01 10:00:00,123 INFO switchtower.daemon.app: listening"
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    return Inside(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> InProcessCommand:
+    return InProcessCommand(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
 
 
 @pytest.fixture
-def log(inside: Inside) -> Path:
-    path = inside.home / "logs/tower.log"
+def log(in_process: InProcessCommand) -> Path:
+    path = in_process.home / "logs/tower.log"
     path.parent.mkdir()
     return path
 
 
-def lines(first: int, last: int) -> bytes:
+def make_lines(first: int, last: int) -> bytes:
     return b"".join(b"line %d\n" % number for number in range(first, last + 1))
 
 
-def test_the_last_lines_are_printed_byte_for_byte(inside: Inside, log: Path) -> None:
-    log.write_bytes(lines(1, 100) + b"caf\xe9 \x1b[31m\n")
+def test_the_last_lines_are_printed_byte_for_byte(in_process: InProcessCommand, log: Path) -> None:
+    log.write_bytes(make_lines(1, 100) + b"caf\xe9 \x1b[31m\n")
 
-    assert inside("logs").stdout == lines(52, 100) + b"caf\xe9 \x1b[31m\n"
-    assert inside("logs", "-n", "2").stdout == b"line 100\ncaf\xe9 \x1b[31m\n"
-    assert inside("logs", "-n", "0").stdout == b""
-    assert inside("logs", "-n", "5000").stdout == log.read_bytes()
-
-
-def test_older_files_are_read_where_the_newest_has_too_few(inside: Inside, log: Path) -> None:
-    log.with_name("tower.log.2").write_bytes(lines(1, 4))
-    log.with_name("tower.log.1").write_bytes(lines(5, 6))
-    log.write_bytes(lines(7, 8))
-
-    assert inside("logs", "-n", "3").stdout == lines(6, 8)
-    assert inside("logs", "-n", "6").stdout == lines(3, 8)
-    assert inside("logs").stdout == lines(1, 8)
+    assert in_process("logs").stdout == make_lines(52, 100) + b"caf\xe9 \x1b[31m\n"
+    assert in_process("logs", "-n", "2").stdout == b"line 100\ncaf\xe9 \x1b[31m\n"
+    assert in_process("logs", "-n", "0").stdout == b""
+    assert in_process("logs", "-n", "5000").stdout == log.read_bytes()
 
 
-def test_a_line_that_has_not_ended_is_a_line(inside: Inside, log: Path) -> None:
+def test_older_files_are_read_where_the_newest_has_too_few(in_process: InProcessCommand, log: Path) -> None:
+    log.with_name("tower.log.2").write_bytes(make_lines(1, 4))
+    log.with_name("tower.log.1").write_bytes(make_lines(5, 6))
+    log.write_bytes(make_lines(7, 8))
+
+    assert in_process("logs", "-n", "3").stdout == make_lines(6, 8)
+    assert in_process("logs", "-n", "6").stdout == make_lines(3, 8)
+    assert in_process("logs").stdout == make_lines(1, 8)
+
+
+def test_a_line_that_has_not_ended_is_a_line(in_process: InProcessCommand, log: Path) -> None:
     log.write_bytes(b"one\ntwo")
 
-    assert inside("logs", "-n", "1").stdout == b"two\n"
+    assert in_process("logs", "-n", "1").stdout == b"two\n"
 
 
-def test_json_has_the_parts_of_an_entry_and_messages_for_what_goes_on_from_it(inside: Inside, log: Path) -> None:
+def test_json_has_the_parts_of_an_entry_and_messages_for_what_goes_on_from_it(in_process: InProcessCommand, log: Path) -> None:
     log.write_bytes(LINE + b"\nTraceback (most recent call last):\n\xff\n")
 
-    assert [json.loads(line) for line in inside("logs", "--json").stdout.splitlines()] == [
+    assert [json.loads(line) for line in in_process("logs", "--json").stdout.splitlines()] == [
         {
             "time": "2026-03-01 10:00:00,123",
             "level": "INFO",
@@ -76,43 +76,43 @@ def test_json_has_the_parts_of_an_entry_and_messages_for_what_goes_on_from_it(in
     ]
 
 
-def test_without_a_log_it_says_what_makes_one(inside: Inside) -> None:
-    ended = inside("logs")
+def test_without_a_log_it_says_what_makes_one(in_process: InProcessCommand) -> None:
+    ended = in_process("logs")
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr == (
-        f"tower: there is no log at `{inside.home}/logs/tower.log`; hint: a daemon writes it, start one with `tower serve`\n"
+        f"tower: there is no log at `{in_process.home}/logs/tower.log`; hint: a daemon writes it, start one with `tower serve`\n"
     )
 
 
 @pytest.mark.parametrize("count", ["-1", "many", "1000001"])
-def test_a_number_of_lines_that_is_none_is_a_wrong_command_line(inside: Inside, count: str) -> None:
-    assert inside("logs", f"--lines={count}").code == 64
+def test_a_number_of_lines_that_is_none_is_a_wrong_command_line(in_process: InProcessCommand, count: str) -> None:
+    assert in_process("logs", f"--lines={count}").code == 64
 
 
-def test_a_terminal_is_not_steered_by_the_log(tower: Any) -> None:
-    (tower.home / "logs").mkdir()
-    (tower.home / "logs/tower.log").write_bytes(b"red \x1b[31m\n")
+def test_a_terminal_is_not_steered_by_the_log(tower_command: Any) -> None:
+    (tower_command.home / "logs").mkdir()
+    (tower_command.home / "logs/tower.log").write_bytes(b"red \x1b[31m\n")
 
-    terminal = Terminal(tower, "logs")
+    terminal = TerminalDriver(tower_command, "logs")
 
     assert terminal.end() == 0
     assert terminal.shown == "red \\x1b[31m\r\n"
 
 
-def test_the_real_daemon_s_log_is_found(shared: Any) -> None:
-    shared("sessions")
+def test_the_real_daemon_s_log_is_found(shared_command: Any) -> None:
+    shared_command("sessions")
 
-    entries = [json.loads(line) for line in shared("logs", "--json", "-n", "1000").stdout.splitlines()]
+    entries = [json.loads(line) for line in shared_command("logs", "--json", "-n", "1000").stdout.splitlines()]
 
     assert any(entry.get("message", "").startswith("listening on ") for entry in entries)
 
 
-def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower: Any) -> None:
-    (tower.home / "logs").mkdir()
-    path = tower.home / "logs/tower.log"
-    path.write_bytes(lines(1, 2))
-    process = tower.start("logs", "-f", "-n", "1")
+def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower_command: Any) -> None:
+    (tower_command.home / "logs").mkdir()
+    path = tower_command.home / "logs/tower.log"
+    path.write_bytes(make_lines(1, 2))
+    process = tower_command.start("logs", "-f", "-n", "1")
     assert process.stdout.readline() == b"line 2\n"
 
     path.rename(path.with_name("tower.log.1"))
@@ -127,12 +127,12 @@ def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower: Any) -
     assert process.returncode == 0
 
 
-def test_following_waits_for_a_log_that_is_not_there_yet(tower: Any) -> None:
-    process = tower.start("logs", "-f", "--json")
+def test_following_waits_for_a_log_that_is_not_there_yet(tower_command: Any) -> None:
+    process = tower_command.start("logs", "-f", "--json")
     # Made under another name: it is there whole, or not at all.
-    (tower.home / "logs").mkdir()
-    (tower.home / "logs/new").write_bytes(LINE + b"\n")
-    (tower.home / "logs/new").rename(tower.home / "logs/tower.log")
+    (tower_command.home / "logs").mkdir()
+    (tower_command.home / "logs/new").write_bytes(LINE + b"\n")
+    (tower_command.home / "logs/new").rename(tower_command.home / "logs/tower.log")
 
     assert json.loads(process.stdout.readline())["message"] == "listening"
     process.send_signal(signal.SIGINT)
@@ -142,15 +142,15 @@ def test_following_waits_for_a_log_that_is_not_there_yet(tower: Any) -> None:
 # The book itself
 
 
-def read(follower: logbook.Follower, count: int) -> list[bytes]:
-    return list(islice(follower.follow(), count))
+def read(follower: logbook.LogFollower, count: int) -> list[bytes]:
+    return list(islice(follower.follow_lines(), count))
 
 
 def test_several_rotations_between_two_looks_miss_nothing(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"first\n")
-    follower = logbook.Follower(path)
-    assert list(follower.tail(10, following=True)) == [b"first"]
+    follower = logbook.LogFollower(path)
+    assert list(follower.read_tail(10, following=True)) == [b"first"]
 
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=30, backupCount=3)
     for number in range(4):
@@ -164,13 +164,13 @@ def test_several_rotations_between_two_looks_miss_nothing(tmp_path: Path) -> Non
 def test_files_that_went_away_unread_are_told_of(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"first\n")
-    follower = logbook.Follower(path)
-    list(follower.tail(1, following=True))
+    follower = logbook.LogFollower(path)
+    list(follower.read_tail(1, following=True))
     path.unlink()
     path.write_bytes(b"second\n")
     missed: list[int] = []
 
-    found = list(islice(follower.follow(lambda: missed.append(1)), 1))
+    found = list(islice(follower.follow_lines(lambda: missed.append(1)), 1))
 
     assert (found, missed) == ([b"second"], [1])
     follower.close()
@@ -178,9 +178,9 @@ def test_files_that_went_away_unread_are_told_of(tmp_path: Path) -> None:
 
 def test_a_log_that_was_emptied_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
-    path.write_bytes(lines(1, 5))
-    follower = logbook.Follower(path)
-    list(follower.tail(0, following=True))
+    path.write_bytes(make_lines(1, 5))
+    follower = logbook.LogFollower(path)
+    list(follower.read_tail(0, following=True))
     path.write_bytes(b"anew\n")
 
     assert read(follower, 1) == [b"anew"]
@@ -190,8 +190,8 @@ def test_a_log_that_was_emptied_begins_anew(tmp_path: Path) -> None:
 def test_half_a_line_is_told_when_it_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"one\ntw")
-    follower = logbook.Follower(path)
-    assert list(follower.tail(1, following=True)) == [b"one"]
+    follower = logbook.LogFollower(path)
+    assert list(follower.read_tail(1, following=True)) == [b"one"]
     with path.open("ab") as more:
         more.write(b"o\nthree\n")
 
@@ -202,13 +202,13 @@ def test_half_a_line_is_told_when_it_has_ended(tmp_path: Path) -> None:
 def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"")
-    follower = logbook.Follower(path)
-    list(follower.tail(0, following=True))
-    path.write_bytes(b"x" * (3 * logbook.LONGEST_LINE))
+    follower = logbook.LogFollower(path)
+    list(follower.read_tail(0, following=True))
+    path.write_bytes(b"x" * (3 * logbook.MAX_LINE_BYTES))
 
-    pieces: Iterator[bytes] = follower.follow()
+    pieces: Iterator[bytes] = follower.follow_lines()
 
-    assert len(next(pieces)) <= logbook.LONGEST_LINE + 64 * 1024
+    assert len(next(pieces)) <= logbook.MAX_LINE_BYTES + 64 * 1024
     follower.close()
 
 
@@ -224,7 +224,7 @@ def test_the_tail_is_what_the_lines_end_with(tmp_path_factory: Any, content: lis
     every = whole.split(b"\n")
     expected = every if every[-1] else every[:-1]
 
-    follower = logbook.Follower(path)
+    follower = logbook.LogFollower(path)
 
-    assert list(follower.tail(count)) == expected[max(0, len(expected) - count) :]
+    assert list(follower.read_tail(count)) == expected[max(0, len(expected) - count) :]
     follower.close()

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
-from tests.cli.terminal import Terminal
+from tests.cli.inside import InProcessCommand
+from tests.cli.terminal import TerminalDriver
 
 SERVERS = Path(__file__).parents[1] / "tools/mcp/servers"
 FRIENDLY = {"command": sys.executable, "args": [str(SERVERS / "friendly.py"), "stdio"]}
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    inside = Inside(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> InProcessCommand:
+    inside = InProcessCommand(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
     (tmp_path / "work").mkdir()
     inside.home.mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -27,28 +27,31 @@ def configure(file: Path, **servers: Any) -> None:
     file.write_text(json.dumps({"mcpServers": servers}))
 
 
-def test_the_path_of_the_user_s_file_is_printed(inside: Inside) -> None:
-    assert inside("mcp", "path").text == f"{inside.home}/mcp.json\n"
-    assert inside("mcp", "path", "--json").json == {"own": f"{inside.home}/mcp.json", "workspace": f"{Path.cwd()}/.mcp.json"}
+def test_the_path_of_the_user_s_file_is_printed(in_process: InProcessCommand) -> None:
+    assert in_process("mcp", "path").text == f"{in_process.home}/mcp.json\n"
+    assert in_process("mcp", "path", "--json").json == {
+        "own": f"{in_process.home}/mcp.json",
+        "workspace": f"{Path.cwd()}/.mcp.json",
+    }
 
 
-def test_without_servers_it_says_where_to_name_them(inside: Inside) -> None:
-    ended = inside("mcp", "list")
+def test_without_servers_it_says_where_to_name_them(in_process: InProcessCommand) -> None:
+    ended = in_process("mcp", "list")
 
     assert (ended.code, ended.stdout) == (0, b"")
-    assert ended.stderr == f"no servers; hint: name them in {inside.home}/mcp.json, see docs/mcp.md\n"
-    assert inside("mcp", "list", "--json").json == {"servers": [], "problems": []}
+    assert ended.stderr == f"no servers; hint: name them in {in_process.home}/mcp.json, see docs/mcp.md\n"
+    assert in_process("mcp", "list", "--json").json == {"servers": [], "problems": []}
 
 
-def test_servers_are_listed_as_they_are_spelled_and_secrets_are_hidden(inside: Inside) -> None:
+def test_servers_are_listed_as_they_are_spelled_and_secrets_are_hidden(in_process: InProcessCommand) -> None:
     configure(
-        inside.home / "mcp.json",
+        in_process.home / "mcp.json",
         mine={"command": "serve-it", "args": ["--token", "s3cret"], "env": {"API_KEY": "sk-s3cret-0123456789abcdef"}},
         off={"command": "x", "disabled": True},
     )
     configure(Path(".mcp.json"), theirs={"url": "https://mcp.example/x"}, mine={"command": "impostor"})
 
-    ended, as_json = inside("mcp", "list"), inside("mcp", "list", "--json")
+    ended, as_json = in_process("mcp", "list"), in_process("mcp", "list", "--json")
 
     assert ended.code == as_json.code == 1, "one of the folder's cannot be used"
     assert ended.text.splitlines() == [
@@ -60,10 +63,10 @@ def test_servers_are_listed_as_they_are_spelled_and_secrets_are_hidden(inside: I
     assert b"s3cret" not in ended.stdout + as_json.stdout
 
 
-def test_a_server_is_started_for_a_moment_and_its_tools_are_listed(inside: Inside, processes_with: Any) -> None:
-    configure(inside.home / "mcp.json", friendly=FRIENDLY)
+def test_a_server_is_started_for_a_moment_and_its_tools_are_listed(in_process: InProcessCommand, processes_with: Any) -> None:
+    configure(in_process.home / "mcp.json", friendly=FRIENDLY)
 
-    ended = inside("mcp", "test", "friendly", "--timeout", "60")
+    ended = in_process("mcp", "test", "friendly", "--timeout", "60")
 
     assert ended.code == 0, ended.stderr
     assert ended.text.splitlines()[0].split() == ["add", "Adds", "two", "numbers"]
@@ -71,10 +74,10 @@ def test_a_server_is_started_for_a_moment_and_its_tools_are_listed(inside: Insid
     assert processes_with(str(SERVERS / "friendly.py")) == []
 
 
-def test_the_list_can_have_the_tools_of_those_that_work(inside: Inside) -> None:
-    configure(inside.home / "mcp.json", friendly=FRIENDLY, gone={"command": "no-such-program"})
+def test_the_list_can_have_the_tools_of_those_that_work(in_process: InProcessCommand) -> None:
+    configure(in_process.home / "mcp.json", friendly=FRIENDLY, gone={"command": "no-such-program"})
 
-    ended = inside("mcp", "list", "--tools", "--json", "--timeout", "60")
+    ended = in_process("mcp", "list", "--tools", "--json", "--timeout", "60")
 
     assert ended.code == 1
     friendly, gone = ended.json["servers"]
@@ -94,10 +97,12 @@ def test_the_list_can_have_the_tools_of_those_that_work(inside: Inside) -> None:
     ],
     ids=["not installed", "ends at once", "says nothing", "says rubbish", "nobody there"],
 )
-def test_a_server_that_does_not_work_says_why(inside: Inside, entry: dict[str, Any], told: str, processes_with: Any) -> None:
-    configure(inside.home / "mcp.json", bad=entry)
+def test_a_server_that_does_not_work_says_why(
+    in_process: InProcessCommand, entry: dict[str, Any], told: str, processes_with: Any
+) -> None:
+    configure(in_process.home / "mcp.json", bad=entry)
 
-    ended = inside("mcp", "test", "bad", "--timeout", "2", "--json")
+    ended = in_process("mcp", "test", "bad", "--timeout", "2", "--json")
 
     assert ended.code == 1
     assert (ended.json["ok"], ended.json["tools"]) == (False, [])
@@ -115,24 +120,24 @@ def test_a_server_that_does_not_work_says_why(inside: Inside, entry: dict[str, A
         ("unset", "`${NO_SUCH_VARIABLE}` is not set; hint: set it"),
     ],
 )
-def test_a_name_that_cannot_be_tried_says_why(inside: Inside, name: str, told: str) -> None:
+def test_a_name_that_cannot_be_tried_says_why(in_process: InProcessCommand, name: str, told: str) -> None:
     configure(
-        inside.home / "mcp.json",
+        in_process.home / "mcp.json",
         friendly=FRIENDLY,
         twofold={"command": "x", "url": "http://x"},
         unset={"command": "${NO_SUCH_VARIABLE}"},
     )
 
-    ended = inside("mcp", "test", name)
+    ended = in_process("mcp", "test", name)
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert told in ended.stderr
 
 
-def test_a_file_that_is_no_json_is_a_problem_and_not_a_crash(inside: Inside) -> None:
-    (inside.home / "mcp.json").write_bytes(b"\xff{" * 100)
+def test_a_file_that_is_no_json_is_a_problem_and_not_a_crash(in_process: InProcessCommand) -> None:
+    (in_process.home / "mcp.json").write_bytes(b"\xff{" * 100)
 
-    ended = inside("mcp", "list")
+    ended = in_process("mcp", "list")
 
     assert ended.code == 1
     assert "cannot be used" in ended.stderr
@@ -141,11 +146,11 @@ def test_a_file_that_is_no_json_is_a_problem_and_not_a_crash(inside: Inside) -> 
 # Of the folder's file
 
 
-def test_a_server_of_the_folder_is_not_started_where_nobody_can_be_asked(inside: Inside, tmp_path: Path) -> None:
+def test_a_server_of_the_folder_is_not_started_where_nobody_can_be_asked(in_process: InProcessCommand, tmp_path: Path) -> None:
     mark = tmp_path / "started"
     configure(Path(".mcp.json"), theirs={"command": "sh", "args": ["-c", f"touch {mark}"]})
 
-    refused, listed = inside("mcp", "test", "theirs"), inside("mcp", "list", "--tools")
+    refused, listed = in_process("mcp", "test", "theirs"), in_process("mcp", "list", "--tools")
 
     assert (refused.code, refused.stdout) == (1, b"")
     assert f"touch {mark}" in refused.stderr, "what would be started is shown"
@@ -153,17 +158,17 @@ def test_a_server_of_the_folder_is_not_started_where_nobody_can_be_asked(inside:
     assert listed.code == 0
     assert not mark.exists()
 
-    inside.monkeypatch.setenv("TOWER_SANDBOX", "local")  # in a sandbox the mark would not be seen
-    inside("mcp", "test", "theirs", "--yes", "--timeout", "2")
+    in_process.monkeypatch.setenv("TOWER_SANDBOX", "local")  # in a sandbox the mark would not be seen
+    in_process("mcp", "test", "theirs", "--yes", "--timeout", "2")
     assert mark.exists()
 
 
-def test_at_a_terminal_the_person_is_asked(tower: Any, tmp_path: Path) -> None:
+def test_at_a_terminal_the_person_is_asked(tower_command: Any, tmp_path: Path) -> None:
     mark = tmp_path / "started"
-    configure(tower.folder / ".mcp.json", theirs={"command": "sh", "args": ["-c", f"touch {mark}"]})
+    configure(tower_command.folder / ".mcp.json", theirs={"command": "sh", "args": ["-c", f"touch {mark}"]})
 
-    terminal = Terminal(tower, "mcp", "test", "theirs")
-    terminal.until("Start it? [y/N]")
+    terminal = TerminalDriver(tower_command, "mcp", "test", "theirs")
+    terminal.wait_for("Start it? [y/N]")
     terminal.type("n")
 
     assert terminal.end() == 2

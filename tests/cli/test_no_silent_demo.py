@@ -4,22 +4,22 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import TerminalDriver
 
 NOT_FOUND = "no key and no model server was found"
 DEMO_ANSWERS = "no model is configured, so the demo model answers"
 
 
 @pytest.fixture
-def unconfigured(tower: Any) -> Any:
-    tower.environment["TOWER_PROVIDER"] = "auto"
-    return tower
+def unconfigured_command(tower_command: Any) -> Any:
+    tower_command.environment["TOWER_PROVIDER"] = "auto"
+    return tower_command
 
 
-def test_runs_for_machines_fail_and_name_the_remedy(unconfigured: Any) -> None:
-    headless = unconfigured("run", "--headless", "say: hi")
-    as_json = unconfigured("run", "--headless", "--json", "say: hi")
-    with_report = unconfigured("run", "--headless", "--junit", "report.xml", "say: hi")
+def test_runs_for_machines_fail_and_name_the_remedy(unconfigured_command: Any) -> None:
+    headless = unconfigured_command("run", "--headless", "say: hi")
+    as_json = unconfigured_command("run", "--headless", "--json", "say: hi")
+    with_report = unconfigured_command("run", "--headless", "--junit", "report.xml", "say: hi")
 
     assert (headless.code, headless.stdout) == (1, b"")
     assert NOT_FOUND in headless.stderr
@@ -30,32 +30,32 @@ def test_runs_for_machines_fail_and_name_the_remedy(unconfigured: Any) -> None:
     assert as_json.json["error"]["message"].endswith(NOT_FOUND)
     assert "`ANTHROPIC_API_KEY`" in as_json.json["error"]["hint"]
     assert with_report.code == 1
-    failure = ElementTree.fromstring((unconfigured.folder / "report.xml").read_bytes()).find(".//failure")
+    failure = ElementTree.fromstring((unconfigured_command.folder / "report.xml").read_bytes()).find(".//failure")
     assert failure is not None
     assert NOT_FOUND in (failure.text or "")
-    assert unconfigured("sessions", "--json").json == [], "no session is left of a run that was refused"
+    assert unconfigured_command("sessions", "--json").json == [], "no session is left of a run that was refused"
 
 
-def test_the_demo_answers_a_machine_that_asks_for_it_and_does_not_pass_for_another_model(unconfigured: Any) -> None:
-    assert unconfigured("run", "--headless", "--provider", "demo", "say: hi").stdout == b"hi\n"
-    named = unconfigured("run", "--headless", "--model", "gpt-5", "say: hi")
-    misnamed = unconfigured("run", "--headless", "--provider", "demo", "--model", "gpt-5", "say: hi")
+def test_the_demo_answers_a_machine_that_asks_for_it_and_does_not_pass_for_another_model(unconfigured_command: Any) -> None:
+    assert unconfigured_command("run", "--headless", "--provider", "demo", "say: hi").stdout == b"hi\n"
+    named = unconfigured_command("run", "--headless", "--model", "gpt-5", "say: hi")
+    misnamed = unconfigured_command("run", "--headless", "--provider", "demo", "--model", "gpt-5", "say: hi")
 
     assert (named.code, misnamed.code) == (1, 1)
     assert "no usable provider is known to have the model `gpt-5`" in named.stderr
     assert "`demo` has no model `gpt-5`" in misnamed.stderr
 
 
-def test_what_the_demo_does_not_understand_is_a_failed_run(shared: Any) -> None:
-    ended = shared("run", "--headless", "--json", "fix it")
+def test_what_the_demo_does_not_understand_is_a_failed_run(shared_command: Any) -> None:
+    ended = shared_command("run", "--headless", "--json", "fix it")
 
     assert ended.code == 1
     assert ended.json["outcome"] == "failed"
     assert "did not understand" in ended.json["summary"]
 
 
-def test_at_a_terminal_the_demo_answers_and_the_run_says_so(unconfigured: Any) -> None:
-    terminal = Terminal(unconfigured, "run", "say: hi")
+def test_at_a_terminal_the_demo_answers_and_the_run_says_so(unconfigured_command: Any) -> None:
+    terminal = TerminalDriver(unconfigured_command, "run", "say: hi")
 
     assert terminal.end() == 0
     assert DEMO_ANSWERS in terminal.shown
@@ -74,9 +74,9 @@ def test_at_a_terminal_the_demo_answers_and_the_run_says_so(unconfigured: Any) -
     ids=["headless", "json", "jsonl", "junit", "model", "ci"],
 )
 def test_also_at_a_terminal_the_demo_does_not_answer_what_a_machine_reads(
-    unconfigured: Any, arguments: list[str], environment: dict[str, str]
+    unconfigured_command: Any, arguments: list[str], environment: dict[str, str]
 ) -> None:
-    terminal = Terminal(unconfigured, "run", *arguments, "say: hi", **environment)
+    terminal = TerminalDriver(unconfigured_command, "run", *arguments, "say: hi", **environment)
 
     assert terminal.end() == 1
     assert "PROVIDER_NOT_CONFIGURED" in terminal.shown

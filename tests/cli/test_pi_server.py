@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import PATIENCE
+from tests.cli.conftest import TIMEOUT
 from tests.warm import processes
 
 ENTRY = "from switchtower.cli.main import pi_server; pi_server()"
 
 
-def _without_pi(environment: dict[str, str]) -> dict[str, str]:
+def _drop_pi_settings(environment: dict[str, str]) -> dict[str, str]:
     """Whoever starts the alias says nothing of our own variable."""
     return {name: value for name, value in environment.items() if name != "TOWER_PI"}
 
@@ -29,96 +29,98 @@ def start(tower: Any, *arguments: str, **environment: str) -> "subprocess.Popen[
         [sys.executable, "-P", "-c", ENTRY, *arguments],
         loaded="daemon",
         cwd=tower.folder,
-        env={**_without_pi(tower.environment), "PI_SERVER_PORT": "0", **environment},
+        env={**_drop_pi_settings(tower.environment), "PI_SERVER_PORT": "0", **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
 
-def ready(process: "subprocess.Popen[bytes]") -> None:
+def wait_ready(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdout is not None
     first = process.stdout.readline()
     assert json.loads(first)["type"] == "server_ready"
 
 
-def rest(process: "subprocess.Popen[bytes]") -> tuple[list[str], str]:
+def read_rest(process: "subprocess.Popen[bytes]") -> tuple[list[str], str]:
     """The types of the lines still to come, and what people were told."""
-    stdout, stderr = process.communicate(timeout=PATIENCE)
+    stdout, stderr = process.communicate(timeout=TIMEOUT)
     assert stdout.endswith(b"\n")
     return [json.loads(line)["type"] for line in stdout.splitlines()], stderr.decode()
 
 
-def test_it_is_ready_first_and_the_end_of_its_input_stops_it(tower: Any) -> None:
-    process = start(tower)
-    ready(process)
-    assert tower.endpoints["pid"] == process.pid
-    assert tower.endpoints["pi"].startswith("ws://127.0.0.1:")
-    types, said = rest(process)
+def test_it_is_ready_first_and_the_end_of_its_input_stops_it(tower_command: Any) -> None:
+    process = start(tower_command)
+    wait_ready(process)
+    assert tower_command.endpoints["pid"] == process.pid
+    assert tower_command.endpoints["pi"].startswith("ws://127.0.0.1:")
+    types, said = read_rest(process)
     assert types[-1] == "server_shutdown"
     assert process.returncode == 0
     assert "is listening" in said
-    assert list((tower.home / "run").glob("*.sock")) == []
+    assert list((tower_command.home / "run").glob("*.sock")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_as_gracefully(tower: Any, number: signal.Signals) -> None:
-    process = start(tower)
-    ready(process)
+def test_a_signal_stops_it_as_gracefully(tower_command: Any, number: signal.Signals) -> None:
+    process = start(tower_command)
+    wait_ready(process)
     process.send_signal(number)
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["type"] == "server_shutdown"
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
     process.communicate()
 
 
-def test_what_is_asked_is_answered_between_the_two(tower: Any) -> None:
-    process = start(tower)
-    ready(process)
+def test_what_is_asked_is_answered_between_the_two(tower_command: Any) -> None:
+    process = start(tower_command)
+    wait_ready(process)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(b'{"type": "list_sessions", "id": "1"}\n')
     process.stdin.flush()
     answer = next(line for line in map(json.loads, process.stdout) if line.get("type") != "server_ready" and "id" in line)
     assert answer["id"] == "1"
-    types, _ = rest(process)
+    types, _ = read_rest(process)
     assert types == ["server_shutdown"]
     assert process.returncode == 0
 
 
 @pytest.mark.parametrize("way", ["flag", "variable"])
-def test_a_port_that_is_taken_ends_it_with_a_remedy(tower: Any, way: str) -> None:
+def test_a_port_that_is_taken_ends_it_with_a_remedy(tower_command: Any, way: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = str(holder.getsockname()[1])
-        process = start(tower, "--pi", f"127.0.0.1:{port}") if way == "flag" else start(tower, PI_SERVER_PORT=port)
-        stdout, stderr = process.communicate(timeout=PATIENCE)
+        process = (
+            start(tower_command, "--pi", f"127.0.0.1:{port}") if way == "flag" else start(tower_command, PI_SERVER_PORT=port)
+        )
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, stdout) == (1, b"")
     assert f"127.0.0.1:{port}" in stderr.decode()
     assert b"hint: " in stderr
     assert stderr.count(b"\n") == 1
 
 
-def test_beside_a_running_daemon_it_names_the_way_to_talk_to_that_one(tower: Any) -> None:
-    tower("sessions")
-    process = start(tower)
-    stdout, stderr = process.communicate(timeout=PATIENCE)
+def test_beside_a_running_daemon_it_names_the_way_to_talk_to_that_one(tower_command: Any) -> None:
+    tower_command("sessions")
+    process = start(tower_command)
+    stdout, stderr = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, stdout) == (1, b"")
     assert b"already running" in stderr
     assert stderr.endswith(b"hint: `tower stdio --protocol pi` talks to it\n")
 
 
-def test_a_stdout_that_nobody_reads_stops_neither_the_daemon_nor_its_end(tower: Any) -> None:
-    process = start(tower, "--shutdown-timeout", "1")
-    ready(process)
+def test_a_stdout_that_nobody_reads_stops_neither_the_daemon_nor_its_end(tower_command: Any) -> None:
+    process = start(tower_command, "--shutdown-timeout", "1")
+    wait_ready(process)
     assert process.stdin is not None
     requests = b"\n".join(b'{"type":"nonsense","id":"%d"}' % number for number in range(20_000)) + b"\n"
     # It may stop reading as well when nobody takes its answers.
     asking = threading.Thread(target=_write, args=(process.stdin.fileno(), requests), daemon=True)
     asking.start()
-    assert tower("status").code == 0, "others are served"
+    assert tower_command("status").code == 0, "others are served"
     process.terminate()
-    assert process.wait(PATIENCE) == 0
-    asking.join(PATIENCE)
+    assert process.wait(TIMEOUT) == 0
+    asking.join(TIMEOUT)
     process.communicate()
 
 

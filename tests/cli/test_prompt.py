@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, question
-from tests.cli.terminal import Terminal
+from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_approval_request
+from tests.cli.terminal import TerminalDriver
 
 from switchtower.cli import prompt
-from switchtower.cli.prompt import Decision
+from switchtower.cli.prompt import TerminalDecision
 
 RULE = "allow run: make test"
 
@@ -15,58 +15,58 @@ RULE = "allow run: make test"
 @pytest.mark.parametrize(
     ("answer", "meant"),
     [
-        ("y\n", Decision("approve")),
-        (" YES \n", Decision("approve")),
-        ("a\n", Decision("approve", scope="session")),
-        ("always\n", Decision("approve", scope="session")),
-        ("n\n", Decision("deny", comment=prompt.NO)),
-        ("no\n", Decision("deny", comment=prompt.NO)),
-        ("n  write it to docs/ \n", Decision("deny", comment="write it to docs/")),
-        ("d\n", Decision("deny", stop=True)),
-        ("deny\n", Decision("deny", stop=True)),
-        ("\n", Decision("deny", stop=True)),
-        ("", Decision("deny", stop=True)),
+        ("y\n", TerminalDecision("approve")),
+        (" YES \n", TerminalDecision("approve")),
+        ("a\n", TerminalDecision("approve", scope="session")),
+        ("always\n", TerminalDecision("approve", scope="session")),
+        ("n\n", TerminalDecision("deny", comment=prompt.DENIAL_COMMENT)),
+        ("no\n", TerminalDecision("deny", comment=prompt.DENIAL_COMMENT)),
+        ("n  write it to docs/ \n", TerminalDecision("deny", comment="write it to docs/")),
+        ("d\n", TerminalDecision("deny", stop=True)),
+        ("deny\n", TerminalDecision("deny", stop=True)),
+        ("\n", TerminalDecision("deny", stop=True)),
+        ("", TerminalDecision("deny", stop=True)),
     ],
 )
-def test_an_answer_and_what_it_means(answer: str, meant: Decision) -> None:
-    assert prompt.read(answer, may_be_always=True) == meant
+def test_an_answer_and_what_it_means(answer: str, meant: TerminalDecision) -> None:
+    assert prompt.parse_approval_answer(answer, may_be_always=True) == meant
 
 
 @pytest.mark.parametrize("answer", ["ye\n", "y but carefully\n", "always yes\n", "d it\n", "maybe\n", "yy\n", "\x1b[A\n", "1\n"])
 def test_what_is_no_answer_means_nothing(answer: str) -> None:
-    assert prompt.read(answer, may_be_always=True) is None
+    assert prompt.parse_approval_answer(answer, may_be_always=True) is None
 
 
 @pytest.mark.parametrize("answer", ["a\n", "always\n"])
 def test_always_means_nothing_where_each_time_is_asked_anew(answer: str) -> None:
-    assert prompt.read(answer, may_be_always=False) is None
+    assert prompt.parse_approval_answer(answer, may_be_always=False) is None
 
 
 @pytest.fixture
-def asking(scripted: ScriptedDaemon) -> ScriptedDaemon:
+def asking_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     """A daemon whose run asks at once, and ends when it was answered."""
 
     def decided(payload: dict[str, Any]) -> dict[str, Any]:
-        scripted.happened("approval_received", {"approvalId": "appr_1", "decision": payload["decision"], "by": "cli"})
-        scripted.completed()
+        scripted_daemon.add_event("approval_received", {"approvalId": "appr_1", "decision": payload["decision"], "by": "cli"})
+        scripted_daemon.add_completion()
         return {"accepted": True}
 
-    scripted.answers |= {
+    scripted_daemon.answers |= {
         "start_session": {"sessionId": SESSION, "state": "idle", "attachToken": "att_1"},
         "send_user_message": lambda _: {"runId": RUN, "accepted": True},
         "submit_approval": decided,
     }
-    scripted.capabilities.remove("session_info")
-    return scripted
+    scripted_daemon.capabilities.remove("session_info")
+    return scripted_daemon
 
 
-def run(tower: Any, asking: ScriptedDaemon, **details: Any) -> Terminal:
-    asking.happened("approval_required", question(**details))
-    return Terminal(tower, "run", "--provider", "demo", "x", NO_COLOR="1")
+def run(tower: Any, asking: ScriptedDaemon, **details: Any) -> TerminalDriver:
+    asking.add_event("approval_required", make_approval_request(**details))
+    return TerminalDriver(tower, "run", "--provider", "demo", "x", NO_COLOR="1")
 
 
-def submitted(asking: ScriptedDaemon) -> dict[str, Any]:
-    [payload] = asking.asked("submit_approval")
+def get_submitted(asking: ScriptedDaemon) -> dict[str, Any]:
+    [payload] = asking.list_requests("submit_approval")
     assert payload.pop("sessionId") == SESSION
     assert (payload.pop("runId"), payload.pop("approvalId")) == (RUN, "appr_1")
     return payload
@@ -77,37 +77,39 @@ def submitted(asking: ScriptedDaemon) -> dict[str, Any]:
     [
         ("y", {"decision": "approve"}),
         ("a", {"decision": "approve", "scope": "session"}),
-        ("n", {"decision": "deny", "comment": prompt.NO}),
+        ("n", {"decision": "deny", "comment": prompt.DENIAL_COMMENT}),
         ("n use make check", {"decision": "deny", "comment": "use make check"}),
         ("d", {"decision": "deny", "stop": True}),
         ("", {"decision": "deny", "stop": True}),
     ],
 )
 def test_the_answer_at_the_terminal_is_the_decision(
-    tower: Any, asking: ScriptedDaemon, answer: str, sent: dict[str, Any]
+    tower_command: Any, asking_daemon: ScriptedDaemon, answer: str, sent: dict[str, Any]
 ) -> None:
-    terminal = run(tower, asking, command="make test", always=RULE)
-    terminal.until("approve? [y/a/n/D] ")
+    terminal = run(tower_command, asking_daemon, command="make test", always=RULE)
+    terminal.wait_for("approve? [y/a/n/D] ")
     assert f"a always for this session: {RULE}" in terminal.shown
 
     terminal.type(answer)
 
     assert terminal.end() == 0
-    assert submitted(asking) == sent
+    assert get_submitted(asking_daemon) == sent
     assert (f"from now on in this session: {RULE}" in terminal.shown) is (answer == "a")
 
 
-def test_a_rule_that_was_made_is_told_although_the_run_ended_before_the_answer_came(tower: Any, asking: ScriptedDaemon) -> None:
+def test_a_rule_that_was_made_is_told_although_the_run_ended_before_the_answer_came(
+    tower_command: Any, asking_daemon: ScriptedDaemon
+) -> None:
     async def decided(payload: dict[str, Any]) -> dict[str, Any]:
-        asking.happened("approval_received", {"approvalId": "appr_1", "decision": payload["decision"], "by": "cli"})
-        asking.unwatched.clear()
-        asking.completed()
-        await asking.unwatched.wait()
+        asking_daemon.add_event("approval_received", {"approvalId": "appr_1", "decision": payload["decision"], "by": "cli"})
+        asking_daemon.unwatched.clear()
+        asking_daemon.add_completion()
+        await asking_daemon.unwatched.wait()
         return {"accepted": True}
 
-    asking.answers["submit_approval"] = decided
-    terminal = run(tower, asking, command="make test", always=RULE)
-    terminal.until("approve? [y/a/n/D] ")
+    asking_daemon.answers["submit_approval"] = decided
+    terminal = run(tower_command, asking_daemon, command="make test", always=RULE)
+    terminal.wait_for("approve? [y/a/n/D] ")
 
     terminal.type("a")
 
@@ -115,104 +117,104 @@ def test_a_rule_that_was_made_is_told_although_the_run_ended_before_the_answer_c
     assert f"from now on in this session: {RULE}" in terminal.shown
 
 
-def test_always_is_not_offered_where_each_time_is_asked_anew(tower: Any, asking: ScriptedDaemon) -> None:
-    terminal = run(tower, asking, command="rm -r build", destructive=True)
-    terminal.until("approve? [y/n/D] ")
+def test_always_is_not_offered_where_each_time_is_asked_anew(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    terminal = run(tower_command, asking_daemon, command="rm -r build", destructive=True)
+    terminal.wait_for("approve? [y/n/D] ")
     assert "DESTRUCTIVE" in terminal.shown
     assert "always" not in terminal.shown
 
     terminal.type("a")
-    terminal.until("approve? [y/n/D] ", times=2)
+    terminal.wait_for("approve? [y/n/D] ", times=2)
     terminal.type("y")
 
     assert terminal.end() == 0
-    assert submitted(asking) == {"decision": "approve"}
+    assert get_submitted(asking_daemon) == {"decision": "approve"}
 
 
-def test_the_end_of_the_terminal_s_input_denies(tower: Any, asking: ScriptedDaemon) -> None:
-    terminal = run(tower, asking, command="make test", always=RULE)
-    terminal.until("approve? [y/a/n/D] ")
+def test_the_end_of_the_terminal_s_input_denies(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    terminal = run(tower_command, asking_daemon, command="make test", always=RULE)
+    terminal.wait_for("approve? [y/a/n/D] ")
 
     terminal.press(b"\x04")
 
     assert terminal.end() == 0
-    assert submitted(asking) == {"decision": "deny", "stop": True}
+    assert get_submitted(asking_daemon) == {"decision": "deny", "stop": True}
 
 
-def test_what_was_typed_before_the_question_is_no_answer_to_it(tower: Any, asking: ScriptedDaemon) -> None:
-    asking.status("Thinking")
-    terminal = Terminal(tower, "run", "--provider", "demo", "x", NO_COLOR="1")
-    terminal.until("Thinking")
+def test_what_was_typed_before_the_question_is_no_answer_to_it(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+    asking_daemon.add_status("Thinking")
+    terminal = TerminalDriver(tower_command, "run", "--provider", "demo", "x", NO_COLOR="1")
+    terminal.wait_for("Thinking")
     terminal.type("y")
-    terminal.until("y\r\n")  # the terminal has it
+    terminal.wait_for("y\r\n")  # the terminal has it
 
-    asking.happens_now("approval_required", question(command="rm -r build"))
-    terminal.until("approve? [y/n/D] ")
+    asking_daemon.send_event("approval_required", make_approval_request(command="rm -r build"))
+    terminal.wait_for("approve? [y/n/D] ")
     terminal.type("d")
 
     assert terminal.end() == 0
-    assert submitted(asking) == {"decision": "deny", "stop": True}
+    assert get_submitted(asking_daemon) == {"decision": "deny", "stop": True}
 
 
 @pytest.fixture
-def waiting(scripted: ScriptedDaemon) -> ScriptedDaemon:
-    scripted.state = "awaiting_approval"
-    return scripted
+def waiting_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
+    scripted_daemon.state = "awaiting_approval"
+    return scripted_daemon
 
 
-def test_approve_always_sends_the_scope_and_prints_the_rule(tower: Any, waiting: ScriptedDaemon) -> None:
-    waiting.pending = question(command="make test", always=RULE)
+def test_approve_always_sends_the_scope_and_prints_the_rule(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+    waiting_daemon.pending = make_approval_request(command="make test", always=RULE)
 
-    ended = tower("approve", "appr_1", "--always")
+    ended = tower_command("approve", "appr_1", "--always")
 
     assert (ended.code, ended.stdout) == (0, b"")
     assert ended.stderr == f"approved: make test ({SESSION})\nallowed for the rest of this session: {RULE}\n"
-    assert submitted(waiting) == {"decision": "approve", "scope": "session"}
+    assert get_submitted(waiting_daemon) == {"decision": "approve", "scope": "session"}
 
 
-def test_approve_once_makes_no_rule(tower: Any, waiting: ScriptedDaemon) -> None:
-    waiting.pending = question(command="make test", always=RULE)
+def test_approve_once_makes_no_rule(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+    waiting_daemon.pending = make_approval_request(command="make test", always=RULE)
 
-    shown = tower("approve").stderr
+    shown = tower_command("approve").stderr
     assert "command: make test" in shown
     assert shown.endswith(f"approved: make test ({SESSION})\n")
-    assert submitted(waiting) == {"decision": "approve"}
+    assert get_submitted(waiting_daemon) == {"decision": "approve"}
 
 
 @pytest.mark.parametrize(("answer", "approves"), [("y", True), ("", False), ("n", False), ("yess", False)])
 def test_approve_without_an_id_shows_the_action_and_waits_for_a_yes_at_a_terminal(
-    tower: Any, waiting: ScriptedDaemon, answer: str, approves: bool
+    tower_command: Any, waiting_daemon: ScriptedDaemon, answer: str, approves: bool
 ) -> None:
-    waiting.pending = question(command="make test")
-    terminal = Terminal(tower, "approve", "last", NO_COLOR="1")
-    terminal.until("Approve this? [y/N] ")
+    waiting_daemon.pending = make_approval_request(command="make test")
+    terminal = TerminalDriver(tower_command, "approve", "last", NO_COLOR="1")
+    terminal.wait_for("Approve this? [y/N] ")
     assert "command: make test" in terminal.shown
-    assert waiting.asked("submit_approval") == []
+    assert waiting_daemon.list_requests("submit_approval") == []
     terminal.type(answer)
     assert terminal.end() == (0 if approves else 1)
-    assert bool(waiting.asked("submit_approval")) is approves
+    assert bool(waiting_daemon.list_requests("submit_approval")) is approves
 
 
-def test_approve_always_where_there_is_no_always_decides_nothing(tower: Any, waiting: ScriptedDaemon) -> None:
-    waiting.pending = question(command="rm -r build", destructive=True)
+def test_approve_always_where_there_is_no_always_decides_nothing(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+    waiting_daemon.pending = make_approval_request(command="rm -r build", destructive=True)
 
-    ended = tower("approve", "last", "--always")
+    ended = tower_command("approve", "last", "--always")
 
     assert ended.code == 1
     assert ended.stderr == "tower: this is asked about every time: make test; hint: approve it without `--always`\n"
-    assert waiting.asked("submit_approval") == []
+    assert waiting_daemon.list_requests("submit_approval") == []
 
 
-def test_deny_stops_where_that_is_said(tower: Any, waiting: ScriptedDaemon) -> None:
-    waiting.pending = question(command="make test")
+def test_deny_stops_where_that_is_said(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+    waiting_daemon.pending = make_approval_request(command="make test")
 
-    assert tower("deny", "--stop").code == 0
-    assert submitted(waiting) == {"decision": "deny", "stop": True}
+    assert tower_command("deny", "--stop").code == 0
+    assert get_submitted(waiting_daemon) == {"decision": "deny", "stop": True}
 
 
 @pytest.mark.parametrize("comment", [["--comment", "use docs/"], []])
-def test_deny_takes_its_comment_along(tower: Any, waiting: ScriptedDaemon, comment: list[str]) -> None:
-    waiting.pending = question(command="make test")
+def test_deny_takes_its_comment_along(tower_command: Any, waiting_daemon: ScriptedDaemon, comment: list[str]) -> None:
+    waiting_daemon.pending = make_approval_request(command="make test")
 
-    assert tower("deny", *comment).code == 0
-    assert submitted(waiting) == {"decision": "deny", **({"comment": "use docs/"} if comment else {})}
+    assert tower_command("deny", *comment).code == 0
+    assert get_submitted(waiting_daemon) == {"decision": "deny", **({"comment": "use docs/"} if comment else {})}

@@ -13,7 +13,7 @@ from switchtower.cli import main, reference
 COMMITTED = Path(__file__).parents[2] / "docs/commands"
 
 
-def commands() -> list[tuple[str, click.Command]]:
+def list_commands() -> list[tuple[str, click.Command]]:
     """Every command and subcommand that is not hidden, with its whole name."""
     context = click.Context(main.tower, info_name="tower")
 
@@ -30,13 +30,13 @@ def commands() -> list[tuple[str, click.Command]]:
     return found
 
 
-EVERY = commands()
+EVERY = list_commands()
 
 
 def test_the_committed_pages_are_as_a_fresh_generation_has_them() -> None:
     committed = {page.name: page.read_text() for page in COMMITTED.glob("*.md")}
 
-    assert committed == reference.pages(), "run `make reference`"
+    assert committed == reference.render_pages(), "run `make reference`"
 
 
 def test_the_pages_are_the_same_on_every_machine(tmp_path: Path) -> None:
@@ -45,19 +45,19 @@ def test_the_pages_are_the_same_on_every_machine(tmp_path: Path) -> None:
 
     subprocess.run(command, env=environment, check=True, timeout=60)
 
-    assert {page.name: page.read_text(encoding="utf-8") for page in (tmp_path / "pages").iterdir()} == reference.pages()
+    assert {page.name: page.read_text(encoding="utf-8") for page in (tmp_path / "pages").iterdir()} == reference.render_pages()
 
 
 def test_the_page_of_a_command_that_is_no_more_goes(tmp_path: Path) -> None:
     (tmp_path / "gone.md").write_text("old")
 
-    reference.write(tmp_path)
+    reference.write_pages(tmp_path)
 
     assert not (tmp_path / "gone.md").exists()
 
 
 def test_every_command_has_a_page_and_a_line_in_the_index() -> None:
-    pages = reference.pages()
+    pages = reference.render_pages()
 
     assert set(pages) == {f"{row.name}.md" for row in main.COMMANDS} | {reference.INDEX}
     for row in main.COMMANDS:
@@ -68,7 +68,7 @@ def test_every_command_has_a_page_and_a_line_in_the_index() -> None:
 def test_every_command_says_what_it_does_with_an_example(name: str, command: click.Command) -> None:
     assert command.help
     assert "Example:" in command.help, "an example says more than a sentence"
-    page = reference.pages()[f"{name.split()[0]}.md"]
+    page = reference.render_pages()[f"{name.split()[0]}.md"]
     assert f"# tower {name}\n" in page
 
 

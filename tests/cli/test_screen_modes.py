@@ -7,11 +7,11 @@ from switchtower.cli import screen_modes
 TIDY = "\x1b[0m\x1b7\x1b[r\x1b8\x1b>"
 
 
-def undone(*output: str) -> str:
-    modes = screen_modes.Modes()
+def get_undo_sequence(*output: str) -> str:
+    modes = screen_modes.TerminalModes()
     for piece in output:
-        modes.saw(piece)
-    return modes.undo()
+        modes.on_output(piece)
+    return modes.build_reset()
 
 
 @pytest.mark.parametrize(
@@ -23,28 +23,28 @@ def undone(*output: str) -> str:
     ],
 )
 def test_modes_that_are_still_on_are_undone_the_last_one_first(output: list[str], undo: str) -> None:
-    assert undone(*output) == undo
+    assert get_undo_sequence(*output) == undo
 
 
 @pytest.mark.parametrize("output", ["text \x1b[31mred", "\x1b[?1049h\x1b[?25l\x1b[?25h\x1b[?1049l", "\x1b[?25h", ""])
 def test_a_program_that_tidied_up_leaves_nothing_to_do(output: str) -> None:
-    assert undone(output) == ""
+    assert get_undo_sequence(output) == ""
 
 
 def test_what_was_undone_is_not_undone_twice() -> None:
-    modes = screen_modes.Modes()
-    modes.saw("\x1b[?1049h")
+    modes = screen_modes.TerminalModes()
+    modes.on_output("\x1b[?1049h")
 
-    assert modes.undo()
-    assert modes.undo() == ""
+    assert modes.build_reset()
+    assert modes.build_reset() == ""
 
 
 def test_a_program_that_sets_ever_more_modes_takes_no_more_memory() -> None:
-    modes = screen_modes.Modes()
+    modes = screen_modes.TerminalModes()
     for mode in range(10_000):
-        modes.saw(f"\x1b[?{mode + 3000}h")
+        modes.on_output(f"\x1b[?{mode + 3000}h")
 
-    assert len(modes.undo()) < 2_000
+    assert len(modes.build_reset()) < 2_000
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_a_program_that_sets_ever_more_modes_takes_no_more_memory() -> None:
     ],
 )
 def test_a_question_to_the_terminal_is_left_out(question: str) -> None:
-    assert screen_modes.without_questions(f"before{question}after") == "beforeafter"
+    assert screen_modes.strip_queries(f"before{question}after") == "beforeafter"
 
 
 @pytest.mark.parametrize(
     "output", ["\x1b[1;6H", "\x1b[6m", "\x1b]11;#fff\x07", "\x1b]0;title?\x07", "\x1b[2J", "c 6n", "\x1b[?25h"]
 )
 def test_what_asks_nothing_stays(output: str) -> None:
-    assert screen_modes.without_questions(output) == output
+    assert screen_modes.strip_queries(output) == output

@@ -3,73 +3,73 @@
 from typing import Any
 
 import pytest
-from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, refusing
+from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_refusal
 
 
-def test_steer_puts_a_message_into_the_run_and_prints_its_id(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": None}
+def test_steer_puts_a_message_into_the_run_and_prints_its_id(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": None}
 
-    ended = tower("steer", "last", "leave the tests alone")
+    ended = tower_command("steer", "last", "leave the tests alone")
 
     assert (ended.code, ended.stdout) == (0, b"msg_1\n")
     assert "at its next step" in ended.stderr
-    [asked] = scripted.asked("queue_message")
+    [asked] = scripted_daemon.list_requests("queue_message")
     assert (asked["sessionId"], asked["text"], asked["delivery"]) == (SESSION, "leave the tests alone", "steer")
 
 
-def test_steer_without_a_run_starts_one_and_says_so(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": RUN}
+def test_steer_without_a_run_starts_one_and_says_so(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": RUN}
 
-    ended = tower("steer", SESSION, "-", stdin=b"from a pipe\n")
+    ended = tower_command("steer", SESSION, "-", stdin=b"from a pipe\n")
 
     assert (ended.code, ended.stdout) == (0, f"{RUN}\n".encode())
     assert "this started one" in ended.stderr
-    assert scripted.asked("queue_message")[0]["text"] == "from a pipe\n"
+    assert scripted_daemon.list_requests("queue_message")[0]["text"] == "from a pipe\n"
 
 
-def test_steer_as_json_is_one_object(tower: Any, scripted: ScriptedDaemon) -> None:
-    scripted.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": None}
+def test_steer_as_json_is_one_object(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": None}
 
-    ended = tower("steer", SESSION, "hi", "--json")
+    ended = tower_command("steer", SESSION, "hi", "--json")
 
     assert ended.json == {"sessionId": SESSION, "accepted": True, "messageId": "msg_1", "runId": None}
     assert ended.stdout.count(b"\n") == 1
 
 
-def test_rename_gives_a_title_that_show_has(shared: Any) -> None:
-    session_id = shared("run", "--headless", "--json", "say: hi").json["sessionId"]
+def test_rename_gives_a_title_that_show_has(shared_command: Any) -> None:
+    session_id = shared_command("run", "--headless", "--json", "say: hi").json["sessionId"]
 
-    ended = shared("rename", session_id, "the failing build")
+    ended = shared_command("rename", session_id, "the failing build")
 
     assert (ended.code, ended.stdout) == (0, b"")
     assert "the failing build" in ended.stderr
-    assert shared("show", session_id, "--json").json["title"] == "the failing build"
+    assert shared_command("show", session_id, "--json").json["title"] == "the failing build"
 
 
 @pytest.mark.parametrize("arguments", [["rename", "last", " "], ["rename", "last"], ["steer", "last", ""], ["steer", "last"]])
-def test_without_words_they_are_wrong_usage(tower: Any, arguments: list[str]) -> None:
-    assert tower(*arguments).code == 64
+def test_without_words_they_are_wrong_usage(tower_command: Any, arguments: list[str]) -> None:
+    assert tower_command(*arguments).code == 64
 
 
 @pytest.mark.parametrize("arguments", [("rename", SESSION, "x"), ("steer", SESSION, "x")])
-def test_a_refusal_is_one_line(tower: Any, scripted: ScriptedDaemon, arguments: tuple[str, ...]) -> None:
+def test_a_refusal_is_one_line(tower_command: Any, scripted_daemon: ScriptedDaemon, arguments: tuple[str, ...]) -> None:
     for request in ("configure_session", "queue_message"):
-        scripted.answers[request] = refusing("SESSION_NOT_FOUND", "No such session")
+        scripted_daemon.answers[request] = make_refusal("SESSION_NOT_FOUND", "No such session")
 
-    ended = tower(*arguments)
+    ended = tower_command(*arguments)
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr == "tower: SESSION_NOT_FOUND: No such session\n"
 
 
-def test_status_says_how_the_link_to_the_hub_stands(tower: Any) -> None:
+def test_status_says_how_the_link_to_the_hub_stands(tower_command: Any) -> None:
     nobody = "http://127.0.0.1:9"
-    tower.environment["TOWER_HUB"] = nobody
-    assert tower("sessions").code == 0
+    tower_command.environment["TOWER_HUB"] = nobody
+    assert tower_command("sessions").code == 0
 
     # The socket for such questions opens a moment after the first one: this waits for it.
-    assert tower("hosts").code == 0
-    status, readable = tower("status", "--json"), tower("status").stdout.decode()
+    assert tower_command("hosts").code == 0
+    status, readable = tower_command("status", "--json"), tower_command("status").stdout.decode()
 
     assert status.code == 0
     assert status.json["hub"]["hub"] == nobody
@@ -77,8 +77,8 @@ def test_status_says_how_the_link_to_the_hub_stands(tower: Any) -> None:
     assert f"\nhub:                {nobody}, " in readable
 
 
-def test_status_of_a_daemon_without_a_hub_has_none(shared: Any) -> None:
-    assert shared("sessions").code == 0
+def test_status_of_a_daemon_without_a_hub_has_none(shared_command: Any) -> None:
+    assert shared_command("sessions").code == 0
 
-    assert shared("status", "--json").json["hub"] is None
-    assert "hub:" not in shared("status").stdout.decode()
+    assert shared_command("status", "--json").json["hub"] is None
+    assert "hub:" not in shared_command("status").stdout.decode()

@@ -24,10 +24,12 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_home_that_cannot_be_made_is_one_line_and_a_remedy(tower: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_home_that_cannot_be_made_is_one_line_and_a_remedy(
+    tower_command: Any, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     (tmp_path / "file").write_text("no folder")
 
-    ended = tower(*command, TOWER_HOME=str(tmp_path / "file/home"))
+    ended = tower_command(*command, TOWER_HOME=str(tmp_path / "file/home"))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr.count("\n") == 1
@@ -35,12 +37,15 @@ def test_a_home_that_cannot_be_made_is_one_line_and_a_remedy(tower: Any, tmp_pat
     assert "; hint: " in ended.stderr
 
 
-def test_the_remedy_names_the_variable(tower: Any, tmp_path: Path) -> None:
+def test_the_remedy_names_the_variable(tower_command: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     home = tmp_path / "file/home"
     remedy = "hint: set `TOWER_HOME` to a folder that you may write, or change who owns this one"
     for command in (("sessions",), ("serve",)):
-        assert tower(*command, TOWER_HOME=str(home)).stderr == f"tower: `{home}/run` cannot be used: Not a directory; {remedy}\n"
+        assert (
+            tower_command(*command, TOWER_HOME=str(home)).stderr
+            == f"tower: `{home}/run` cannot be used: Not a directory; {remedy}\n"
+        )
 
 
 @pytest.fixture
@@ -56,17 +61,17 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", [("sessions",), ("serve",), ("run", "--headless", "hello")], ids=" ".join)
-def test_a_full_disk_is_one_line_and_a_remedy(tower: Any, full_disk: Path, command: tuple[str, ...]) -> None:
-    ended = tower(*command, TOWER_HOME=str(full_disk / "home"))
+def test_a_full_disk_is_one_line_and_a_remedy(tower_command: Any, full_disk: Path, command: tuple[str, ...]) -> None:
+    ended = tower_command(*command, TOWER_HOME=str(full_disk / "home"))
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert ended.stderr.count("\n") == 1
     assert "is full (No space left on device); hint: free some space" in ended.stderr
 
 
-def test_a_missing_folder_is_one_line_and_a_remedy(tower: Any, tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_line_and_a_remedy(tower_command: Any, tmp_path: Path) -> None:
     for command in (("run", "--headless", "hello"), ("exec",)):
-        ended = tower(*command, "--cwd", str(tmp_path / "missing"), *(["--", "true"] if command == ("exec",) else []))
+        ended = tower_command(*command, "--cwd", str(tmp_path / "missing"), *(["--", "true"] if command == ("exec",) else []))
         assert ended.code == 64
         assert ended.stderr.count("\n") == 1
         assert "missing" in ended.stderr

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from tests.cli.scripted import ScriptedDaemon, refusing
+from tests.cli.scripted import ScriptedDaemon, make_refusal
 
 
-def asked(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str) -> dict[str, Any]:
+def get_start_request(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str) -> dict[str, Any]:
     """The request for the session, without what every run says."""
-    scripted.answers["start_session"] = refusing("INVALID_REQUEST")
+    scripted.answers["start_session"] = make_refusal("INVALID_REQUEST")
     assert tower("run", "--headless", "x", *flags, **{"TOWER_PROVIDER": "auto", **environment}).code == 1
-    [wish] = scripted.asked("start_session")
+    [wish] = scripted.list_requests("start_session")
     assert wish.pop("repo")["rootPath"] == str(tower.folder.resolve())
     assert (wish.pop("mode"), wish.pop("metadata")) == ("headless", {"source": "cli"})
     return wish
@@ -19,15 +19,15 @@ def asked(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str)
 USUAL = {"provider": "auto", "sandboxProvider": "auto"}
 
 
-def test_without_flags_everything_is_left_to_the_daemon(tower: Any, scripted: ScriptedDaemon) -> None:
-    assert asked(tower, scripted) == USUAL
+def test_without_flags_everything_is_left_to_the_daemon(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+    assert get_start_request(tower_command, scripted_daemon) == USUAL
 
 
-def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemon) -> None:
+def test_each_flag_is_a_field_of_the_request(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
     flags = "--provider ollama --model qwen --policy auto --sandbox bubblewrap --worktree --thinking high --preset review"
     limits = "--max-turns 3 --max-tokens 4000 --max-cost 0.5 --max-minutes 2"
 
-    assert asked(tower, scripted, *flags.split(), *limits.split()) == {
+    assert get_start_request(tower_command, scripted_daemon, *flags.split(), *limits.split()) == {
         "provider": "ollama",
         "model": "qwen",
         "policy": "auto",
@@ -58,6 +58,6 @@ def test_each_flag_is_a_field_of_the_request(tower: Any, scripted: ScriptedDaemo
     ],
 )
 def test_a_setting_counts_where_there_is_no_flag(
-    tower: Any, scripted: ScriptedDaemon, flags: list[str], settings: dict[str, str], differs: dict[str, Any]
+    tower_command: Any, scripted_daemon: ScriptedDaemon, flags: list[str], settings: dict[str, str], differs: dict[str, Any]
 ) -> None:
-    assert asked(tower, scripted, *flags, **settings) == {**USUAL, **differs}
+    assert get_start_request(tower_command, scripted_daemon, *flags, **settings) == {**USUAL, **differs}

@@ -15,7 +15,7 @@ from switchtower import config
 SESSION = "sess_A"
 
 
-class Wire:
+class ScriptedConnection:
     """One accepted connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,20 +26,20 @@ class Wire:
         request: dict[str, Any] = json.loads(await self.reader.readline())
         return request
 
-    async def greet(self, *capabilities: str) -> None:
+    async def send_greeting(self, *capabilities: str) -> None:
         answer = {"runtimeName": "pushd", "runtimeVersion": "9", "protocolVersion": "push.runtime.v1"}
         await self.answer(await self.request(), {**answer, "capabilities": list(capabilities)})
 
     async def answer(self, request: dict[str, Any], payload: dict[str, Any]) -> None:
-        await self.send({**response_to(request), "ok": True, "payload": payload, "error": None})
+        await self.send({**make_response(request), "ok": True, "payload": payload, "error": None})
 
     async def refuse(self, request: dict[str, Any], code: str, *, retryable: bool = False) -> None:
         error = {"code": code, "message": f"refused with {code}", "retryable": retryable}
-        await self.send({**response_to(request), "ok": False, "payload": {}, "error": error})
+        await self.send({**make_response(request), "ok": False, "payload": {}, "error": error})
 
-    async def attached(self, *, from_seq: int, to_seq: int, gap: bool = False) -> dict[str, Any]:
+    async def answer_attach(self, *, from_seq: int, to_seq: int, gap: bool = False) -> dict[str, Any]:
         """Greets, answers an attach and returns what was asked."""
-        await self.greet()
+        await self.send_greeting()
         request = await self.request()
         replay = {"fromSeq": from_seq, "toSeq": to_seq, "completed": True, "gap": gap}
         await self.answer(request, {"sessionId": SESSION, "state": "running", "replay": replay})
@@ -50,17 +50,17 @@ class Wire:
         self.writer.write(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
         await self.writer.drain()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Returns when the client has gone."""
         while await self.reader.read(65_536):
             pass
 
 
-def response_to(request: dict[str, Any]) -> dict[str, Any]:
+def make_response(request: dict[str, Any]) -> dict[str, Any]:
     return {"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"], "type": request["type"]}
 
 
-def event(seq: int, type: str = "assistant_token", payload: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def make_event(seq: int, type: str = "assistant_token", payload: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     if payload is None:
         payload = {"text": f"{seq} "}
     envelope = {
@@ -75,10 +75,10 @@ def event(seq: int, type: str = "assistant_token", payload: dict[str, Any] | Non
     return {**envelope, "payload": payload, **more}
 
 
-Script = Callable[[Wire], Awaitable[None]]
+Script = Callable[[ScriptedConnection], Awaitable[None]]
 
 
-class Daemon:
+class ScriptedPushServer:
     """Serves one script a connection, in order."""
 
     def __init__(self, settings: config.Settings) -> None:
@@ -99,7 +99,7 @@ class Daemon:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._scripts.pop(0)(Wire(reader, writer))
+            await self._scripts.pop(0)(ScriptedConnection(reader, writer))
         except (ConnectionError, asyncio.CancelledError):
             pass
         except BaseException as failure:
@@ -116,8 +116,8 @@ def settings() -> Any:
 
 
 @pytest.fixture
-async def daemon(settings: config.Settings) -> AsyncIterator[Daemon]:
-    daemon = Daemon(settings)
+async def daemon(settings: config.Settings) -> AsyncIterator[ScriptedPushServer]:
+    daemon = ScriptedPushServer(settings)
     yield daemon
     await daemon.stop()
     assert not daemon.failures
@@ -125,4 +125,4 @@ async def daemon(settings: config.Settings) -> AsyncIterator[Daemon]:
 
 @pytest.fixture(name="event")
 def event_maker() -> Callable[..., dict[str, Any]]:
-    return event
+    return make_event

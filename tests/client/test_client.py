@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from switchtower.client import errors, frames
-from switchtower.client.client import Client
+from switchtower.client.client import DaemonClient
 from switchtower.protocols.push import extensions, messages
 
 SESSION = "sess_A"
@@ -81,11 +81,16 @@ LISTING = {
 TEMPLATE = {"name": "review", "kind": "prompt", "description": "Looks", "path": "/w/.tower/x.md", "origin": "workspace"}
 
 
-class Case:
+class ClientCallCase:
     """One method: how it is called, the payload that it must send, the answer, and what it must return."""
 
     def __init__(
-        self, type: str, ask: Callable[[Client], Awaitable[Any]], sent: dict[str, Any], answer: dict[str, Any], returned: Any
+        self,
+        type: str,
+        ask: Callable[[DaemonClient], Awaitable[Any]],
+        sent: dict[str, Any],
+        answer: dict[str, Any],
+        returned: Any,
     ) -> None:
         self.type = type
         self.ask = ask
@@ -95,68 +100,74 @@ class Case:
 
 
 CASES = [
-    Case(
+    ClientCallCase(
         "configure_session",
-        lambda client: client.configure(SESSION, policy="auto", title="Tidy"),
+        lambda client: client.configure_session(SESSION, policy="auto", title="Tidy"),
         {"sessionId": SESSION, "policy": "auto", "title": "Tidy"},
         {"accepted": True},
         None,
     ),
-    Case(
+    ClientCallCase(
         "compact_session",
-        lambda client: client.compact(SESSION, "keep names"),
+        lambda client: client.compact_session(SESSION, "keep names"),
         {"sessionId": SESSION, "instructions": "keep names"},
         {"runId": "run_1", "accepted": True},
         "run_1",
     ),
-    Case(
+    ClientCallCase(
         "compact_session",
-        lambda client: client.compact(SESSION),
+        lambda client: client.compact_session(SESSION),
         {"sessionId": SESSION},
         {"runId": "run_1", "accepted": True},
         "run_1",
     ),
-    Case("undo_run", lambda client: client.undo(SESSION), {"sessionId": SESSION}, {"runId": "run_1", "accepted": True}, "run_1"),
-    Case(
+    ClientCallCase(
+        "undo_run", lambda client: client.undo_run(SESSION), {"sessionId": SESSION}, {"runId": "run_1", "accepted": True}, "run_1"
+    ),
+    ClientCallCase(
         "undo_run",
-        lambda client: client.undo(SESSION, redo=True, force=True),
+        lambda client: client.undo_run(SESSION, redo=True, force=True),
         {"sessionId": SESSION, "redo": True, "force": True},
         {"runId": "run_1", "accepted": True},
         "run_1",
     ),
-    Case("diff_session", lambda client: client.diff(SESSION), {"sessionId": SESSION}, {"diff": "--- a\n"}, "--- a\n"),
-    Case(
+    ClientCallCase(
+        "diff_session", lambda client: client.get_diff(SESSION), {"sessionId": SESSION}, {"diff": "--- a\n"}, "--- a\n"
+    ),
+    ClientCallCase(
         "diff_session",
-        lambda client: client.diff(SESSION, run_id="run_7"),
+        lambda client: client.get_diff(SESSION, run_id="run_7"),
         {"sessionId": SESSION, "runId": "run_7"},
         {"diff": ""},
         "",
     ),
-    Case("list_models", lambda client: client.models(), {}, {"models": [LISTING]}, [extensions.ModelListing(**LISTING)]),
-    Case(
+    ClientCallCase(
+        "list_models", lambda client: client.list_models(), {}, {"models": [LISTING]}, [extensions.ModelListing(**LISTING)]
+    ),
+    ClientCallCase(
         "list_templates",
-        lambda client: client.templates("/w"),
+        lambda client: client.list_templates("/w"),
         {"rootPath": "/w"},
         {"templates": [TEMPLATE]},
         [extensions.Template(**TEMPLATE)],  # type: ignore[arg-type]
     ),
-    Case(
+    ClientCallCase(
         "list_presets",
-        lambda client: client.presets("/w"),
+        lambda client: client.list_presets("/w"),
         {"rootPath": "/w"},
         {"presets": [PRESET]},
         [extensions.Preset(**PRESET)],  # type: ignore[arg-type]
     ),
-    Case(
+    ClientCallCase(
         "submit_approval",
-        lambda client: client.decide(SESSION, "run_1", "appr_1", "approve"),
+        lambda client: client.decide_approval(SESSION, "run_1", "appr_1", "approve"),
         {"sessionId": SESSION, "runId": "run_1", "approvalId": "appr_1", "decision": "approve"},
         {"accepted": True},
         None,
     ),
-    Case(
+    ClientCallCase(
         "submit_approval",
-        lambda client: client.decide(SESSION, "run_1", "appr_1", "approve", scope="session"),
+        lambda client: client.decide_approval(SESSION, "run_1", "appr_1", "approve", scope="session"),
         {"sessionId": SESSION, "runId": "run_1", "approvalId": "appr_1", "decision": "approve", "scope": "session"},
         {"accepted": True},
         None,
@@ -165,7 +176,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.type)
-async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daemon: Any, case: Case) -> None:
+async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daemon: Any, case: ClientCallCase) -> None:
     seen: list[dict[str, Any]] = []
 
     async def answer(wire: Any) -> None:
@@ -175,15 +186,15 @@ async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daem
         await wire.closed()
 
     await daemon.serve(answer)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         returned = await case.ask(client)
 
     assert (seen[0]["type"], seen[0]["payload"]) == (case.type, case.sent)
     assert seen[0].get("sessionId") == case.sent.get("sessionId")
-    assert _plain(returned) == _plain(case.returned)
+    assert _to_builtins(returned) == _to_builtins(case.returned)
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     """The client's own types are the wire's, opened: the same fields in another class."""
     return msgspec.to_builtins(value)
 
@@ -204,12 +215,12 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
         await wire.closed()
 
     await daemon.serve(answer)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         about = await client.get_session(SESSION)
 
     assert isinstance(about, extensions.SessionInfo)
     assert isinstance(about.rules[0], extensions.Rule)
-    assert _plain(about) == {
+    assert _to_builtins(about) == {
         **INFO,
         "runUsage": USAGE,
         "limits": {"maxTurns": 5, "maxTokens": None, "maxCost": None, "maxMinutes": None},
@@ -230,8 +241,8 @@ async def test_a_queued_message_is_handed_over_once_however_often_the_connection
         await wire.closed()
 
     await daemon.serve(lose, answer)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
-        queued = await client.queue(SESSION, "leave the tests alone", "steer")
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
+        queued = await client.queue_message(SESSION, "leave the tests alone", "steer")
 
     first, second = seen
     assert first == second
@@ -255,7 +266,7 @@ async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon
         await wire.request()
 
     await daemon.serve(lose, lose)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.ConnectionLost):
             await ask(client)
 
@@ -269,9 +280,9 @@ async def test_an_older_daemon_s_refusal_says_how_to_get_a_newer_one(daemon: Any
         await wire.closed()
 
     await daemon.serve(older)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.RequestFailed) as refused:
-            await client.models()
+            await client.list_models()
 
     assert refused.value.code == "UNSUPPORTED_REQUEST_TYPE"
     assert "the running daemon is older" in str(refused.value)
@@ -298,7 +309,7 @@ async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld, match="hint: stop it with `tower stop`"):
             await client.start_session(WISHES[wish])
 
@@ -309,7 +320,7 @@ async def test_a_preset_is_not_asked_of_a_daemon_that_knows_none(daemon: Any) ->
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld, match="presets"):
             await client.start_session(WISHES["preset"])
 
@@ -321,7 +332,7 @@ async def test_a_session_of_a_daemon_that_knows_no_presets_is_described_all_the_
         await wire.closed()
 
     await daemon.serve(answer)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         assert (await client.get_session(SESSION)).preset is None
 
 
@@ -331,9 +342,9 @@ async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.DaemonTooOld):
-            await client.decide(SESSION, "run_1", "appr_1", "approve", scope="session")
+            await client.decide_approval(SESSION, "run_1", "appr_1", "approve", scope="session")
 
 
 async def test_a_plain_session_starts_with_any_daemon(daemon: Any) -> None:
@@ -345,7 +356,7 @@ async def test_a_plain_session_starts_with_any_daemon(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(older)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         started = await client.start_session(messages.StartSession("headless", "demo", REPO, "local"))
 
     assert started.sessionId == SESSION
@@ -365,4 +376,4 @@ def test_a_refusal_has_one_remedy_and_the_daemon_s_comes_first(message: str, sho
 @pytest.mark.parametrize("name", [*messages.ANSWERS, *extensions.ANSWERS])
 def test_the_answer_to_every_request_type_can_be_read(name: str) -> None:
     with pytest.raises(errors.ProtocolViolation, match="Expected `object`, got `null`"):
-        frames.answer(frames.Incoming(kind="response", type=name, ok=True))
+        frames.decode_answer(frames.IncomingFrame(kind="response", type=name, ok=True))

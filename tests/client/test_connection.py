@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from switchtower.client import errors
-from switchtower.client.connection import Connection
+from switchtower.client.connection import DaemonConnection
 from switchtower.protocols.push import messages
 
 
@@ -19,7 +19,7 @@ async def test_answers_find_their_askers_in_any_order(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(backwards)
-    connection = await Connection.open(daemon.settings.socket)
+    connection = await DaemonConnection.open(daemon.settings.socket)
 
     async with asyncio.timeout(60):
         answers = await asyncio.gather(*(connection.request(messages.Ping(), messages.Pong) for _ in range(2)))
@@ -37,7 +37,7 @@ async def test_a_request_is_the_document_s_envelope_without_nulls(daemon: Any) -
         await wire.closed()
 
     await daemon.serve(keep)
-    connection = await Connection.open(daemon.settings.socket)
+    connection = await DaemonConnection.open(daemon.settings.socket)
     repo = messages.Repo("/w", "main", "main")
     async with asyncio.timeout(60):
         answer = await connection.request(
@@ -69,7 +69,7 @@ async def test_a_refusal_carries_code_message_and_whether_to_retry(daemon: Any) 
         await wire.closed()
 
     await daemon.serve(refuse)
-    connection = await Connection.open(daemon.settings.socket)
+    connection = await DaemonConnection.open(daemon.settings.socket)
 
     async with asyncio.timeout(60):
         with pytest.raises(errors.RequestFailed) as refused:
@@ -87,12 +87,12 @@ async def test_a_refusal_carries_code_message_and_whether_to_retry(daemon: Any) 
 async def test_frames_may_be_cut_anywhere(event: Any, size: int) -> None:
     frames = [event(1, payload={"text": "naïve ✓"}), event(2), event(3)]
     stream = b"".join(json.dumps(frame, ensure_ascii=False).encode() + b"\n" for frame in frames)
-    connection = Connection(keep_events=10)
+    connection = DaemonConnection(keep_events=10)
 
     for start in range(0, len(stream), size):
         connection.data_received(stream[start : start + size])
 
-    received = [await connection.next_event() for _ in frames]
+    received = [await connection.receive_event() for _ in frames]
     assert [json.loads(event.line) for event in received] == frames
     assert [event.payload.text for event in received if isinstance(event.payload, messages.Token)] == ["naïve ✓", "2 ", "3 "]
 
@@ -106,10 +106,10 @@ async def test_what_a_newer_daemon_adds_is_ignored(daemon: Any, event: Any) -> N
         await wire.closed()
 
     await daemon.serve(newer)
-    connection = await Connection.open(daemon.settings.socket, keep_events=10)
+    connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)
 
     async with asyncio.timeout(60):
-        unknown, known = await connection.next_event(), await connection.next_event()
+        unknown, known = await connection.receive_event(), await connection.receive_event()
         assert (await connection.request(messages.Ping(), messages.Pong)).ts == 1
 
     assert (unknown.type, unknown.payload) == ("horoscope", None)
@@ -124,23 +124,23 @@ async def test_the_end_of_the_connection_reaches_askers_and_watchers(daemon: Any
         await wire.send(event(1))
 
     await daemon.serve(leave)
-    connection = await Connection.open(daemon.settings.socket, keep_events=10)
+    connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)
 
     async with asyncio.timeout(60):
         with pytest.raises(errors.ConnectionLost):
             await connection.request(messages.Ping(), messages.Pong)
-        assert (await connection.next_event()).seq == 1, "what came before the end is not lost"
+        assert (await connection.receive_event()).seq == 1, "what came before the end is not lost"
         with pytest.raises(errors.ConnectionLost):
-            await connection.next_event()
+            await connection.receive_event()
     assert not connection.is_open
 
 
 async def test_a_silent_daemon_is_given_up_on(daemon: Any) -> None:
     await daemon.serve(lambda wire: wire.closed())
-    connection = await Connection.open(daemon.settings.socket)
+    connection = await DaemonConnection.open(daemon.settings.socket)
 
     with pytest.raises(errors.ConnectionLost, match="did not answer `ping` within"):
-        await connection.request(messages.Ping(), messages.Pong, within=0.01)
+        await connection.request(messages.Ping(), messages.Pong, timeout=0.01)
     connection.close()
 
 
@@ -151,11 +151,11 @@ async def test_what_is_not_the_protocol_ends_the_connection(daemon: Any, line: b
         await wire.closed()
 
     await daemon.serve(babble)
-    connection = await Connection.open(daemon.settings.socket, keep_events=10)
+    connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)
 
     async with asyncio.timeout(60):
         with pytest.raises(errors.ProtocolViolation, match=r"not push\.runtime\.v1"):
-            await connection.next_event()
+            await connection.receive_event()
 
 
 async def test_a_watcher_that_does_not_take_events_stops_reading_and_misses_none(daemon: Any, event: Any) -> None:
@@ -173,9 +173,9 @@ async def test_a_watcher_that_does_not_take_events_stops_reading_and_misses_none
         await wire.closed()
 
     await daemon.serve(flood)
-    connection = await Connection.open(daemon.settings.socket, keep_events=kept)
+    connection = await DaemonConnection.open(daemon.settings.socket, keep_events=kept)
     async with asyncio.timeout(60):
-        assert (await connection.next_event()).seq == 1
+        assert (await connection.receive_event()).seq == 1
         before = -1
         while before != written:  # until the flood stands still
             before = written
@@ -183,7 +183,7 @@ async def test_a_watcher_that_does_not_take_events_stops_reading_and_misses_none
                 await asyncio.sleep(0)
             await asyncio.sleep(0.02)
         assert written < total, "the daemon was held back"
-        assert [(await connection.next_event()).seq for _ in range(total - 1)] == list(range(2, total + 1))
+        assert [(await connection.receive_event()).seq for _ in range(total - 1)] == list(range(2, total + 1))
         await everything_written.wait()
     connection.close()
 
@@ -196,7 +196,7 @@ async def test_an_answer_gets_through_behind_events_that_nobody_takes(daemon: An
         await wire.closed()
 
     await daemon.serve(flood_then_answer)
-    connection = await Connection.open(daemon.settings.socket, keep_events=10)
+    connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)
 
     async with asyncio.timeout(60):
         assert (await connection.request(messages.Ping(), messages.Pong)).ts == 7

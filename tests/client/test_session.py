@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from switchtower.client import errors
-from switchtower.client.frames import Event
-from switchtower.client.session import Session
+from switchtower.client.frames import PushEvent
+from switchtower.client.session import SessionSubscription
 from switchtower.protocols.push import messages
 
 SNAPSHOT = {
@@ -21,9 +21,9 @@ SNAPSHOT = {
 GAP = {"code": "EVENT_GAP", "message": "Replay gap detected; snapshot sent."}
 
 
-async def take(session: Session, count: int) -> list[Event]:
-    taken: list[Event] = []
-    async with asyncio.timeout(60), aclosing(session.events()) as events:
+async def take(session: SessionSubscription, count: int) -> list[PushEvent]:
+    taken: list[PushEvent] = []
+    async with asyncio.timeout(60), aclosing(session.stream_events()) as events:
         async for event in events:
             taken.append(event)
             if len(taken) == count:
@@ -49,7 +49,7 @@ async def test_after_a_lost_connection_it_attaches_with_the_last_seen_seq_and_dr
         lost += 1
 
     await daemon.serve(first, second)
-    session = Session(daemon.settings, "sess_A", on_lost=count_lost)
+    session = SessionSubscription(daemon.settings, "sess_A", on_lost=count_lost)
 
     assert [event.seq for event in await take(session, 5)] == [1, 2, 3, 4, 5]
     assert cursors == [0, 3]
@@ -69,7 +69,9 @@ async def test_it_waits_for_a_daemon_that_comes_back(daemon: Any, event: Any) ->
         await wire.closed()
 
     await daemon.serve(before)
-    session = Session(daemon.settings, "sess_A", on_lost=lambda: restarting.append(asyncio.ensure_future(daemon.serve(after))))
+    session = SessionSubscription(
+        daemon.settings, "sess_A", on_lost=lambda: restarting.append(asyncio.ensure_future(daemon.serve(after)))
+    )
     restarting: list[asyncio.Future[None]] = []
 
     assert [event.seq for event in await take(session, 2)] == [1, 2]
@@ -84,7 +86,7 @@ async def test_it_gives_up_when_the_daemon_stays_away(daemon: Any, event: Any) -
     await daemon.serve(only)
 
     with pytest.raises(errors.DaemonUnreachable, match="no daemon answers at"):
-        await take(Session(daemon.settings, "sess_A", patience=0.05), 2)
+        await take(SessionSubscription(daemon.settings, "sess_A", reconnect_timeout=0.05), 2)
 
 
 async def test_a_refused_attach_is_told_at_once(daemon: Any) -> None:
@@ -95,7 +97,7 @@ async def test_a_refused_attach_is_told_at_once(daemon: Any) -> None:
     await daemon.serve(refuse)
 
     with pytest.raises(errors.RequestFailed, match="SESSION_NOT_FOUND"):
-        await take(Session(daemon.settings, "sess_A"), 1)
+        await take(SessionSubscription(daemon.settings, "sess_A"), 1)
 
 
 async def test_a_refusal_that_may_be_tried_again_is(daemon: Any, event: Any) -> None:
@@ -110,7 +112,7 @@ async def test_a_refusal_that_may_be_tried_again_is(daemon: Any, event: Any) -> 
 
     await daemon.serve(stopping, ready)
 
-    assert [event.seq for event in await take(Session(daemon.settings, "sess_A"), 1)] == [1]
+    assert [event.seq for event in await take(SessionSubscription(daemon.settings, "sess_A"), 1)] == [1]
 
 
 @pytest.mark.parametrize(("last_seen", "head"), [(100, 140), (500, 140), (0, 1)])
@@ -123,7 +125,7 @@ async def test_a_gap_arrives_as_warning_and_snapshot_and_the_snapshot_is_the_new
         await wire.closed()
 
     await daemon.serve(pruned)
-    session = Session(daemon.settings, "sess_A", last_seen_seq=last_seen)
+    session = SessionSubscription(daemon.settings, "sess_A", last_seen_seq=last_seen)
 
     assert [event.type for event in await take(session, 3)] == ["warning", "session_snapshot", "assistant_token"]
     assert session.last_seen_seq == head + 1
@@ -137,7 +139,7 @@ async def test_events_of_other_sessions_and_unknown_types_are_passed_over(daemon
 
     await daemon.serve(mixed)
 
-    assert [event.seq for event in await take(Session(daemon.settings, "sess_A"), 2)] == [1, 3]
+    assert [event.seq for event in await take(SessionSubscription(daemon.settings, "sess_A"), 2)] == [1, 3]
 
 
 async def test_a_snapshot_is_asked_for_at_the_head(daemon: Any, event: Any) -> None:
@@ -153,10 +155,10 @@ async def test_a_snapshot_is_asked_for_at_the_head(daemon: Any, event: Any) -> N
         await wire.closed()
 
     await daemon.serve(head, resume)
-    session = Session(daemon.settings, "sess_A", attach_token="att_A")
+    session = SessionSubscription(daemon.settings, "sess_A", attach_token="att_A")
 
     async with asyncio.timeout(60):
-        snapshot = await session.snapshot()
+        snapshot = await session.fetch_snapshot()
 
     assert asked == [{"lastSeenSeq": 41, "sessionId": "sess_A", "attachToken": "att_A"}]
     assert isinstance(snapshot, messages.SessionSnapshot)

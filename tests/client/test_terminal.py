@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from switchtower.client import errors
-from switchtower.client.client import Client
+from switchtower.client.client import DaemonClient
 from switchtower.protocols.push import extensions, messages
 
 SESSION = "sess_A"
 
 
-async def served(daemon: Any, *answers: dict[str, Any] | None) -> list[dict[str, Any]]:
+async def serve_answers(daemon: Any, *answers: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Each connection answers one request; None loses it instead. Returns what was asked, as it comes."""
     seen: list[dict[str, Any]] = []
 
@@ -43,14 +43,14 @@ async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(answers)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         await client.type_keys(SESSION, "\x03ü")
-        await client.resize(SESSION, 80, 24)
+        await client.resize_terminal(SESSION, 80, 24)
 
 
 async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is_lost(daemon: Any) -> None:
-    seen = await served(daemon, None, {"accepted": True})
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    seen = await serve_answers(daemon, None, {"accepted": True})
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         await client.type_text(SESSION, "y\r")
 
     first, second = (request["payload"] for request in seen)
@@ -59,8 +59,8 @@ async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is
 
 
 async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: Any) -> None:
-    seen = await served(daemon, None, {"accepted": True})
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
+    seen = await serve_answers(daemon, None, {"accepted": True})
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.ConnectionLost):
             await client.type_keys(SESSION, "y")
         await client.type_keys(SESSION, "z")
@@ -78,16 +78,16 @@ async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
         await wire.closed()
 
     await daemon.serve(answers)
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
-        await client.cancel(SESSION)
-        await client.cancel(SESSION, force=True)
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
+        await client.cancel_run(SESSION)
+        await client.cancel_run(SESSION, force=True)
 
 
 async def test_programs_are_listed(daemon: Any) -> None:
     listing = {"sessionId": SESSION, "tool": "less", "title": "less x", "waitsFor": None, "exitCode": 0, "host": None}
-    seen = await served(daemon, {"terminals": [{**listing, "mood": "fine"}]})
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
-        (only,) = await client.terminals(5)
+    seen = await serve_answers(daemon, {"terminals": [{**listing, "mood": "fine"}]})
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
+        (only,) = await client.list_terminals(5)
 
     assert (only.sessionId, only.tool, only.exitCode) == (SESSION, "less", 0)
     assert seen[0]["payload"] == {"limit": 5}
@@ -102,9 +102,9 @@ async def test_an_older_daemon_has_no_programs_and_is_asked_for_none(daemon: Any
     wanted = messages.StartSession(
         "headless", "terminal", messages.Repo("/w", "", ""), "local", engine="pty", command=["true"], cols=80, rows=24
     )
-    async with asyncio.timeout(60), await Client.connect(daemon.settings) as client:
-        assert await client.terminals() == []
+    async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
+        assert await client.list_terminals() == []
         with pytest.raises(errors.DaemonTooOld, match="programs in terminals"):
             await client.start_session(wanted)
         with pytest.raises(errors.DaemonTooOld, match="killing programs"):
-            await client.cancel(SESSION, force=True)
+            await client.cancel_run(SESSION, force=True)

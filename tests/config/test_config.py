@@ -19,7 +19,7 @@ def write(home: Path, content: str) -> None:
     (home / "config.toml").write_text(content)
 
 
-def environment(home: Path, **variables: str) -> dict[str, str]:
+def make_environment(home: Path, **variables: str) -> dict[str, str]:
     return {"TOWER_HOME": str(home), "TOWER_SOCKET": "/tmp/s", **variables}
 
 
@@ -70,7 +70,7 @@ def test_a_relative_home_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_flag_wins_over_environment_over_file_over_default(home: Path) -> None:
     write(home, 'http = "127.0.0.1:1"\nlog_level = "debug"\nprovider = "file"')
-    environ = environment(home, TOWER_HTTP="127.0.0.1:2", TOWER_LOG_LEVEL="error")
+    environ = make_environment(home, TOWER_HTTP="127.0.0.1:2", TOWER_LOG_LEVEL="error")
 
     settings = config.load({"http": "127.0.0.1:3", "log_level": None}, environ)
 
@@ -96,7 +96,7 @@ def test_socket_precedence(variables: dict[str, str], flag: str | None, socket: 
 def test_an_empty_variable_counts_as_not_set(home: Path) -> None:
     write(home, "retention_days = 7")
 
-    assert config.load(environ=environment(home, TOWER_RETENTION_DAYS="")).retention_days == 7.0
+    assert config.load(environ=make_environment(home, TOWER_RETENTION_DAYS="")).retention_days == 7.0
 
 
 def test_file_and_variable_spellings_give_the_same_values(home: Path) -> None:
@@ -109,7 +109,7 @@ def test_file_and_variable_spellings_give_the_same_values(home: Path) -> None:
         "log_level": "WARNING",
     }
     from_environment = config.load(
-        environ=environment(home, **{f"TOWER_{name.upper()}": text for name, text in variables.items()})
+        environ=make_environment(home, **{f"TOWER_{name.upper()}": text for name, text in variables.items()})
     )
     write(
         home,
@@ -117,7 +117,7 @@ def test_file_and_variable_spellings_give_the_same_values(home: Path) -> None:
         'log_level = "warning"\n',
     )
 
-    assert config.load(environ=environment(home)) == from_environment
+    assert config.load(environ=make_environment(home)) == from_environment
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_bad_value_names_setting_source_and_remedy(home: Path, name: str, text
     variable = f"TOWER_{name.upper()}"
 
     with pytest.raises(config.ConfigError) as refused:
-        config.load(environ=environment(home, **{variable: text}))
+        config.load(environ=make_environment(home, **{variable: text}))
 
     assert refused.value.setting == name
     assert f"`{variable}`" in refused.value.source
@@ -170,7 +170,7 @@ def test_a_bad_value_names_setting_source_and_remedy(home: Path, name: str, text
 
 def test_the_choices_are_named_once(home: Path) -> None:
     with pytest.raises(config.ConfigError) as refused:
-        config.load(environ=environment(home, TOWER_LOG_LEVEL="loud"))
+        config.load(environ=make_environment(home, TOWER_LOG_LEVEL="loud"))
 
     assert str(refused.value) == (
         "`log_level` from the variable `TOWER_LOG_LEVEL`: `loud` is not known; hint: use one of debug, info, warning, error"
@@ -190,13 +190,13 @@ def test_the_choices_are_named_once(home: Path) -> None:
 def test_the_pi_port_has_its_own_variable_and_one_of_the_original(
     home: Path, variables: dict[str, str], flag: str | None, pi: str
 ) -> None:
-    assert config.load({"pi": flag}, environment(home, **variables)).pi == pi
+    assert config.load({"pi": flag}, make_environment(home, **variables)).pi == pi
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:4000", "off", "99999", "-1", "٣", "4 000", "1" * 5_000])
 def test_the_original_s_variable_holds_a_port_alone(home: Path, text: str) -> None:
     with pytest.raises(config.ConfigError, match=r"`PI_SERVER_PORT`.* is not a port; hint: give a number below 65536"):
-        config.load(environ=environment(home, PI_SERVER_PORT=text))
+        config.load(environ=make_environment(home, PI_SERVER_PORT=text))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_default_that_was_only_handed_on_was_not_asked_for(
 ) -> None:
     write(home, content)
 
-    assert ("pi" in config.load({"pi": flag}, environment(home, **variables)).asked) is asked
+    assert ("pi" in config.load({"pi": flag}, make_environment(home, **variables)).asked) is asked
 
 
 def test_the_pi_socket_is_in_the_run_folder_unless_that_is_too_deep() -> None:
@@ -243,18 +243,18 @@ def test_the_host_s_socket_is_in_the_run_folder_unless_that_is_too_deep_or_someb
     ],
 )
 def test_a_hub_is_named_by_its_web_address(home: Path, spelled: str, hub: str) -> None:
-    assert config.load(environ=environment(home, TOWER_HUB=spelled)).hub == hub
+    assert config.load(environ=make_environment(home, TOWER_HUB=spelled)).hub == hub
 
 
 def test_hosts_have_the_original_s_variables_too(home: Path) -> None:
-    settings = config.load(environ=environment(home, HOST_ID="host_1", REDACTION_EXTRA_REGEX="ACME-[0-9]+"))
+    settings = config.load(environ=make_environment(home, HOST_ID="host_1", REDACTION_EXTRA_REGEX="ACME-[0-9]+"))
     assert (settings.host_id, settings.redaction_extra) == ("host_1", "ACME-[0-9]+")
-    assert config.load(environ=environment(home, HOST_ID="host_1", TOWER_HOST_ID="host_2")).host_id == "host_2"
+    assert config.load(environ=make_environment(home, HOST_ID="host_1", TOWER_HOST_ID="host_2")).host_id == "host_2"
 
 
 def test_a_bad_flag_is_named_as_a_flag(home: Path) -> None:
     with pytest.raises(config.ConfigError, match="`max_line_bytes` from the flag `--max-line-bytes`: `x` is not a whole number"):
-        config.load({"max_line_bytes": "x"}, environment(home))
+        config.load({"max_line_bytes": "x"}, make_environment(home))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_bad_file_is_refused_with_a_remedy(home: Path, content: str, message: 
     write(home, content)
 
     with pytest.raises(config.ConfigError) as refused:
-        config.load(environ=environment(home))
+        config.load(environ=make_environment(home))
 
     assert str(home / "config.toml") in str(refused.value)
     assert message in str(refused.value)
@@ -290,7 +290,7 @@ def test_a_home_too_deep_for_a_socket_is_refused_early() -> None:
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("localhost:80", ("localhost", 80)), ("[::1]:8787", ("::1", 8787)), ("off", None)],
 )
 def test_an_address_in_its_parts(text: str, address: tuple[str, int] | None) -> None:
-    assert values.address(text) == address
+    assert values.parse_address(text) == address
 
 
 def test_every_setting_is_reachable_by_file_variable_and_flag() -> None:
@@ -325,6 +325,6 @@ def test_loading_without_a_file_imports_no_toml_parser() -> None:
 
 @pytest.mark.parametrize("entry", ["https://app.example/path", "https://", "https://user@app.example", "https://app.example#x"])
 def test_an_origin_is_a_scheme_a_name_and_a_port(entry: str) -> None:
-    assert values.origins("hub.example,https://app.example:8443") == ("hub.example", "https://app.example:8443")
+    assert values.parse_origins("hub.example,https://app.example:8443") == ("hub.example", "https://app.example:8443")
     with pytest.raises(ValueError, match="is not an origin"):
-        values.origins(f"hub.example,{entry}")
+        values.parse_origins(f"hub.example,{entry}")

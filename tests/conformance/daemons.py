@@ -20,19 +20,19 @@ UNHINDERED = {"sandbox": "local", "trusted_folders": "/"}
 """Most tests are about neither the sandbox nor a folder's trust: commands run on the machine, and every folder's files count."""
 
 
-def usual_provider(home: Path) -> dict[str, str]:
+def get_default_provider(home: Path) -> dict[str, str]:
     """The demo model answers where a session names none, unless the test configures models in the file."""
     return {} if (home / "config.toml").exists() else {"provider": "demo"}
 
 
-class Daemon:
+class ManagedDaemon:
     """`settings` are spelled as in the configuration. The home has a short path, because a socket's must be short."""
 
     def __init__(self, **settings: object) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
         self.settings = {"http": "127.0.0.1:0", "pi": "off", "demo_delay_ms": 0, **UNHINDERED, **settings}
         if shared_store.is_wanted() and "hub" not in settings:
-            self.settings.setdefault("store", shared_store.new_database())
+            self.settings.setdefault("store", shared_store.create_database())
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoints: dict[str, Any] = {}
 
@@ -40,14 +40,14 @@ class Daemon:
     def environment(self) -> dict[str, str]:
         """For the daemon, and for commands that are to find it."""
         others = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
-        settings = {**usual_provider(self.home), **self.settings}
+        settings = {**get_default_provider(self.home), **self.settings}
         named = {f"TOWER_{name.upper()}": str(value) for name, value in settings.items()}
         return {**others, **named, "TOWER_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
 
-    def start(self) -> "Daemon":
+    def start(self) -> "ManagedDaemon":
         self._process = process = processes.Popen(
             [sys.executable, "-m", "switchtower", "serve"],
-            loaded=processes.needed_by(self.home),
+            loaded=processes.choose_preload(self.home),
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -55,14 +55,14 @@ class Daemon:
         )
         assert process.stderr is not None
         deadline = time.monotonic() + START_TIMEOUT
-        while not self._announced(process.pid):
+        while not self._read_announcement(process.pid):
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 raise AssertionError(f"the daemon did not start: {process.stderr.read().decode()}")
             time.sleep(0.005)
         return self
 
-    def _announced(self, pid: int) -> bool:
+    def _read_announcement(self, pid: int) -> bool:
         try:
             self._endpoints = json.loads((self.home / "run" / "endpoints.json").read_bytes())
         except FileNotFoundError:

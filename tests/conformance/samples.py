@@ -121,12 +121,12 @@ def request_frame(type_: str, payload: Any, **changes: Any) -> dict[str, Any]:
     return {**frame, **changes}
 
 
-def response_frame(type_: str, payload: Any, **changes: Any) -> dict[str, Any]:
+def make_response_frame(type_: str, payload: Any, **changes: Any) -> dict[str, Any]:
     frame = {"v": "push.runtime.v1", "kind": "response", "requestId": "req_01", "type": type_, "sessionId": "sess_01"}
     return {**frame, "ok": True, "payload": payload, "error": None, **changes}
 
 
-def event_frame(type_: str, payload: Any, **changes: Any) -> dict[str, Any]:
+def make_event_frame(type_: str, payload: Any, **changes: Any) -> dict[str, Any]:
     frame = {
         "v": "push.runtime.v1",
         "kind": "event",
@@ -140,6 +140,6 @@ def event_frame(type_: str, payload: Any, **changes: Any) -> dict[str, Any]:
 
 SAMPLES = [
     *(request_frame(type_, payload) for type_, payload in REQUESTS.items()),
-    *(response_frame(type_, payload) for type_, payload in ANSWERS.items()),
-    *(event_frame(type_, payload) for type_, payload in EVENTS.items()),
+    *(make_response_frame(type_, payload) for type_, payload in ANSWERS.items()),
+    *(make_event_frame(type_, payload) for type_, payload in EVENTS.items()),
 ]

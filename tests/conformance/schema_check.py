@@ -23,12 +23,12 @@ _registry: referencing.Registry[Any] = referencing.Registry().with_resources(
 )
 
 
-def validator(name: str) -> jsonschema.Draft202012Validator:
+def get_validator(name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(DOCUMENTS[name], registry=_registry)
 
 
-ANY_MESSAGE = validator("push-runtime-envelope.schema.json")
-REQUESTS = validator("push-runtime-request-envelope.schema.json")
+ANY_MESSAGE = get_validator("push-runtime-envelope.schema.json")
+REQUESTS = get_validator("push-runtime-request-envelope.schema.json")
 
 _validated: Counter[Any] = Counter()
 _BRANCHING = frozenset({"kind", "type", "ok", "code", "outcome", "state", "decision"})
@@ -37,15 +37,15 @@ _BRANCHING = frozenset({"kind", "type", "ok", "code", "outcome", "state", "decis
 
 def check(frame: push_client.Frame) -> None:
     push_client.check_closed(frame)
-    shape = _shape(frame)
+    shape = _get_shape(frame)
     if _validated[shape] < TIMES_A_SHAPE:
         _validated[shape] += 1
         ANY_MESSAGE.validate(frame)
 
 
-def _shape(value: Any, name: str = "") -> Any:
+def _get_shape(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return tuple((key, _shape(held, key)) for key, held in sorted(value.items()))
+        return tuple((key, _get_shape(held, key)) for key, held in sorted(value.items()))
     if isinstance(value, list):
-        return frozenset(_shape(item) for item in value)
+        return frozenset(_get_shape(item) for item in value)
     return value if name in _BRANCHING else type(value)

@@ -20,7 +20,7 @@ def is_wanted() -> bool:
 only_with_sqlite = pytest.mark.skipif(is_wanted(), reason="it looks into SQLite's files, or dials a hub")
 
 
-def new_database() -> str:
+def create_database() -> str:
     """The address of an empty one."""
     global _server
     if _server is None:
@@ -28,9 +28,9 @@ def new_database() -> str:
         atexit.register(_server.discard)
         _server.start()
     name = f"home_{next(_numbers)}"
-    programs = servers.programs()
-    assert programs is not None, servers.missing()
+    programs = servers.find_programs()
+    assert programs is not None, servers.find_missing_reason()
     subprocess.run(
         [programs / "createdb", "-h", _server.folder, "-U", "postgres", name], check=True, capture_output=True, timeout=60
     )
-    return _server.dsn(name)
+    return _server.make_dsn(name)

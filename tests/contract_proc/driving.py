@@ -11,7 +11,7 @@ from uuid import uuid4
 from switchtower.protocols.rep import driver, outcome
 
 RUNTIMES = Path(__file__).parent / "runtimes"
-PATIENCE = 120
+DRIVER_TIMEOUT = 120
 """Seconds after which a test gives up: long, because the machine may be busy with something else."""
 _HOOKS = ("cancel", "on_event", "remember", "adapt", "check", "drive_control")
 
@@ -25,7 +25,7 @@ IR: dict[str, Any] = {
 }
 
 
-def order(runtime: str, **settings: Any) -> driver.Order:
+def make_order(runtime: str, **settings: Any) -> driver.RuntimeRunOrder:
     """Variables for the runtime go in as `env`."""
     script = RUNTIMES / f"{runtime}.py"
     assert script.exists()
@@ -40,46 +40,46 @@ def order(runtime: str, **settings: Any) -> driver.Order:
         "timeout_s": 20.0,
         "environment": environment,
     }
-    return driver.Order(**(defaults | settings))
+    return driver.RuntimeRunOrder(**(defaults | settings))
 
 
-async def drive(runtime: str, **settings: Any) -> outcome.Outcome:
+async def drive(runtime: str, **settings: Any) -> outcome.FlowRunOutcome:
     hooks = {name: settings.pop(name) for name in _HOOKS if name in settings}
-    return await drive_order(order(runtime, **settings), **hooks)
+    return await drive_order(make_order(runtime, **settings), **hooks)
 
 
-async def drive_order(wanted: driver.Order, **hooks: Any) -> outcome.Outcome:
+async def drive_order(wanted: driver.RuntimeRunOrder, **hooks: Any) -> outcome.FlowRunOutcome:
     """The outcome, once it is sure that nothing is left."""
     await asyncio.to_thread(int)  # the loop's own thread and descriptors are there before we count
-    before = descriptors()
+    before = list_descriptors()
     try:
-        async with asyncio.timeout(PATIENCE):
-            return await driver.run(wanted, **hooks)
+        async with asyncio.timeout(DRIVER_TIMEOUT):
+            return await driver.drive_run(wanted, **hooks)
     finally:
-        assert with_run(wanted.run_id) == [], "a process is left"
-        assert descriptors() == before, "a descriptor is left"
+        assert find_run_processes(wanted.run_id) == [], "a process is left"
+        assert list_descriptors() == before, "a descriptor is left"
 
 
-async def until_asked(asked: Path, method: str) -> None:
+async def wait_until_asked(asked: Path, method: str) -> None:
     """Waits until the runtime was asked that, as the file of its notes says."""
-    async with asyncio.timeout(PATIENCE):
-        while method not in [request["method"] for request in notes(asked)]:
+    async with asyncio.timeout(DRIVER_TIMEOUT):
+        while method not in [request["method"] for request in read_notes(asked)]:
             await asyncio.sleep(0.01)
 
 
 async def is_cancelled(driving: "asyncio.Task[Any]") -> bool:
     """Whether it ends as cancelled, and by itself: nobody's patience ends it."""
-    done, _ = await asyncio.wait([driving], timeout=PATIENCE / 2)
+    done, _ = await asyncio.wait([driving], timeout=DRIVER_TIMEOUT / 2)
     driving.cancel()
     await asyncio.wait([driving])
     return bool(done) and driving.cancelled()
 
 
-def descriptors() -> int:
+def list_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def with_run(run_id: str) -> list[int]:
+def find_run_processes(run_id: str) -> list[int]:
     """Processes, dead ones that nobody reaped too, that were started for the run."""
     found = []
     for folder in Path("/proc").iterdir():
@@ -89,14 +89,16 @@ def with_run(run_id: str) -> list[int]:
                     found.append(int(folder.name))
             except OSError:
                 continue
-    zombies = [pid for pid in children() if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"]
+    zombies = [
+        pid for pid in list_children() if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    ]
     return found + zombies
 
 
-def children() -> list[int]:
+def list_children() -> list[int]:
     return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
 
 
-def notes(path: Path) -> list[dict[str, Any]]:
+def read_notes(path: Path) -> list[dict[str, Any]]:
     """What the runtime was asked."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract_proc.driving import IR, drive_order, is_cancelled, order, until_asked
+from tests.contract_proc.driving import IR, drive_order, is_cancelled, make_order, wait_until_asked
 
 from switchtower.engines.flow.orchestrator import borrowing
 from switchtower.protocols.rep import driver, errors, outcome
 
 
-def flow(first: str) -> dict[str, Any]:
+def make_flow(first: str) -> dict[str, Any]:
     """One step, then a switch on what it said, then one of two steps, outputs, and the end; a failure has a step of its own."""
     ir = copy.deepcopy(IR)
 
@@ -45,13 +45,13 @@ def flow(first: str) -> dict[str, Any]:
     return ir
 
 
-def directed(wanted: driver.Order) -> borrowing.Director:
-    return borrowing.Director(wanted.ir, wanted.inputs, run_id=wanted.run_id, workspace=wanted.cwd)
+def run_directed(wanted: driver.RuntimeRunOrder) -> borrowing.StepDelegator:
+    return borrowing.StepDelegator(wanted.ir, wanted.inputs, run_id=wanted.run_id, workspace=wanted.cwd)
 
 
-async def drive(first: str, **settings: Any) -> outcome.Outcome:
-    wanted = order("foreign", ir=flow(first), required=["dsl.emit", "log", "switch"], **settings)
-    return await drive_order(wanted, drive_control=directed(wanted))
+async def drive(first: str, **settings: Any) -> outcome.FlowRunOutcome:
+    wanted = make_order("foreign", ir=make_flow(first), required=["dsl.emit", "log", "switch"], **settings)
+    return await drive_order(wanted, drive_control=run_directed(wanted))
 
 
 @pytest.mark.requirement("rep:control:foreign")
@@ -62,7 +62,7 @@ async def drive(first: str, **settings: Any) -> outcome.Outcome:
 async def test_a_switch_chooses_what_the_foreign_runtime_does_next(first: str, steps: list[str], answer: str) -> None:
     ended = await drive(first)
 
-    assert (ended.status, ended.exit_code) == ("completed", errors.Exit.OK)
+    assert (ended.status, ended.exit_code) == ("completed", errors.RepExitCode.OK)
     assert ended.summary == {"completed_steps": 4, "failed_steps": 0, "outputs": {"answer": answer}}
     assert [event["step_id"] for event in ended.events if event.get("state") == "succeeded"] == steps
     assert f"saying {first}" in [event["message"] for event in ended.events if event["type"] == "log"]
@@ -77,7 +77,7 @@ async def test_a_failure_edge_takes_over_from_a_step_that_failed() -> None:
 async def test_a_runtime_that_dies_in_a_step_ends_the_run_although_there_is_a_failure_edge() -> None:
     ended = await drive("crash")
 
-    assert (ended.status, ended.exit_code) == ("failed", errors.Exit.RUNTIME_INTERNAL)
+    assert (ended.status, ended.exit_code) == ("failed", errors.RepExitCode.RUNTIME_INTERNAL)
     assert ended.error is not None
     assert (ended.error["code"], ended.error["data"]["details"]["exit_code"]) == (3001, 9)
 
@@ -87,19 +87,19 @@ async def test_a_step_that_takes_for_ever_meets_the_engine_timeout() -> None:
     ended = await drive("wait", timeout_s=1, cancel_grace_s=0.1)
 
     assert ended.error is not None
-    assert (ended.error["data"]["cause"], ended.exit_code) == ("Timeout", errors.Exit.RUNTIME_INTERNAL)
+    assert (ended.error["data"]["cause"], ended.exit_code) == ("Timeout", errors.RepExitCode.RUNTIME_INTERNAL)
 
 
 @pytest.mark.requirement("rep:settled:cancelled")
 async def test_a_run_that_we_direct_can_be_cancelled() -> None:
     cancel = asyncio.Event()
-    wanted = order("foreign", ir=flow("wait"), required=["dsl.emit", "log", "switch"], cancel_grace_s=0.5)
+    wanted = make_order("foreign", ir=make_flow("wait"), required=["dsl.emit", "log", "switch"], cancel_grace_s=0.5)
 
     def when_it_runs(event: dict[str, Any]) -> None:
         if event.get("state") == "started":
             cancel.set()
 
-    ended = await drive_order(wanted, drive_control=directed(wanted), cancel=cancel, on_event=when_it_runs)
+    ended = await drive_order(wanted, drive_control=run_directed(wanted), cancel=cancel, on_event=when_it_runs)
 
     assert ended.error is not None
     assert (ended.status, ended.error["data"]["cause"]) == ("failed", "Cancelled")
@@ -108,11 +108,11 @@ async def test_a_run_that_we_direct_can_be_cancelled() -> None:
 async def test_whoever_cancels_twice_does_not_wait_for_the_steps_that_are_under_way(tmp_path: Path) -> None:
     asked, cancel = tmp_path / "asked", asyncio.Event()
     patient = {"cancel_grace_s": 1e6, "timeout_s": 1e6, "env": {"NOTES": str(asked)}}
-    wanted = order("foreign", ir=flow("wait"), required=["dsl.emit", "log", "switch"], **patient)
-    driving = asyncio.create_task(drive_order(wanted, drive_control=directed(wanted), cancel=cancel))
-    await until_asked(asked, "Runtime.Poll")
+    wanted = make_order("foreign", ir=make_flow("wait"), required=["dsl.emit", "log", "switch"], **patient)
+    driving = asyncio.create_task(drive_order(wanted, drive_control=run_directed(wanted), cancel=cancel))
+    await wait_until_asked(asked, "Runtime.Poll")
     cancel.set()
-    await until_asked(asked, "Runtime.Cancel")
+    await wait_until_asked(asked, "Runtime.Cancel")
 
     driving.cancel()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract_proc.driving import IR, RUNTIMES, drive, drive_order, notes, order
+from tests.contract_proc.driving import IR, RUNTIMES, drive, drive_order, read_notes, make_order
 
 from switchtower.engines.flow.ir import parsing, problems
 from switchtower.protocols.rep import errors
@@ -16,13 +16,13 @@ from switchtower.protocols.rep import errors
 async def test_a_run_that_completes_has_all_events_the_outputs_and_exit_code_0(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     asked = tmp_path / "asked"
-    wanted = order("good", inputs={"who": "you"}, allow_shell=True, timeout_s=12.5, env={"NOTES": str(asked)})
+    wanted = make_order("good", inputs={"who": "you"}, allow_shell=True, timeout_s=12.5, env={"NOTES": str(asked)})
 
     ended = await drive_order(wanted, on_event=heard.append)
 
-    assert ended.exit_code is errors.Exit.OK
+    assert ended.exit_code is errors.RepExitCode.OK
     started, novel, succeeded = heard
-    assert ended.as_json() == {
+    assert ended.make_report() == {
         "flow": "greet",
         "status": "completed",
         "summary": {
@@ -39,7 +39,7 @@ async def test_a_run_that_completes_has_all_events_the_outputs_and_exit_code_0(t
         "events": [started, novel, succeeded],
     }
     assert (started["state"], novel["type"], succeeded["state"]) == ("started", "novel", "succeeded")
-    requests = notes(asked)
+    requests = read_notes(asked)
     assert [request["id"] for request in requests] == [1, 2, 3, 4, 5]
     assert requests[0] == {"jsonrpc": "2.0", "id": 1, "method": "Runtime.Capabilities", "params": {}}
     assert requests[1]["params"] == {
@@ -62,7 +62,7 @@ async def test_a_script_with_a_shebang_can_be_the_runtime() -> None:
 async def test_a_step_that_fails_ends_the_run_with_its_error_and_exit_code_1() -> None:
     ended = await drive("fails_step")
 
-    assert (ended.status, ended.exit_code) == ("failed", errors.Exit.STEP_FAILURE)
+    assert (ended.status, ended.exit_code) == ("failed", errors.RepExitCode.STEP_FAILURE)
     assert ended.summary == {
         "completed_steps": 0,
         "failed_steps": 1,
@@ -82,7 +82,7 @@ async def test_a_failure_without_an_error_in_the_summary_is_a_step_failure(told_
     ended = await drive("fails_silently", env={"TOLD_BY": told_by})
 
     assert ended.error is not None
-    assert (ended.error["code"], ended.error["message"], ended.exit_code) == (2001, message, errors.Exit.STEP_FAILURE)
+    assert (ended.error["code"], ended.error["message"], ended.exit_code) == (2001, message, errors.RepExitCode.STEP_FAILURE)
     assert ended.summary["failed_steps"] == 0
 
 
@@ -99,16 +99,16 @@ async def test_a_kind_that_the_runtime_lacks_ends_with_exit_code_3_and_a_remedy(
         env={"NOTES": str(asked)},
     )
 
-    assert (ended.status, ended.exit_code) == ("failed", errors.Exit.VALIDATION)
+    assert (ended.status, ended.exit_code) == ("failed", errors.RepExitCode.VALIDATION)
     assert ended.error is not None
-    assert ended.error["code"] == errors.Code.UNSUPPORTED_STEP_KIND
+    assert ended.error["code"] == errors.RepErrorCode.UNSUPPORTED_STEP_KIND
     assert ended.error["message"] == (
         "the runtime does not support the step kinds `agent.run`, `http.get`; hint: use another runtime, or look at what this "
         "one says with `tm runtime cache show --engine mine`"
     )
     assert ended.error["data"]["details"]["missing"] == ["agent.run", "http.get"]
     assert [known["version"] for known in remembered] == ["0.1.0"]
-    assert [request["method"] for request in notes(asked)] == ["Runtime.Capabilities"], "no run was asked for"
+    assert [request["method"] for request in read_notes(asked)] == ["Runtime.Capabilities"], "no run was asked for"
 
 
 @pytest.mark.requirement("rep:contract:handshake", "rep:capabilities:required")
@@ -127,7 +127,7 @@ async def test_a_kind_that_the_runtime_lacks_ends_with_exit_code_3_and_a_remedy(
 async def test_capabilities_that_lack_something_end_with_exit_code_3(capabilities: Any, complaint: str) -> None:
     ended = await drive("bad_capabilities", env={"CAPABILITIES": json.dumps(capabilities)})
 
-    assert ended.exit_code is errors.Exit.VALIDATION
+    assert ended.exit_code is errors.RepExitCode.VALIDATION
     assert ended.error is not None
     assert complaint in ended.error["message"]
 
@@ -138,7 +138,7 @@ async def test_a_version_that_is_not_semantic_ends_with_exit_code_3(version: str
     capabilities = {"version": version, "step_kinds": ["log"], "limits": {}}
     ended = await drive("bad_capabilities", env={"CAPABILITIES": json.dumps(capabilities)})
 
-    assert ended.exit_code is errors.Exit.VALIDATION
+    assert ended.exit_code is errors.RepExitCode.VALIDATION
     assert ended.error is not None
     assert "not a semantic version such as `0.1.0`" in ended.error["message"]
 
@@ -148,7 +148,7 @@ async def test_a_runtime_that_refuses_to_be_polled_is_a_protocol_mismatch() -> N
     ended = await drive("refuses", env={"METHOD": "Runtime.Poll", "CODE": "-32602"})
 
     assert ended.error is not None
-    assert (ended.exit_code, ended.error["code"]) == (errors.Exit.RUNTIME_INTERNAL, errors.Code.BROKEN_TRANSPORT)
+    assert (ended.exit_code, ended.error["code"]) == (errors.RepExitCode.RUNTIME_INTERNAL, errors.RepErrorCode.BROKEN_TRANSPORT)
     assert ended.error["message"] == "the runtime refuses `Runtime.Poll` for the run that it has started: it will not do"
 
 
@@ -187,7 +187,7 @@ async def test_a_refusal_without_an_id_answers_what_was_asked() -> None:
     ended = await drive("cannot_parse")
 
     assert ended.error is not None
-    assert (ended.error["code"], ended.exit_code) == (-32700, errors.Exit.RUNTIME_INTERNAL)
+    assert (ended.error["code"], ended.exit_code) == (-32700, errors.RepExitCode.RUNTIME_INTERNAL)
 
 
 @pytest.mark.requirement("rep:exits:not-started")
@@ -195,9 +195,9 @@ async def test_a_refusal_without_an_id_answers_what_was_asked() -> None:
 async def test_a_runtime_that_cannot_be_started_is_told_with_a_remedy(argv: list[str]) -> None:
     ended = await drive("good", argv=argv)
 
-    assert ended.exit_code is errors.Exit.RUNTIME_INTERNAL
+    assert ended.exit_code is errors.RepExitCode.RUNTIME_INTERNAL
     assert ended.error is not None
-    assert ended.error["code"] == errors.Code.BROKEN_TRANSPORT
+    assert ended.error["code"] == errors.RepErrorCode.BROKEN_TRANSPORT
     assert "hint: " in ended.error["message"]
 
 
@@ -216,9 +216,9 @@ async def test_what_is_wrong_with_a_runtime_that_cannot_be_started_is_named(tmp_
         assert ended.error["message"].endswith(reason)
 
 
-def problem_of(document: dict[str, Any]) -> str | None:
+def find_problem(document: dict[str, Any]) -> str | None:
     try:
-        parsing.parse(document)
+        parsing.parse_flow(document)
     except problems.InvalidFlow as invalid:
         return str(invalid)
     return None
@@ -229,24 +229,24 @@ async def test_an_ir_that_is_not_valid_ends_with_exit_code_2_and_no_runtime_is_a
     asked = tmp_path / "asked"
     nodes = [{"id": "one", "type": "log", "retry": {"max": -1}}]
 
-    ended = await drive("good", ir=IR | {"graph": {"nodes": nodes, "edges": []}}, check=problem_of, env={"NOTES": str(asked)})
+    ended = await drive("good", ir=IR | {"graph": {"nodes": nodes, "edges": []}}, check=find_problem, env={"NOTES": str(asked)})
 
-    assert (ended.flow, ended.status, ended.exit_code) == ("greet", "failed", errors.Exit.INVALID_BEFORE_HANDSHAKE)
+    assert (ended.flow, ended.status, ended.exit_code) == ("greet", "failed", errors.RepExitCode.INVALID_BEFORE_HANDSHAKE)
     assert ended.error is not None
-    assert ended.error["code"] == errors.Code.INVALID_IR
+    assert ended.error["code"] == errors.RepErrorCode.INVALID_IR
     assert "node `one`" in ended.error["message"]
-    assert notes(asked) == []
+    assert read_notes(asked) == []
 
 
 async def test_an_ir_that_is_valid_passes_the_check() -> None:
-    assert (await drive("good", check=problem_of)).exit_code is errors.Exit.OK
+    assert (await drive("good", check=find_problem)).exit_code is errors.RepExitCode.OK
 
 
 @pytest.mark.parametrize("ir", [{}, {"flow": []}, {"flow": {"name": 7}}])
 async def test_a_flow_without_a_name_is_refused_all_the_same(ir: dict[str, Any]) -> None:
-    ended = await drive("good", ir=ir, check=problem_of)
+    ended = await drive("good", ir=ir, check=find_problem)
 
-    assert (ended.flow, ended.exit_code) == ("", errors.Exit.INVALID_BEFORE_HANDSHAKE)
+    assert (ended.flow, ended.exit_code) == ("", errors.RepExitCode.INVALID_BEFORE_HANDSHAKE)
 
 
 async def test_an_error_of_whoever_listens_comes_out_and_leaves_nothing_behind() -> None:

@@ -7,7 +7,7 @@ import pytest
 from switchtower.engines.flow.orchestrator import project
 
 
-def written(folder: Path, text: str | bytes) -> Path:
+def write_project(folder: Path, text: str | bytes) -> Path:
     place = folder / project.PLACE
     place.parent.mkdir(parents=True)
     place.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -16,28 +16,28 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 @pytest.mark.requirement("rep:project:file")
 def test_a_project_names_its_runtime_by_a_path_from_its_own_folder(tmp_path: Path) -> None:
-    place = written(
+    place = write_project(
         tmp_path, "runtime:\n  engine: proc\n  language: rust\n  plugins_language: rust\n  executor_path: bin/runtime\n"
     )
 
-    assert project.read(place) == project.Runtime(
+    assert project.read_project_runtime(place) == project.ProjectRuntime(
         engine="proc", language="rust", plugins_language="rust", executor_path=str(tmp_path / "bin/runtime")
     )
 
 
 @pytest.mark.requirement("rep:project:file")
 def test_the_runtime_that_comes_with_us_needs_no_path(tmp_path: Path) -> None:
-    assert project.read(written(tmp_path, "runtime: {engine: python}")) == project.Runtime(
+    assert project.read_project_runtime(write_project(tmp_path, "runtime: {engine: python}")) == project.ProjectRuntime(
         engine="python", language="python", plugins_language="python", executor_path=None
     )
 
 
 def test_the_file_is_found_from_any_folder_of_the_project(tmp_path: Path) -> None:
-    place = written(tmp_path, "runtime: {engine: python}")
+    place = write_project(tmp_path, "runtime: {engine: python}")
     (tmp_path / "flows/daily").mkdir(parents=True)
 
-    assert project.find(tmp_path / "flows/daily") == place
-    assert project.find(tmp_path) == place
+    assert project.find_project_file(tmp_path / "flows/daily") == place
+    assert project.find_project_file(tmp_path) == place
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_the_file_is_found_from_any_folder_of_the_project(tmp_path: Path) -> Non
     ids=range(13),
 )
 def test_a_file_that_cannot_be_used_says_what_is_wrong_and_what_helps(tmp_path: Path, text: str | bytes, complaint: str) -> None:
-    with pytest.raises(project.Unusable) as refused:
-        project.read(written(tmp_path, text))
+    with pytest.raises(project.ProjectRuntimeError) as refused:
+        project.read_project_runtime(write_project(tmp_path, text))
 
     assert complaint in str(refused.value)
     assert "hint: run `tm init` again" in str(refused.value)
@@ -69,21 +69,21 @@ def test_a_file_that_cannot_be_used_says_what_is_wrong_and_what_helps(tmp_path: 
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
-    assert project.find(tmp_path / "nowhere") is None
-    with pytest.raises(project.Unusable, match="hint: run `tm init` in the project's folder"):
-        project.read(tmp_path / project.PLACE)
-    with pytest.raises(project.Unusable, match="cannot be read"):
-        project.read(tmp_path)
+    assert project.find_project_file(tmp_path / "nowhere") is None
+    with pytest.raises(project.ProjectRuntimeError, match="hint: run `tm init` in the project's folder"):
+        project.read_project_runtime(tmp_path / project.PLACE)
+    with pytest.raises(project.ProjectRuntimeError, match="cannot be read"):
+        project.read_project_runtime(tmp_path)
 
 
-def runtime(language: str, plugins: str) -> project.Runtime:
-    return project.Runtime(engine="proc", language=language, plugins_language=plugins, executor_path="/x")
+def make_runtime(language: str, plugins: str) -> project.ProjectRuntime:
+    return project.ProjectRuntime(engine="proc", language=language, plugins_language=plugins, executor_path="/x")
 
 
 @pytest.mark.requirement("rep:project:family")
 def test_a_runtime_and_plugins_of_two_families_are_a_validation_error() -> None:
-    with pytest.raises(project.Mismatch) as refused:
-        runtime("rust", "c").check_family()
+    with pytest.raises(project.LanguageMismatch) as refused:
+        make_runtime("rust", "c").check_family()
 
     assert refused.value.exit_code == 3
     assert str(refused.value) == (
@@ -94,4 +94,4 @@ def test_a_runtime_and_plugins_of_two_families_are_a_validation_error() -> None:
 
 @pytest.mark.parametrize(("language", "plugins"), [("python", "Python3.11"), ("C", "c++"), ("golang", "go1.22"), ("zig", "Zig")])
 def test_names_of_one_family_fit(language: str, plugins: str) -> None:
-    runtime(language, plugins).check_family()
+    make_runtime(language, plugins).check_family()

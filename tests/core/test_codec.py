@@ -7,7 +7,7 @@ from switchtower.core.session import Session, fold
 def test_what_a_newer_version_wrote_is_a_warning_and_not_the_end() -> None:
     event = codec.decode("sky.fell", b'{"how": "slowly"}')
     assert isinstance(event, events.WarningRaised)
-    assert event.code == codec.UNKNOWN
+    assert event.code == codec.UNKNOWN_EVENT_CODE
     assert "sky.fell" in event.message
 
 

@@ -6,26 +6,26 @@ import pytest
 
 from switchtower.core import commands, errors, events
 from switchtower.core.decide import decide
-from switchtower.core.session import ERRAND, Session, fold_entries
-from switchtower.testing.sessions import OWNER, SESSION_ID, Table
+from switchtower.core.session import REMOTE_CALL, Session, fold_entries
+from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
 
 
-def start(errand_id: str = "req_1", tool: str = "rpc.fs.read") -> commands.StartErrand:
-    return commands.StartErrand(session_id=SESSION_ID, actor=OWNER, errand_id=errand_id, tool=tool, args={"path": "a"})
+def start(errand_id: str = "req_1", tool: str = "rpc.fs.read") -> commands.StartRemoteCall:
+    return commands.StartRemoteCall(session_id=SESSION_ID, actor=OWNER, errand_id=errand_id, tool=tool, args={"path": "a"})
 
 
-def finish(errand_id: str = "req_1", **fields: Any) -> commands.FinishErrand:
+def finish(errand_id: str = "req_1", **fields: Any) -> commands.FinishRemoteCall:
     given = {"ok": True, "duration_ms": 3, "result": {"content": "x"}, **fields}
-    return commands.FinishErrand(session_id=SESSION_ID, actor=OWNER, errand_id=errand_id, **given)
+    return commands.FinishRemoteCall(session_id=SESSION_ID, actor=OWNER, errand_id=errand_id, **given)
 
 
-def ask_about(table: Table, run_id: str, approval_id: str = "req_1") -> None:
-    table.do(
+def ask_about(table: SessionDriver, run_id: str, approval_id: str = "req_1") -> None:
+    table.execute(
         commands.RequestApproval(
             session_id=SESSION_ID,
             run_id=run_id,
             call_id=approval_id,
-            kind=ERRAND,
+            kind=REMOTE_CALL,
             title="Run make",
             summary="Run make",
             details={"tool": "rpc.bash"},
@@ -38,65 +38,67 @@ def ask_about(table: Table, run_id: str, approval_id: str = "req_1") -> None:
 
 @pytest.mark.parametrize("beside_a_run", [True, False], ids=["run", "no run"])
 def test_an_errand_is_journalled_from_its_call_to_its_result(beside_a_run: bool) -> None:
-    table = Table()
+    table = SessionDriver()
     run_id = table.send() if beside_a_run else None
 
-    table.do(start())
+    table.execute(start())
     assert table.session.errands == {"req_1": "rpc.fs.read"}
-    table.do(finish())
+    table.execute(finish())
 
     assert table.log[-2:] == [
-        events.ErrandStarted(errand_id="req_1", tool="rpc.fs.read", args={"path": "a"}, by=OWNER),
-        events.ErrandFinished(errand_id="req_1", tool="rpc.fs.read", by=OWNER, ok=True, duration_ms=3, result={"content": "x"}),
+        events.RemoteCallStarted(errand_id="req_1", tool="rpc.fs.read", args={"path": "a"}, by=OWNER),
+        events.RemoteCallFinished(
+            errand_id="req_1", tool="rpc.fs.read", by=OWNER, ok=True, duration_ms=3, result={"content": "x"}
+        ),
     ]
     assert [entry.run_id for entry in table.entries[-2:]] == [run_id, run_id]
     assert table.session.errands == {}
 
 
 def test_an_errand_that_failed_says_why() -> None:
-    table = Table()
-    table.do(start())
-    table.do(finish(ok=False, result=None, error="denied"))
+    table = SessionDriver()
+    table.execute(start())
+    table.execute(finish(ok=False, result=None, error="denied"))
     finished = table.log[-1]
-    assert isinstance(finished, events.ErrandFinished)
+    assert isinstance(finished, events.RemoteCallFinished)
     assert (finished.ok, finished.error, finished.result) == (False, "denied", None)
 
 
 def test_an_id_is_taken_while_its_errand_is_under_way() -> None:
-    table = Table()
-    table.do(start())
+    table = SessionDriver()
+    table.execute(start())
     with pytest.raises(errors.IdentityConflict):
-        table.do(start(tool="rpc.git.status"))
-    table.do(finish())
-    table.do(start(tool="rpc.git.status"))
+        table.execute(start(tool="rpc.git.status"))
+    table.execute(finish())
+    table.execute(start(tool="rpc.git.status"))
     assert table.session.errands == {"req_1": "rpc.git.status"}
 
 
 def test_an_id_that_a_question_had_is_not_taken_again() -> None:
     """Otherwise the old decision would seem to be about the new call."""
-    table = Table()
+    table = SessionDriver()
     run_id = table.send()
-    table.do(start())
+    table.execute(start())
     ask_about(table, run_id)
-    table.settle("req_1")
-    table.do(finish())
+    table.decide_approval("req_1")
+    table.execute(finish())
     with pytest.raises(errors.IdentityConflict):
-        table.do(start())
+        table.execute(start())
 
 
 def test_an_errand_that_a_restart_has_closed_ends_only_once() -> None:
-    table = Table()
-    table.do(start())
+    table = SessionDriver()
+    table.execute(start())
     after = Session(id=SESSION_ID)
     fold_entries(after, table.entries)
     table.session = after
 
-    table.do(finish(ok=False, result=None, error="the daemon ended before it was done"))
+    table.execute(finish(ok=False, result=None, error="the daemon ended before it was done"))
     before = len(table.log)
-    table.do(finish())
+    table.execute(finish())
 
     assert len(table.log) == before
-    table.do(finish("req_none"))
+    table.execute(finish("req_none"))
     assert len(table.log) == before
 
 
@@ -106,21 +108,21 @@ def test_no_errand_in_a_session_that_does_not_exist() -> None:
 
 
 def test_a_run_does_not_wait_for_the_question_about_an_errand() -> None:
-    table = Table()
+    table = SessionDriver()
     run_id = table.send()
-    table.do(start())
+    table.execute(start())
     ask_about(table, run_id)
     assert table.session.run is not None
-    assert not table.session.run.waits_for_a_decision
+    assert not table.session.run.is_awaiting_decision
 
-    table.ask(run_id)
-    assert table.session.run.waits_for_a_decision
+    table.request_approval(run_id)
+    assert table.session.run.is_awaiting_decision
 
 
 def test_the_question_about_an_errand_ends_with_the_run() -> None:
-    table = Table()
+    table = SessionDriver()
     run_id = table.send()
-    table.do(start())
+    table.execute(start())
     ask_about(table, run_id)
 
     table.finish(run_id)

@@ -9,32 +9,32 @@ from hypothesis import strategies as st
 
 from switchtower.core import events, flow_report, journal
 from switchtower.core.codec import encode
-from switchtower.core.flow_report import Report
+from switchtower.core.flow_report import FlowSessionReport
 
 AT = "2026-01-02T03:04:05.678Z"
 MS = 1_767_323_045_678
 
 
-def entries(*told: events.AnyEvent, first_seq: int = 1) -> list[journal.Entry]:
+def make_entries(*told: events.AnyEvent, first_seq: int = 1) -> list[journal.Entry]:
     return [journal.Entry(first_seq + place, MS, "run_1", event.kind, encode(event)) for place, event in enumerate(told)]
 
 
-def report(*told: events.AnyEvent) -> Report:
-    made = Report("weather")
-    made.read(entries(*told))
+def report(*told: events.AnyEvent) -> FlowSessionReport:
+    made = FlowSessionReport("weather")
+    made.add_entries(make_entries(*told))
     return made
 
 
-def began(step: str = "one", attempt: int = 0, kind: str = "log", **more: Any) -> events.ToolCalled:
+def make_step_started(step: str = "one", attempt: int = 0, kind: str = "log", **more: Any) -> events.ToolCalled:
     return events.ToolCalled(f"step:{step}:{attempt}", kind, {"step": step, "attempt": attempt, "with": {}, **more})
 
 
-def ended(step: str = "one", attempt: int = 0, **more: Any) -> events.ToolFinished:
+def make_step_ended(step: str = "one", attempt: int = 0, **more: Any) -> events.ToolFinished:
     fields: dict[str, Any] = {"duration_ms": 7, "text": f"{step}: succeeded", "outputs": {"said": "hello"}, **more}
     return events.ToolFinished(call_id=f"step:{step}:{attempt}", tool="log", **fields)
 
 
-def logged(text: str, call_id: str = "step:one:0") -> events.ToolProgressed:
+def make_step_log(text: str, call_id: str = "step:one:0") -> events.ToolProgressed:
     return events.ToolProgressed(call_id, text)
 
 
@@ -46,7 +46,7 @@ BROKE = events.RunCompleted(outcome=events.Outcome.FAILED, exit_code_hint=1, sum
 
 
 def test_a_step_is_told_as_its_runtime_told_it() -> None:
-    told = report(FLOW_BEGAN, began(), logged("[info] hello\n"), ended(), FLOW_ENDED)
+    told = report(FLOW_BEGAN, make_step_started(), make_step_log("[info] hello\n"), make_step_ended(), FLOW_ENDED)
 
     assert told.events == [
         {"type": "step", "timestamp": AT, "step_id": "one", "state": "started", "attempt": 0},
@@ -71,7 +71,9 @@ def test_once_the_flow_has_ended_its_runtime_s_own_events_are_the_report() -> No
     last = {**first, "state": "succeeded"}
     kept = [[first], [novel], [last, "step:one:0"], [last, "step:two:0"], 7, [], ["x"], [first, 3]]
     outputs = {"status": "completed", "summary": SUMMARY, "events": kept, "events_left_out": 4}
-    told = report(FLOW_BEGAN, began(), ended(), events.ToolFinished("run_1", "flow", 0, "done", outputs=outputs))
+    told = report(
+        FLOW_BEGAN, make_step_started(), make_step_ended(), events.ToolFinished("run_1", "flow", 0, "done", outputs=outputs)
+    )
 
     assert told.events == [
         first,
@@ -84,12 +86,12 @@ def test_once_the_flow_has_ended_its_runtime_s_own_events_are_the_report() -> No
 
 def test_a_failed_try_has_its_error_and_counts_until_a_later_one_succeeds() -> None:
     error = {"code": 2001, "message": "no", "data": {"step_id": "one"}}
-    told = report(FLOW_BEGAN, began(), ended(is_error=True, outputs={"error": error}))
+    told = report(FLOW_BEGAN, make_step_started(), make_step_ended(is_error=True, outputs={"error": error}))
 
     assert told.events[-1]["error"] == error
     assert told.summary == {"completed_steps": 0, "failed_steps": 1}
 
-    told.read(entries(began(attempt=1), ended(attempt=1), first_seq=4))
+    told.add_entries(make_entries(make_step_started(attempt=1), make_step_ended(attempt=1), first_seq=4))
     assert told.summary == {"completed_steps": 1, "failed_steps": 0}
     assert [(event["state"], event["attempt"]) for event in told.events] == [
         ("started", 0),
@@ -100,33 +102,36 @@ def test_a_failed_try_has_its_error_and_counts_until_a_later_one_succeeds() -> N
 
 
 def test_a_failure_whose_error_was_not_kept_has_the_text_that_was() -> None:
-    told = report(began(), ended(is_error=True, outputs=None, text="one: failed"))
+    told = report(make_step_started(), make_step_ended(is_error=True, outputs=None, text="one: failed"))
 
     assert told.events[-1]["error"] == {"code": 3001, "message": "one: failed", "data": {}}
 
 
 def test_outputs_that_were_not_kept_are_said_to_be_missing() -> None:
-    told = report(began(), ended(outputs=None))
+    told = report(make_step_started(), make_step_ended(outputs=None))
 
     assert (told.events[-1]["outputs"], told.events[-1]["outputs_left_out"]) == ({}, True)
 
 
 def test_who_does_a_step_of_the_tower_is_told_at_its_start() -> None:
-    told = report(began("ask", kind="approval", approval_id="appr_1"), began("do", kind="agent.run", session_id="sess_2"))
+    told = report(
+        make_step_started("ask", kind="approval", approval_id="appr_1"),
+        make_step_started("do", kind="agent.run", session_id="sess_2"),
+    )
 
     assert [event.get("approval_id") for event in told.events] == ["appr_1", None]
     assert [event.get("session_id") for event in told.events] == [None, "sess_2"]
 
 
 def test_a_flow_under_way_is_running() -> None:
-    told = report(FLOW_BEGAN, began())
+    told = report(FLOW_BEGAN, make_step_started())
 
     assert (told.status, told.summary) == ("running", {"completed_steps": 0, "failed_steps": 0})
 
 
 @pytest.mark.parametrize(("completed", "cause"), [(CUT_SHORT, "Cancelled"), (BROKE, None)])
 def test_a_run_that_was_cut_short_has_failed_with_who_cut_it(completed: events.RunCompleted, cause: str | None) -> None:
-    told = report(FLOW_BEGAN, began(), ended(), began("two"), completed)
+    told = report(FLOW_BEGAN, make_step_started(), make_step_ended(), make_step_started("two"), completed)
 
     assert (told.status, told.summary["completed_steps"]) == ("failed", 1)
     error = told.summary["error"]
@@ -141,7 +146,9 @@ def test_the_end_of_the_run_changes_nothing_of_an_end_that_was_told() -> None:
 
 @pytest.mark.parametrize("outputs", [{}, {"status": ["completed"]}, {"status": "running", "summary": 3}])
 def test_an_end_that_makes_no_sense_is_a_failure(outputs: dict[str, Any]) -> None:
-    told = report(FLOW_BEGAN, began(), ended(), events.ToolFinished("run_1", "flow", 0, "?", outputs=outputs))
+    told = report(
+        FLOW_BEGAN, make_step_started(), make_step_ended(), events.ToolFinished("run_1", "flow", 0, "?", outputs=outputs)
+    )
 
     assert (told.status, told.summary) == ("failed", {"completed_steps": 1, "failed_steps": 0})
 
@@ -150,9 +157,9 @@ def test_an_end_that_makes_no_sense_is_a_failure(outputs: dict[str, Any]) -> Non
 def test_logs_are_lines_however_they_were_cut_into_pieces(cuts: list[int]) -> None:
     text = "[info] first\n[warning] second\n  and more of it\n\n[error] a ] b\n"
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    pieces = [logged(text[start:end]) for start, end in itertools.pairwise(places)]
+    pieces = [make_step_log(text[start:end]) for start, end in itertools.pairwise(places)]
 
-    told = report(began(), *pieces)
+    told = report(make_step_started(), *pieces)
 
     assert [(event["level"], event["message"]) for event in told.events[1:]] == [
         ("info", "first"),
@@ -163,27 +170,27 @@ def test_logs_are_lines_however_they_were_cut_into_pieces(cuts: list[int]) -> No
 
 
 def test_the_last_line_of_a_step_needs_no_end() -> None:
-    told = report(began(), logged("[info] half"), ended())
+    told = report(make_step_started(), make_step_log("[info] half"), make_step_ended())
 
     assert [event["type"] for event in told.events] == ["step", "log", "step"]
     assert told.events[1]["message"] == "half"
 
 
 def test_a_log_of_the_flow_itself_names_no_step() -> None:
-    told = report(FLOW_BEGAN, logged("[info] hello\n", "run_1"))
+    told = report(FLOW_BEGAN, make_step_log("[info] hello\n", "run_1"))
 
     assert told.events == [{"type": "log", "timestamp": AT, "level": "info", "message": "hello"}]
 
 
 def test_of_too_many_events_the_first_are_kept_and_the_others_counted() -> None:
-    told = report(began(), logged("[info] x\n" * (flow_report.MOST_EVENTS + 7)), ended(), FLOW_ENDED)
+    told = report(make_step_started(), make_step_log("[info] x\n" * (flow_report.MOST_EVENTS + 7)), make_step_ended(), FLOW_ENDED)
 
     assert (len(told.events), told.left_out, told.status) == (flow_report.MOST_EVENTS, 9, "completed")
 
 
 def test_of_events_that_are_too_long_the_first_are_kept_and_the_others_counted() -> None:
     long = "x" * (1024 * 1024)
-    told = report(began(), *(logged(f"[info] {long}\n  {long}\n") for _ in range(40)), FLOW_ENDED)
+    told = report(make_step_started(), *(make_step_log(f"[info] {long}\n  {long}\n") for _ in range(40)), FLOW_ENDED)
 
     assert sum(len(event.get("message", "")) for event in told.events) <= flow_report.MOST_BYTES
     assert len(told.events) + told.left_out >= 20
@@ -220,7 +227,16 @@ _ANY = st.one_of(
         outputs=_OUTPUTS,
     ),
     st.sampled_from(
-        [FLOW_BEGAN, FLOW_ENDED, CUT_SHORT, BROKE, began(), ended(), began("two", 1), ended("two", 1, is_error=True)]
+        [
+            FLOW_BEGAN,
+            FLOW_ENDED,
+            CUT_SHORT,
+            BROKE,
+            make_step_started(),
+            make_step_ended(),
+            make_step_started("two", 1),
+            make_step_ended("two", 1, is_error=True),
+        ]
     ),
 )
 
@@ -230,10 +246,10 @@ def test_whatever_stands_in_a_journal_there_is_a_report_and_pages_make_no_differ
     told: list[events.AnyEvent], page: int
 ) -> None:
     whole = report(*told)
-    paged = Report("weather")
-    rows = entries(*told)
+    paged = FlowSessionReport("weather")
+    rows = make_entries(*told)
     for start in range(0, len(rows), page):
-        paged.read(rows[start : start + page])
+        paged.add_entries(rows[start : start + page])
 
     assert (whole.events, whole.status, whole.summary, whole.last_seq) == (paged.events, paged.status, paged.summary, len(told))
     assert whole.status in ("running", "completed", "failed")

@@ -7,13 +7,13 @@ import pytest
 
 from switchtower.core import commands, errors, events, flows
 from switchtower.core.decide import decide
-from switchtower.core.session import Session, fold_entries, from_snapshot, to_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, Table, start_session
+from switchtower.core.session import Session, fold_entries, decode_snapshot, encode_snapshot
+from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver, start_session
 
 FLOW = events.Flow(name="weather", document={"graph": {}}, inputs={"city": "Bern"})
 
 
-class FlowTable(Table):
+class FlowSessionTable(SessionDriver):
     """A session that is a flow, on the table."""
 
     def __init__(self, *, mode: str = "interactive", lasting: bool = False) -> None:
@@ -22,7 +22,7 @@ class FlowTable(Table):
         self.log, self.entries = [], []
         flow = msgspec.structs.replace(FLOW, lasting=lasting)
         self.start = msgspec.structs.replace(start_session(SESSION_ID, mode), engine="flow", flow=flow)
-        self.run_id = str(self.do(self.start)["run_id"])
+        self.run_id = str(self.execute(self.start)["run_id"])
 
 
 WHOSE: dict[str, Any] = {"session_id": SESSION_ID, "actor": OWNER}
@@ -39,7 +39,7 @@ CHORES = [
 
 
 def test_a_flow_s_run_begins_with_its_session() -> None:
-    table = FlowTable()
+    table = FlowSessionTable()
 
     assert [type(event) for event in table.log] == [events.SessionStarted, events.RunStarted]
     started, run = table.log
@@ -52,33 +52,33 @@ def test_a_flow_s_run_begins_with_its_session() -> None:
 
 
 def test_what_was_asked_for_is_handed_to_the_engine_unhidden() -> None:
-    decision = decide(Session(id=SESSION_ID), FlowTable().start, now_ms=1, mint=lambda prefix: f"{prefix}_1")
+    decision = decide(Session(id=SESSION_ID), FlowSessionTable().start, now_ms=1, mint=lambda prefix: f"{prefix}_1")
 
     assert decision.following is not None
-    assert decision.following.said == FLOW
+    assert decision.following.ephemeral_input == FLOW
 
 
 def test_a_headless_session_s_flow_is_headless() -> None:
-    table = FlowTable(mode="headless")
+    table = FlowSessionTable(mode="headless")
 
     assert table.session.run is not None
     assert table.session.run.headless is True
 
 
 def test_an_agent_s_session_begins_no_flow() -> None:
-    assert flows.begin(start_session(SESSION_ID), lambda prefix: prefix) is None
+    assert flows.start_flow(start_session(SESSION_ID), lambda prefix: prefix) is None
 
 
 @pytest.mark.parametrize("command", MESSAGES)
 @pytest.mark.parametrize("is_over", [False, True])
 def test_nobody_talks_to_a_flow(command: commands.AnyCommand, is_over: bool) -> None:
-    table = FlowTable()
+    table = FlowSessionTable()
     if is_over:
         table.finish(table.run_id)
     before = list(table.log)
 
     with pytest.raises(errors.InvalidCommand, match="a flow takes no messages"):
-        table.do(command)
+        table.execute(command)
     assert table.log == before
 
 
@@ -86,44 +86,44 @@ def test_nobody_talks_to_a_flow(command: commands.AnyCommand, is_over: bool) -> 
 def test_a_flow_has_nothing_to_compact_or_to_undo(
     command: commands.AnyCommand, under_way: type[errors.CoreError], over: type[errors.CoreError]
 ) -> None:
-    table = FlowTable()
+    table = FlowSessionTable()
     with pytest.raises(under_way):
-        table.do(command)
+        table.execute(command)
     table.finish(table.run_id)
     before = list(table.log)
 
     with pytest.raises(over):
-        table.do(command)
+        table.execute(command)
     assert table.log == before
 
 
 def test_a_flow_can_be_cancelled() -> None:
-    table = FlowTable(lasting=True)
+    table = FlowSessionTable(lasting=True)
 
-    table.do(commands.CancelRun(session_id=SESSION_ID, actor=OWNER, reason="enough"))
+    table.execute(commands.CancelRun(session_id=SESSION_ID, actor=OWNER, reason="enough"))
 
     assert isinstance(table.log[-1], events.RunCancelRequested)
-    assert table.session.outlives_its_daemon is False
+    assert table.session.can_resume_after_restart is False
 
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_flow_outlives_its_daemon_when_it_waits_for_people_or_agents(lasting: bool) -> None:
-    table = FlowTable(lasting=lasting)
+    table = FlowSessionTable(lasting=lasting)
 
-    assert table.session.outlives_its_daemon is lasting
-    table.ask(table.run_id)
-    assert table.session.outlives_its_daemon is lasting
+    assert table.session.can_resume_after_restart is lasting
+    table.request_approval(table.run_id)
+    assert table.session.can_resume_after_restart is lasting
     table.finish(table.run_id)
-    assert table.session.outlives_its_daemon is False
+    assert table.session.can_resume_after_restart is False
 
 
 def test_its_exit_code_is_kept_and_everything_survives_a_snapshot() -> None:
-    table = FlowTable(lasting=True)
+    table = FlowSessionTable(lasting=True)
     table.finish(table.run_id, events.Outcome.FAILED, exit_code=4)
 
     assert table.session.flow is not None
     assert (table.session.flow.name, table.session.flow.lasting, table.session.flow.exit_code) == ("weather", True, 4)
-    assert from_snapshot(to_snapshot(table.session)) == table.session
+    assert decode_snapshot(encode_snapshot(table.session)) == table.session
     folded = Session(id=SESSION_ID)
     fold_entries(folded, table.entries)
     assert folded == table.session
@@ -134,14 +134,14 @@ def test_its_exit_code_is_kept_and_everything_survives_a_snapshot() -> None:
 )
 def test_the_engine_and_the_flow_belong_together(engine: str, flow: events.Flow | None) -> None:
     with pytest.raises(errors.InvalidCommand, match="belong together"):
-        flows.wanted(engine, flow)
+        flows.parse_flow(engine, flow)
 
 
 def test_a_runtime_that_no_system_could_start_is_refused() -> None:
     with pytest.raises(errors.InvalidCommand, match="not one that can be started"):
-        flows.wanted("flow", msgspec.structs.replace(FLOW, argv=("bin/rt", "a\0b")))
+        flows.parse_flow("flow", msgspec.structs.replace(FLOW, argv=("bin/rt", "a\0b")))
 
 
 def test_what_is_wanted_is_left_as_it_is() -> None:
-    assert flows.wanted("flow", FLOW) is FLOW
-    assert flows.wanted("agent", None) is None
+    assert flows.parse_flow("flow", FLOW) is FLOW
+    assert flows.parse_flow("agent", None) is None

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.core import commands, errors, events
-from switchtower.core.session import Session, card, fold_entries, from_snapshot, to_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, Table
+from switchtower.core.session import Session, make_card, fold_entries, decode_snapshot, encode_snapshot
+from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
 
 HOST, RUN = "host_1", "run_01"
 BY = events.Actor(name=HOST, via="host")
 
 
-def relayed(seq: int) -> events.Relayed:
+def make_relayed(seq: int) -> events.Relayed:
     return events.Relayed(seq, 1_000 + seq)
 
 
-def opening(seq: int | None = None) -> tuple[events.AnyEvent, ...]:
+def make_opened(seq: int | None = None) -> tuple[events.AnyEvent, ...]:
     program = events.Program(argv=(), command="codex", tool="codex")
     started = events.SessionStarted(
         engine="pty",
@@ -30,65 +30,65 @@ def opening(seq: int | None = None) -> tuple[events.AnyEvent, ...]:
         attach_token_sha256="",
         program=program,
         host=HOST,
-        relayed=relayed(seq) if seq is not None else None,
+        relayed=make_relayed(seq) if seq is not None else None,
     )
     return (started, events.RunStarted(text="codex", by=BY, purpose=events.Purpose.PROGRAM))
 
 
-def begins(seq: int = 1) -> commands.Report:
-    return commands.Report(seq, opening(seq))
+def make_started(seq: int = 1) -> commands.HostReport:
+    return commands.HostReport(seq, make_opened(seq))
 
 
-def says(seq: int, text: str = "") -> commands.Report:
-    return commands.Report(seq, (events.ToolProgressed("terminal", text or f"{seq};", relayed=relayed(seq)),))
+def make_output(seq: int, text: str = "") -> commands.HostReport:
+    return commands.HostReport(seq, (events.ToolProgressed("terminal", text or f"{seq};", relayed=make_relayed(seq)),))
 
 
-def asks(seq: int, approval_id: str = "appr_1") -> commands.Report:
+def make_approval(seq: int, approval_id: str = "appr_1") -> commands.HostReport:
     approval = events.Approval(approval_id, "terminal", "terminal", "Proceed?", "Proceed?", {}, 10_000, "")
-    return commands.Report(seq, (events.ApprovalRequested(approval=approval, relayed=relayed(seq)),))
+    return commands.HostReport(seq, (events.ApprovalRequested(approval=approval, relayed=make_relayed(seq)),))
 
 
-def types(seq: int, input_id: str) -> commands.Report:
+def make_input(seq: int, input_id: str) -> commands.HostReport:
     """As the hub reads it: that the question's own id was typed shows that it was decided."""
-    typed = events.TerminalTyped(input_id, "y\n", "", BY, relayed=relayed(seq))
-    return commands.Report(seq, (typed, events.ApprovalWithdrawn(approval_id=input_id, reason="answered on its host")))
+    typed = events.TerminalTyped(input_id, "y\n", "", BY, relayed=make_relayed(seq))
+    return commands.HostReport(seq, (typed, events.ApprovalWithdrawn(approval_id=input_id, reason="answered on its host")))
 
 
-def decides(seq: int, approval_id: str = "appr_1") -> commands.Report:
-    decided = events.ApprovalDecided(approval_id, events.Verdict.APPROVE, BY, relayed=relayed(seq))
-    return commands.Report(seq, (decided,))
+def make_decision(seq: int, approval_id: str = "appr_1") -> commands.HostReport:
+    decided = events.ApprovalDecided(approval_id, events.Verdict.APPROVE, BY, relayed=make_relayed(seq))
+    return commands.HostReport(seq, (decided,))
 
 
-def ends(seq: int, exit_code: int = 0) -> commands.Report:
-    completed = events.RunCompleted(events.Outcome.SUCCESS, "ended", 0, exit_code=exit_code, relayed=relayed(seq))
-    return commands.Report(seq, (events.ToolFinished("terminal", "terminal", 0, ""), completed))
+def make_ended(seq: int, exit_code: int = 0) -> commands.HostReport:
+    completed = events.RunCompleted(events.Outcome.SUCCESS, "ended", 0, exit_code=exit_code, relayed=make_relayed(seq))
+    return commands.HostReport(seq, (events.ToolFinished("terminal", "terminal", 0, ""), completed))
 
 
-class Mirrored(Table):
+class MirroredSession(SessionDriver):
     """A session of another host, on our table. Before its first report there is nothing."""
 
-    def __init__(self, *reports: commands.Report) -> None:
+    def __init__(self, *reports: commands.HostReport) -> None:
         super().__init__()
         self.session = Session(id=SESSION_ID)
         self.log, self.entries = [], []
         if reports:
-            self.told(*reports)
+            self.apply_reports(*reports)
 
-    def told(self, *reports: commands.Report, host: str = HOST) -> int:
+    def apply_reports(self, *reports: commands.HostReport, host: str = HOST) -> int:
         command = commands.MirrorRun(
-            session_id=SESSION_ID, actor=OWNER, host=host, run_id=RUN, reports=reports, opening=opening()
+            session_id=SESSION_ID, actor=OWNER, host=host, run_id=RUN, reports=reports, opening=make_opened()
         )
-        return int(self.do(command)["last_seq"])
+        return int(self.execute(command)["last_seq"])
 
     def mark(self, *, lost: bool) -> None:
-        self.do(commands.MarkHost(session_id=SESSION_ID, lost=lost))
+        self.execute(commands.MarkHost(session_id=SESSION_ID, lost=lost))
 
     @property
     def seqs(self) -> list[int]:
         """The host's own numbers, as we have them."""
         return [event.relayed.seq for event in self.log if event.relayed is not None]
 
-    def of(self, event_type: type[Any]) -> list[Any]:
+    def list_events(self, event_type: type[Any]) -> list[Any]:
         return [event for event in self.log if isinstance(event, event_type)]
 
 
@@ -96,8 +96,8 @@ class Mirrored(Table):
 
 
 def test_what_a_host_tells_becomes_a_session_that_lives_there() -> None:
-    table = Mirrored()
-    assert table.told(begins(), says(2), ends(3, 7)) == 3
+    table = MirroredSession()
+    assert table.apply_reports(make_started(), make_output(2), make_ended(3, 7)) == 3
 
     kinds = [type(event) for event in table.log]
     assert kinds == [
@@ -108,7 +108,7 @@ def test_what_a_host_tells_becomes_a_session_that_lives_there() -> None:
         events.RunCompleted,
     ]
     assert {entry.run_id for entry in table.entries} == {RUN}
-    listed = card(table.session)
+    listed = make_card(table.session)
     assert (listed.host, listed.host_lost, listed.tool, listed.exit_code) == (HOST, False, "codex", 7)
     assert listed.state is events.SessionState.COMPLETED
     assert table.session.relayed_seq == 3
@@ -116,31 +116,37 @@ def test_what_a_host_tells_becomes_a_session_that_lives_there() -> None:
 
 @pytest.mark.parametrize(
     "again",
-    [(begins(),), (says(2),), (begins(), says(2)), (says(2), says(2), begins()), ()],
+    [
+        (make_started(),),
+        (make_output(2),),
+        (make_started(), make_output(2)),
+        (make_output(2), make_output(2), make_started()),
+        (),
+    ],
     ids=["begin", "middle", "all", "disordered", "nothing"],
 )
-def test_what_was_told_before_is_not_taken_twice(again: tuple[commands.Report, ...]) -> None:
-    table = Mirrored(begins(), says(2))
+def test_what_was_told_before_is_not_taken_twice(again: tuple[commands.HostReport, ...]) -> None:
+    table = MirroredSession(make_started(), make_output(2))
     before = len(table.log)
-    assert table.told(*again) == 2
+    assert table.apply_reports(*again) == 2
     assert len(table.log) == before
 
 
 def test_a_batch_that_overlaps_is_taken_from_where_it_is_new() -> None:
-    table = Mirrored(begins(), says(2), says(3))
-    assert table.told(says(2), says(3), says(4), says(4), says(5)) == 5
+    table = MirroredSession(make_started(), make_output(2), make_output(3))
+    assert table.apply_reports(make_output(2), make_output(3), make_output(4), make_output(4), make_output(5)) == 5
     assert table.seqs == [1, 2, 3, 4, 5]
 
 
 def test_a_batch_of_old_news_for_a_session_that_does_not_exist_begins_none() -> None:
-    table = Mirrored()
-    assert table.told() == 0
+    table = MirroredSession()
+    assert table.apply_reports() == 0
     assert table.session.seq == 0
 
 
 def test_a_hole_is_passed_over_and_what_was_in_it_comes_too_late() -> None:
-    table = Mirrored(begins(), says(5))
-    assert table.told(says(3)) == 5
+    table = MirroredSession(make_started(), make_output(5))
+    assert table.apply_reports(make_output(3)) == 5
     assert table.seqs == [1, 5]
 
 
@@ -148,19 +154,21 @@ def test_a_hole_is_passed_over_and_what_was_in_it_comes_too_late() -> None:
 
 
 def test_another_host_cannot_tell_of_it() -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     before = len(table.log)
-    with pytest.raises(errors.NotItsHost):
-        table.told(says(2), host="host_2")
+    with pytest.raises(errors.NotSessionHost):
+        table.apply_reports(make_output(2), host="host_2")
     assert len(table.log) == before
 
 
-@pytest.mark.parametrize("reports", [(begins(),), (says(99),), ()], ids=["begin", "middle", "nothing"])
-def test_no_host_can_tell_of_a_session_that_lives_here(reports: tuple[commands.Report, ...]) -> None:
-    table = Table()
-    command = commands.MirrorRun(session_id=SESSION_ID, actor=OWNER, host=HOST, run_id=RUN, reports=reports, opening=opening())
-    with pytest.raises(errors.NotItsHost):
-        table.do(command)
+@pytest.mark.parametrize("reports", [(make_started(),), (make_output(99),), ()], ids=["begin", "middle", "nothing"])
+def test_no_host_can_tell_of_a_session_that_lives_here(reports: tuple[commands.HostReport, ...]) -> None:
+    table = SessionDriver()
+    command = commands.MirrorRun(
+        session_id=SESSION_ID, actor=OWNER, host=HOST, run_id=RUN, reports=reports, opening=make_opened()
+    )
+    with pytest.raises(errors.NotSessionHost):
+        table.execute(command)
     assert len(table.log) == 1
 
 
@@ -168,122 +176,122 @@ def test_no_host_can_tell_of_a_session_that_lives_here(reports: tuple[commands.R
 
 
 def test_without_its_beginning_a_session_begins_as_the_hub_thinks_best() -> None:
-    table = Mirrored(says(5))
+    table = MirroredSession(make_output(5))
     assert [type(event) for event in table.log] == [events.SessionStarted, events.RunStarted, events.ToolProgressed]
     assert table.seqs == [5]
     assert table.session.host == HOST
 
 
 def test_a_beginning_that_comes_late_is_only_noted() -> None:
-    table = Mirrored(says(5))
-    assert table.told(begins(6), says(7)) == 7
+    table = MirroredSession(make_output(5))
+    assert table.apply_reports(make_started(6), make_output(7)) == 7
     assert table.seqs == [5, 6, 7]
-    assert len(table.of(events.SessionStarted)) == 1
-    assert table.of(events.HostSaid) == [events.HostSaid(type="", data={}, relayed=relayed(6))]
+    assert len(table.list_events(events.SessionStarted)) == 1
+    assert table.list_events(events.HostEventReceived) == [events.HostEventReceived(type="", data={}, relayed=make_relayed(6))]
 
 
 def test_a_second_beginning_in_the_same_batch_is_only_noted() -> None:
-    table = Mirrored(begins(1), begins(2), says(3))
-    assert len(table.of(events.SessionStarted)) == 1
+    table = MirroredSession(make_started(1), make_started(2), make_output(3))
+    assert len(table.list_events(events.SessionStarted)) == 1
     assert table.seqs == [1, 2, 3]
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
 def test_a_second_end_is_only_noted(at_once: bool) -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     if at_once:
-        table.told(ends(2), ends(3, 9))
+        table.apply_reports(make_ended(2), make_ended(3, 9))
     else:
-        table.told(ends(2))
-        table.told(ends(3, 9))
-    assert [event.exit_code for event in table.of(events.RunCompleted)] == [0]
+        table.apply_reports(make_ended(2))
+        table.apply_reports(make_ended(3, 9))
+    assert [event.exit_code for event in table.list_events(events.RunCompleted)] == [0]
     assert table.seqs == [1, 2, 3]
-    assert card(table.session).exit_code == 0
+    assert make_card(table.session).exit_code == 0
 
 
 def test_what_is_said_after_the_end_is_taken_and_changes_nothing_of_it() -> None:
-    table = Mirrored(begins(), ends(2))
-    assert table.told(says(3), asks(4)) == 4
+    table = MirroredSession(make_started(), make_ended(2))
+    assert table.apply_reports(make_output(3), make_approval(4)) == 4
     assert table.seqs == [1, 2, 3, 4]
     assert table.session.run is None
     assert table.session.state is events.SessionState.COMPLETED
-    assert card(table.session).pending_approval_id is None
+    assert make_card(table.session).pending_approval_id is None
 
 
 # Questions
 
 
 def test_a_question_is_open_until_its_host_says_otherwise() -> None:
-    table = Mirrored(begins(), asks(2))
-    assert card(table.session).pending_approval_id == "appr_1"
-    table.told(decides(3))
-    assert card(table.session).pending_approval_id is None
+    table = MirroredSession(make_started(), make_approval(2))
+    assert make_card(table.session).pending_approval_id == "appr_1"
+    table.apply_reports(make_decision(3))
+    assert make_card(table.session).pending_approval_id is None
     assert table.session.state is events.SessionState.RUNNING
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
 def test_that_a_question_s_own_id_was_typed_closes_it(at_once: bool) -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     if at_once:
-        table.told(asks(2), types(3, "appr_1"))
+        table.apply_reports(make_approval(2), make_input(3, "appr_1"))
     else:
-        table.told(asks(2))
-        table.told(types(3, "appr_1"))
-    assert [event.approval_id for event in table.of(events.ApprovalWithdrawn)] == ["appr_1"]
-    assert card(table.session).pending_approval_id is None
+        table.apply_reports(make_approval(2))
+        table.apply_reports(make_input(3, "appr_1"))
+    assert [event.approval_id for event in table.list_events(events.ApprovalWithdrawn)] == ["appr_1"]
+    assert make_card(table.session).pending_approval_id is None
 
 
 def test_a_guess_without_such_a_question_is_left_out() -> None:
-    table = Mirrored(begins(), types(2, "input_7"))
-    assert table.of(events.ApprovalWithdrawn) == []
+    table = MirroredSession(make_started(), make_input(2, "input_7"))
+    assert table.list_events(events.ApprovalWithdrawn) == []
     assert table.seqs == [1, 2]
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
 def test_a_guess_after_the_decision_was_told_is_left_out(at_once: bool) -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     if at_once:
-        table.told(asks(2), decides(3), types(4, "appr_1"))
+        table.apply_reports(make_approval(2), make_decision(3), make_input(4, "appr_1"))
     else:
-        table.told(asks(2))
-        table.told(decides(3))
-        table.told(types(4, "appr_1"))
-    assert table.of(events.ApprovalWithdrawn) == []
+        table.apply_reports(make_approval(2))
+        table.apply_reports(make_decision(3))
+        table.apply_reports(make_input(4, "appr_1"))
+    assert table.list_events(events.ApprovalWithdrawn) == []
     assert table.seqs == [1, 2, 3, 4]
 
 
-def waits(seq: int, approval_id: str = "appr_1") -> commands.Report:
+def make_waiting(seq: int, approval_id: str = "appr_1") -> commands.HostReport:
     """As the hub reads it: a program that waits for a decision has asked for one, whether that was told or not."""
-    shown = events.PromptShown("permission", "Proceed?", approval_id, relayed=relayed(seq))
+    shown = events.PromptShown("permission", "Proceed?", approval_id, relayed=make_relayed(seq))
     approval = events.Approval(approval_id, "terminal", "terminal", "Proceed?", "Proceed?", {}, 10_000, "")
-    return commands.Report(seq, (shown, events.ApprovalRequested(approval=approval)))
+    return commands.HostReport(seq, (shown, events.ApprovalRequested(approval=approval)))
 
 
 def test_a_question_that_was_asked_is_not_guessed_a_second_time() -> None:
-    table = Mirrored(begins(), asks(2), waits(3))
-    table.told(waits(4))
-    assert len(table.of(events.ApprovalRequested)) == 1
+    table = MirroredSession(make_started(), make_approval(2), make_waiting(3))
+    table.apply_reports(make_waiting(4))
+    assert len(table.list_events(events.ApprovalRequested)) == 1
     assert table.seqs == [1, 2, 3, 4]
 
-    guessed = Mirrored(begins(), waits(2))
-    assert card(guessed.session).pending_approval_id == "appr_1"
+    guessed = MirroredSession(make_started(), make_waiting(2))
+    assert make_card(guessed.session).pending_approval_id == "appr_1"
 
 
 def test_what_a_host_says_of_a_question_that_we_do_not_know_is_passed_on_all_the_same() -> None:
-    table = Mirrored(begins(), decides(2, "appr_9"))
-    assert len(table.of(events.ApprovalDecided)) == 1
+    table = MirroredSession(make_started(), make_decision(2, "appr_9"))
+    assert len(table.list_events(events.ApprovalDecided)) == 1
     assert table.session.relayed_seq == 2
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
 def test_a_question_does_not_outlive_its_run(at_once: bool) -> None:
-    table = Mirrored(begins(), asks(2, "appr_1"), asks(3, "appr_2"), decides(4, "appr_1"))
+    table = MirroredSession(make_started(), make_approval(2, "appr_1"), make_approval(3, "appr_2"), make_decision(4, "appr_1"))
     if at_once:
-        table.told(asks(5, "appr_3"), ends(6))
+        table.apply_reports(make_approval(5, "appr_3"), make_ended(6))
     else:
-        table.told(asks(5, "appr_3"))
-        table.told(ends(6))
-    assert [event.approval_id for event in table.of(events.ApprovalWithdrawn)] == ["appr_2", "appr_3"]
+        table.apply_reports(make_approval(5, "appr_3"))
+        table.apply_reports(make_ended(6))
+    assert [event.approval_id for event in table.list_events(events.ApprovalWithdrawn)] == ["appr_2", "appr_3"]
     assert isinstance(table.log[-1], events.RunCompleted)
     assert table.seqs == [1, 2, 3, 4, 5, 6]
 
@@ -292,47 +300,47 @@ def test_a_question_does_not_outlive_its_run(at_once: bool) -> None:
 
 
 def test_a_host_that_is_lost_and_back_is_told_once_each() -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     table.mark(lost=False)
-    assert table.of(events.HostReturned) == []
+    assert table.list_events(events.HostReturned) == []
     table.mark(lost=True)
     table.mark(lost=True)
-    assert card(table.session).host_lost
+    assert make_card(table.session).host_lost
     table.mark(lost=False)
     table.mark(lost=False)
     assert table.log[-2:] == [events.HostLost(host=HOST), events.HostReturned(host=HOST)]
-    assert not card(table.session).host_lost
+    assert not make_card(table.session).host_lost
 
 
 def test_a_lost_host_that_speaks_is_back_before_what_it_says() -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     table.mark(lost=True)
-    table.told(begins())
-    assert card(table.session).host_lost, "old news is no sign of life from the session"
-    table.told(says(2), says(3))
+    table.apply_reports(make_started())
+    assert make_card(table.session).host_lost, "old news is no sign of life from the session"
+    table.apply_reports(make_output(2), make_output(3))
     assert [type(event) for event in table.log[-3:]] == [events.HostReturned, events.ToolProgressed, events.ToolProgressed]
-    assert not card(table.session).host_lost
+    assert not make_card(table.session).host_lost
 
 
 def test_a_session_that_has_ended_cannot_be_lost() -> None:
-    table = Mirrored(begins(), ends(2))
+    table = MirroredSession(make_started(), make_ended(2))
     before = len(table.log)
     table.mark(lost=True)
     assert len(table.log) == before
 
 
 def test_a_session_that_ends_with_its_host_s_return_is_not_lost() -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     table.mark(lost=True)
-    table.told(ends(2))
-    assert not card(table.session).host_lost
+    table.apply_reports(make_ended(2))
+    assert not make_card(table.session).host_lost
 
 
 def test_a_session_that_lives_here_has_no_host_to_lose() -> None:
-    table = Table()
+    table = SessionDriver()
     table.send()
     before = len(table.log)
-    table.do(commands.MarkHost(session_id=SESSION_ID, lost=True))
+    table.execute(commands.MarkHost(session_id=SESSION_ID, lost=True))
     assert len(table.log) == before
 
 
@@ -348,8 +356,8 @@ ITS_HOSTS: list[commands.AnyCommand] = [
     commands.DecideApproval(session_id=SESSION_ID, actor=OWNER, approval_id="appr_1", verdict=events.Verdict.APPROVE),
     commands.ExpireApproval(session_id=SESSION_ID, approval_id="appr_1"),
     commands.WithdrawApproval(session_id=SESSION_ID, approval_id="appr_1", reason=""),
-    commands.StartErrand(session_id=SESSION_ID, actor=OWNER, errand_id="r", tool="t", args={}),
-    commands.FinishErrand(session_id=SESSION_ID, errand_id="r", ok=True, duration_ms=0),
+    commands.StartRemoteCall(session_id=SESSION_ID, actor=OWNER, errand_id="r", tool="t", args={}),
+    commands.FinishRemoteCall(session_id=SESSION_ID, errand_id="r", ok=True, duration_ms=0),
     commands.FinishRun(session_id=SESSION_ID, run_id=RUN, outcome=events.Outcome.SUCCESS, summary=""),
     commands.InterruptRun(session_id=SESSION_ID, run_id=RUN, reason=""),
     commands.RunShell(session_id=SESSION_ID, actor=OWNER, shell_id="sh_1", command="ls"),
@@ -358,10 +366,10 @@ ITS_HOSTS: list[commands.AnyCommand] = [
 
 @pytest.mark.parametrize("command", ITS_HOSTS, ids=lambda command: type(command).__name__)
 def test_what_is_its_host_s_to_decide_is_refused_with_the_host_s_name(command: commands.AnyCommand) -> None:
-    table = Mirrored(begins(), asks(2))
+    table = MirroredSession(make_started(), make_approval(2))
     before = len(table.log)
-    with pytest.raises(errors.LivesElsewhere) as refused:
-        table.do(command)
+    with pytest.raises(errors.SessionOnOtherHost) as refused:
+        table.execute(command)
     assert refused.value.detail == HOST
     assert len(table.log) == before
 
@@ -375,9 +383,9 @@ def test_what_is_its_host_s_to_decide_is_refused_with_the_host_s_name(command: c
     ids=lambda command: type(command).__name__,
 )
 def test_our_own_picture_of_it_is_ours(command: commands.AnyCommand) -> None:
-    table = Mirrored(begins())
+    table = MirroredSession(make_started())
     before = len(table.log)
-    table.do(command)
+    table.execute(command)
     assert len(table.log) == before + 1
     assert table.session.relayed_seq == 1, "what we do ourselves has none of the host's numbers"
 
@@ -385,19 +393,19 @@ def test_our_own_picture_of_it_is_ours(command: commands.AnyCommand) -> None:
 # Whatever arrives
 
 WHOLE = [
-    begins(1),
-    says(2),
-    asks(3, "appr_3"),
-    types(4, "appr_3"),
-    says(5),
-    begins(6),
-    asks(7, "appr_7"),
-    decides(8, "appr_7"),
-    types(9, "appr_7"),
-    asks(10, "appr_10"),
-    ends(11),
-    says(12),
-    ends(13),
+    make_started(1),
+    make_output(2),
+    make_approval(3, "appr_3"),
+    make_input(4, "appr_3"),
+    make_output(5),
+    make_started(6),
+    make_approval(7, "appr_7"),
+    make_decision(8, "appr_7"),
+    make_input(9, "appr_7"),
+    make_approval(10, "appr_10"),
+    make_ended(11),
+    make_output(12),
+    make_ended(13),
 ]
 
 
@@ -423,16 +431,16 @@ def deliveries(draw: st.DrawFn) -> list[tuple[int, int]]:
 def test_whatever_arrives_each_of_the_host_s_numbers_is_there_once_and_in_order(
     stretches: list[tuple[int, int]], losses: set[int]
 ) -> None:
-    table = Mirrored()
+    table = MirroredSession()
     for number, (first, last) in enumerate(stretches):
-        assert table.told(*WHOLE[first:last]) == table.session.relayed_seq
+        assert table.apply_reports(*WHOLE[first:last]) == table.session.relayed_seq
         if number in losses and table.session.seq:
             table.mark(lost=True)
 
     assert table.seqs == list(range(1, len(WHOLE) + 1))
     ours = (events.HostLost, events.HostReturned)
-    at_once = Mirrored(*WHOLE)
+    at_once = MirroredSession(*WHOLE)
     assert [event for event in table.log if not isinstance(event, ours)] == at_once.log
     replayed = Session(id=SESSION_ID)
     fold_entries(replayed, table.entries)
-    assert replayed == table.session == from_snapshot(to_snapshot(table.session))
+    assert replayed == table.session == decode_snapshot(encode_snapshot(table.session))

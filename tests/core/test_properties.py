@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from switchtower.core import commands, errors, events, states
-from switchtower.core.session import Session, fold_entries, from_snapshot, to_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, Table
+from switchtower.core.session import Session, fold_entries, decode_snapshot, encode_snapshot
+from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
 
 verdicts = st.sampled_from(list(events.Verdict))
 outcomes = st.sampled_from(list(events.Outcome))
@@ -17,7 +17,7 @@ outcomes = st.sampled_from(list(events.Outcome))
 class AnySession(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.table = Table()
+        self.table = SessionDriver()
         self.approvals: list[str] = []
         self.snapshot: tuple[int, bytes] | None = None
 
@@ -37,21 +37,21 @@ class AnySession(RuleBasedStateMachine):
     @precondition(lambda self: self.table.session.run)
     @rule(text=st.text(max_size=10), thinking=st.booleans())
     def stream(self, text: str, thinking: bool) -> None:
-        self.table.tell(self.run_id, events.ThinkingDelta(text) if thinking else events.TextDelta(text))
+        self.table.emit(self.run_id, events.ThinkingDelta(text) if thinking else events.TextDelta(text))
 
     @precondition(lambda self: self.table.session.run)
     @rule(call=st.integers(1, 3), finish=st.booleans())
     def tool(self, call: int, finish: bool) -> None:
         call_id = f"call_{call}"
         if finish:
-            self.table.tell(self.run_id, events.ToolFinished(call_id=call_id, tool="run", duration_ms=1, text=""))
+            self.table.emit(self.run_id, events.ToolFinished(call_id=call_id, tool="run", duration_ms=1, text=""))
         else:
-            self.table.tell(self.run_id, events.ToolCalled(call_id=call_id, tool="run", args={}))
+            self.table.emit(self.run_id, events.ToolCalled(call_id=call_id, tool="run", args={}))
 
     @precondition(lambda self: self.table.session.run)
     @rule(call=st.integers(1, 3), fingerprint=st.sampled_from("ab"))
     def ask(self, call: int, fingerprint: str) -> None:
-        self.approvals.append(self.table.ask(self.run_id, call_id=f"call_{call}", fingerprint=fingerprint))
+        self.approvals.append(self.table.request_approval(self.run_id, call_id=f"call_{call}", fingerprint=fingerprint))
 
     @precondition(lambda self: self.approvals)
     @rule(verdict=verdicts, pick=st.randoms(use_true_random=False))
@@ -59,7 +59,7 @@ class AnySession(RuleBasedStateMachine):
         approval_id = pick.choice(self.approvals)
         pending = self.table.session.run is not None and approval_id in self.table.session.run.pending
         try:
-            self.table.settle(approval_id, verdict)
+            self.table.decide_approval(approval_id, verdict)
             assert pending
         except errors.ApprovalClosed:
             assert not pending
@@ -67,13 +67,13 @@ class AnySession(RuleBasedStateMachine):
     @precondition(lambda self: self.approvals)
     @rule(pick=st.randoms(use_true_random=False))
     def expire(self, pick) -> None:  # type: ignore[no-untyped-def]
-        self.table.do(commands.ExpireApproval(session_id=SESSION_ID, approval_id=pick.choice(self.approvals)))
+        self.table.execute(commands.ExpireApproval(session_id=SESSION_ID, approval_id=pick.choice(self.approvals)))
 
     @rule()
     def cancel(self) -> None:
         active = self.table.session.run is not None
         try:
-            self.table.do(commands.CancelRun(session_id=SESSION_ID, actor=OWNER))
+            self.table.execute(commands.CancelRun(session_id=SESSION_ID, actor=OWNER))
             assert active
         except errors.NoActiveRun:
             assert not active
@@ -88,28 +88,28 @@ class AnySession(RuleBasedStateMachine):
     @rule()
     def take_up(self) -> None:
         message_id, queued = next(iter(self.table.session.queue.items()))
-        self.table.tell(self.run_id, events.MessageDelivered(message_id, queued.text))
+        self.table.emit(self.run_id, events.MessageDelivered(message_id, queued.text))
 
     @precondition(lambda self: self.table.session.run)
     @rule(tree=st.sampled_from("abc"), when=st.sampled_from(["before", "after"]))
     def checkpoint(self, tree: str, when: str) -> None:
         run = self.table.session.run
         if run is not None and run.purpose is events.Purpose.WORK and (when == "after") == (run.checkpoint is not None):
-            self.table.tell(run.id, events.CheckpointTaken(when, tree))
+            self.table.emit(run.id, events.CheckpointTaken(when, tree))
 
     @rule(redo=st.booleans())
     def restore(self, redo: bool) -> None:
         session = self.table.session
         changes = session.undone if redo else session.done
         try:
-            run_id = self.table.do(commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, redo=redo))["run_id"]
+            run_id = self.table.execute(commands.RestoreWorkspace(session_id=SESSION_ID, actor=OWNER, redo=redo))["run_id"]
         except errors.NothingToRestore:
             assert not changes
         except errors.RunInProgress:
             assert session.run is not None
         else:
             change = changes[-1]
-            self.table.tell(run_id, events.WorkspaceRestored("redo" if redo else "undo", change.run_id, change.after or "z"))
+            self.table.emit(run_id, events.WorkspaceRestored("redo" if redo else "undo", change.run_id, change.after or "z"))
 
     @invariant()
     def a_queue_waits_for_a_run(self) -> None:
@@ -128,11 +128,11 @@ class AnySession(RuleBasedStateMachine):
     @precondition(lambda self: self.table.session.run)
     @rule()
     def interrupt(self) -> None:
-        self.table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=self.run_id, reason="a crash"))
+        self.table.execute(commands.InterruptRun(session_id=SESSION_ID, run_id=self.run_id, reason="a crash"))
 
     @rule()
     def take_snapshot(self) -> None:
-        self.snapshot = (self.table.session.seq, to_snapshot(self.table.session))
+        self.snapshot = (self.table.session.seq, encode_snapshot(self.table.session))
 
     @invariant()
     def seq_is_dense(self) -> None:
@@ -161,15 +161,15 @@ class AnySession(RuleBasedStateMachine):
     def replay_gives_the_same_session(self) -> None:
         replayed = Session(id=SESSION_ID)
         fold_entries(replayed, self.table.entries)
-        assert to_snapshot(replayed) == to_snapshot(self.table.session)
+        assert encode_snapshot(replayed) == encode_snapshot(self.table.session)
 
     @invariant()
     def a_snapshot_and_the_tail_give_the_same_session(self) -> None:
         if self.snapshot is not None:
             seq, snapshot = self.snapshot
-            loaded = from_snapshot(snapshot)
+            loaded = decode_snapshot(snapshot)
             fold_entries(loaded, self.table.entries[seq:])
-            assert to_snapshot(loaded) == to_snapshot(self.table.session)
+            assert encode_snapshot(loaded) == encode_snapshot(self.table.session)
 
 
 AnySession.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -32,7 +32,7 @@ REDACTOR = redact.Redactor()
     ],
 )
 def test_secrets_in_data_are_hidden(value: Any, expected: Any) -> None:
-    assert REDACTOR.value(value) == expected
+    assert REDACTOR.redact_value(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_secrets_in_data_are_hidden(value: Any, expected: Any) -> None:
     ],
 )
 def test_data_without_secrets_comes_back_as_the_same_object(value: Any) -> None:
-    assert REDACTOR.value(value) is value
+    assert REDACTOR.redact_value(value) is value
 
 
 def test_data_is_not_changed_in_place() -> None:
     value = {"args": [SECRET]}
-    REDACTOR.value(value)
+    REDACTOR.redact_value(value)
     assert value == {"args": [SECRET]}
 
 
@@ -63,7 +63,7 @@ def test_data_too_deep_to_look_into_is_hidden_whole() -> None:
     deep: Any = SECRET
     for _ in range(500):
         deep = [deep]
-    redacted = repr(REDACTOR.value(deep))
+    redacted = repr(REDACTOR.redact_value(deep))
     assert "[redacted]" in redacted
     assert SECRET not in redacted
 
@@ -71,12 +71,12 @@ def test_data_too_deep_to_look_into_is_hidden_whole() -> None:
 ACTOR = events.Actor(name="ada", via="cli")
 
 
-def approval(words: str) -> events.Approval:
+def make_approval(words: str) -> events.Approval:
     rule = events.Rule("allow", words, words, words)
     return events.Approval("appr_1", "call_1", "shell", words, words, {"command": words}, 1, "f00d", rule=rule)
 
 
-def every_event(words: str) -> list[events.AnyEvent]:
+def make_every_event(words: str) -> list[events.AnyEvent]:
     """One event of each kind with these words wherever a person, a model or a program may put its own."""
     call = events.ToolRequest("call_1", "shell", {"command": words, "more": [words]}, words)
     workspace = events.Workspace("/work", remote_url=words)
@@ -89,21 +89,21 @@ def every_event(words: str) -> list[events.AnyEvent]:
         events.SessionStarted("pty", "chat", "demo", "none", workspace, ACTOR, "00ff", program=program, host="host_1"),
         events.SessionStarted("flow", "chat", "flow", "none", workspace, ACTOR, "00ff", flow=flow),
         events.TerminalTyped("input_1", words, "00ff", ACTOR),
-        events.TerminalKeys(3, ACTOR),
+        events.TerminalKeysTyped(3, ACTOR),
         events.TerminalResized(80, 24, ACTOR),
-        events.TerminalEchoed(on=False),
+        events.TerminalEchoChanged(on=False),
         events.PromptShown("permission", words, "appr_1"),
-        events.PromptGone(),
-        events.ScreenTaken(words, 80, 24),
-        events.ErrandStarted("req_1", "rpc.bash", {"cmd": words}, ACTOR),
-        events.ErrandFinished("req_1", "rpc.bash", ACTOR, ok=True, duration_ms=1, result={"stdout": words}),
-        events.ErrandFinished("req_1", "rpc.bash", ACTOR, ok=False, duration_ms=1, error=words),
+        events.PromptCleared(),
+        events.ScreenCaptured(words, 80, 24),
+        events.RemoteCallStarted("req_1", "rpc.bash", {"cmd": words}, ACTOR),
+        events.RemoteCallFinished("req_1", "rpc.bash", ACTOR, ok=True, duration_ms=1, result={"stdout": words}),
+        events.RemoteCallFinished("req_1", "rpc.bash", ACTOR, ok=False, duration_ms=1, error=words),
         events.HostLost("host_1"),
         events.HostReturned("host_1"),
-        events.HostSaid("run.mood", {"words": words}),
-        events.HostSaid("run.mood", {"words": words}, relayed=relayed),
-        events.PromptGone(relayed=relayed),
-        events.SessionResumed(ACTOR, events.SessionState.IDLE, "demo", "none", None, words, approval(words)),
+        events.HostEventReceived("run.mood", {"words": words}),
+        events.HostEventReceived("run.mood", {"words": words}, relayed=relayed),
+        events.PromptCleared(relayed=relayed),
+        events.SessionResumed(ACTOR, events.SessionState.IDLE, "demo", "none", None, words, make_approval(words)),
         events.SessionConfigured(ACTOR, title=words),
         events.MessageQueued("msg_1", words, events.Delivery.STEER, ACTOR),
         events.MessageDelivered("msg_1", words),
@@ -136,7 +136,7 @@ def every_event(words: str) -> list[events.AnyEvent]:
         events.ToolCalled("call_1", "shell", {"command": words}),
         events.ToolFinished("call_1", "shell", 3, words, is_error=True, error=events.ToolError("X", words, detail=words)),
         events.ToolFinished("call_1", "x", 3, words, result={"content": [{"type": "text", "text": words}]}),
-        events.ApprovalRequested(approval(words)),
+        events.ApprovalRequested(make_approval(words)),
         events.ApprovalDecided("appr_1", events.Verdict.APPROVE, ACTOR, words, events.Rule("allow", "run", None, words)),
         events.ApprovalExpired("appr_1"),
         events.ApprovalWithdrawn("appr_1", words),
@@ -151,33 +151,35 @@ DELTAS = (events.TextDelta, events.ThinkingDelta, events.ToolProgressed)
 
 
 def test_the_examples_are_of_every_kind_but_the_deltas() -> None:
-    assert {type(event) for event in every_event("")} | set(DELTAS) == set(events.BY_KIND.values())
+    assert {type(event) for event in make_every_event("")} | set(DELTAS) == set(events.BY_KIND.values())
 
 
-@pytest.mark.parametrize("event", every_event(f"see {SECRET}."), ids=lambda event: event.kind)
+@pytest.mark.parametrize("event", make_every_event(f"see {SECRET}."), ids=lambda event: event.kind)
 def test_an_event_is_redacted_in_all_its_words_and_in_nothing_else(event: events.AnyEvent) -> None:
-    redacted = REDACTOR.event(event)
+    redacted = REDACTOR.redact_event(event)
     assert type(redacted) is type(event)
     # What is decided, and what ran, says how long each secret was.
     seen = codec.encode(redacted).replace(f"[redacted, {len(SECRET)} characters]".encode(), b"[redacted]")
     assert seen == codec.encode(event).replace(SECRET.encode(), b"[redacted]")
 
 
-@pytest.mark.parametrize("event", every_event("see there"), ids=lambda event: event.kind)
+@pytest.mark.parametrize("event", make_every_event("see there"), ids=lambda event: event.kind)
 def test_an_event_without_secrets_comes_back_as_the_same_object(event: events.AnyEvent) -> None:
-    assert REDACTOR.event(event) is event
+    assert REDACTOR.redact_event(event) is event
 
 
 def test_what_another_host_said_besides_a_delta_is_redacted() -> None:
     event = events.ToolProgressed("call_1", SECRET, relayed=events.Relayed(1, 1, {"note": SECRET}))
-    assert REDACTOR.event(event) == events.ToolProgressed("call_1", SECRET, relayed=events.Relayed(1, 1, {"note": "[redacted]"}))
+    assert REDACTOR.redact_event(event) == events.ToolProgressed(
+        "call_1", SECRET, relayed=events.Relayed(1, 1, {"note": "[redacted]"})
+    )
 
 
 @pytest.mark.parametrize(
     "event", [events.TextDelta(SECRET), events.ThinkingDelta(SECRET), events.ToolProgressed("call_1", SECRET)]
 )
 def test_a_delta_passes_untouched_because_its_stream_has_redacted_it(event: events.AnyEvent) -> None:
-    assert REDACTOR.event(event) is event
+    assert REDACTOR.redact_event(event) is event
 
 
 NOT_FREE_TEXT = {
@@ -199,14 +201,14 @@ NOT_FREE_TEXT = {
         "alias",
     },
     events.TerminalTyped: {"input_id", "sha256", "by"},
-    events.TerminalKeys: {"by"},
+    events.TerminalKeysTyped: {"by"},
     events.TerminalResized: {"by"},
     events.PromptShown: {"reason", "approval_id"},
-    events.ErrandStarted: {"errand_id", "tool", "by"},
-    events.ErrandFinished: {"errand_id", "tool", "by"},
+    events.RemoteCallStarted: {"errand_id", "tool", "by"},
+    events.RemoteCallFinished: {"errand_id", "tool", "by"},
     events.HostLost: {"host"},
     events.HostReturned: {"host"},
-    events.HostSaid: {"type"},
+    events.HostEventReceived: {"type"},
     events.Program: {"tool"},
     events.Flow: {"name", "runtime", "timeout_s"},
     events.SessionDeleted: {"by"},
@@ -259,7 +261,9 @@ NOT_FREE_TEXT = {
 
 @pytest.mark.parametrize("struct", FREE_TEXT, ids=lambda struct: struct.__name__)
 def test_every_field_that_can_hold_text_is_known_as_free_or_not(struct: type[msgspec.Struct]) -> None:
-    can_hold_text = {field.name for field in msgspec.structs.fields(struct) if not _leaves(field.type) <= {int, bool, type(None)}}
+    can_hold_text = {
+        field.name for field in msgspec.structs.fields(struct) if not _list_leaves(field.type) <= {int, bool, type(None)}
+    }
     if issubclass(struct, events.Event):
         can_hold_text.remove("relayed")  # looked at in every event
     known = {*FREE_TEXT[struct], *DECIDED.get(struct, ())}
@@ -273,11 +277,11 @@ def test_every_struct_within_free_text_has_its_row() -> None:
         for struct, names in (*FREE_TEXT.items(), *DECIDED.items())
         for field in msgspec.structs.fields(struct)
         if field.name in names
-        for leaf in _leaves(field.type)
+        for leaf in _list_leaves(field.type)
     }
     assert {leaf for leaf in held if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)} <= set(FREE_TEXT)
 
 
-def _leaves(annotation: Any) -> set[Any]:
+def _list_leaves(annotation: Any) -> set[Any]:
     arguments = [argument for argument in get_args(annotation) if argument is not ...]
-    return set().union(*map(_leaves, arguments)) if arguments else {annotation}
+    return set().union(*map(_list_leaves, arguments)) if arguments else {annotation}

@@ -38,8 +38,8 @@ PIECES = (
 TEXTS = st.lists(st.sampled_from((*PIECES, GITHUB, "password=swordfish1")), max_size=25).map("".join)
 
 
-def streamed(redactor: redact.Redactor, pieces: list[str]) -> list[str]:
-    stream = redactor.stream()
+def redact_stream(redactor: redact.Redactor, pieces: list[str]) -> list[str]:
+    stream = redactor.open_stream()
     return [*map(stream.feed, pieces), stream.close()]
 
 
@@ -56,19 +56,19 @@ def cut_texts(draw: st.DrawFn) -> list[str]:
 @example("x*", ["\n", "\n"])
 def test_however_it_is_cut_the_same_comes_out_line_by_line(pattern: str, pieces: list[str]) -> None:
     redactor = redact.Redactor(extra=pattern)
-    known = redact.Redactor().text("".join(pieces))
+    known = redact.Redactor().redact_text("".join(pieces))
     line_by_line = "\n".join(re.sub(pattern, redact.MARK, line) if line else "" for line in known.split("\n"))
-    assert "".join(streamed(redactor, pieces)) == line_by_line
-    assert redactor.text("".join(pieces)) == line_by_line
+    assert "".join(redact_stream(redactor, pieces)) == line_by_line
+    assert redactor.redact_text("".join(pieces)) == line_by_line
 
 
 @given(cut_texts())
 def test_no_match_is_in_what_comes_out(pieces: list[str]) -> None:
-    assert not re.search(PATTERN, "".join(streamed(REDACTOR, pieces)))
+    assert not re.search(PATTERN, "".join(redact_stream(REDACTOR, pieces)))
 
 
 def test_a_line_is_let_go_when_it_is_whole_and_the_rest_at_the_end() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     assert stream.feed("of CUST-") == ""
     assert stream.feed("12") == ""
     assert stream.feed("34 it\nand CUST-5") == "of [redacted] it\n"
@@ -78,7 +78,7 @@ def test_a_line_is_let_go_when_it_is_whole_and_the_rest_at_the_end() -> None:
 
 
 def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     fed = released = 0
     for _ in range(1_000):
         fed += 100
@@ -89,33 +89,33 @@ def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
 
 def test_known_secrets_are_hidden_too_with_and_without_a_match() -> None:
     redactor = redact.Redactor(["correct horse battery"], extra=PATTERN)
-    assert redactor.text(f"{GITHUB} and CUST-1") == "[redacted] and [redacted]"
-    assert redactor.text("a correct horse battery") == "a [redacted]"
-    redactor.add("learnt later on")
-    assert redactor.text("learnt later on, CUST-2") == "[redacted], [redacted]"
+    assert redactor.redact_text(f"{GITHUB} and CUST-1") == "[redacted] and [redacted]"
+    assert redactor.redact_text("a correct horse battery") == "a [redacted]"
+    redactor.add_secret("learnt later on")
+    assert redactor.redact_text("learnt later on, CUST-2") == "[redacted], [redacted]"
 
 
 def test_text_without_a_match_is_itself() -> None:
     text = "nothing to see\nhere\n"
-    assert REDACTOR.text(text) is text
-    assert REDACTOR.text("") == ""
+    assert REDACTOR.redact_text(text) is text
+    assert REDACTOR.redact_text("") == ""
 
 
 def test_data_and_events_are_looked_through() -> None:
-    assert REDACTOR.value({"who CUST-1": ["CUST-2", ("see CUST-3",), 4, None]}) == {
+    assert REDACTOR.redact_value({"who CUST-1": ["CUST-2", ("see CUST-3",), 4, None]}) == {
         "who [redacted]": ["[redacted]", ("see [redacted]",), 4, None]
     }
     started = events.RunStarted(text="for CUST-77\nplease", by=events.Actor(name="ann", via="cli"))
-    redacted = REDACTOR.event(started)
+    redacted = REDACTOR.redact_event(started)
     assert isinstance(redacted, events.RunStarted)
     assert redacted.text == "for [redacted]\nplease"
-    said = events.HostSaid(type="note", data={"a": "CUST-8"}, relayed=events.Relayed(1, 1, {"b": "CUST-9"}))
-    assert "CUST" not in repr(REDACTOR.event(said))
-    quiet = events.HostSaid(type="note", data={"a": "b"})
-    assert REDACTOR.event(quiet) is quiet
+    said = events.HostEventReceived(type="note", data={"a": "CUST-8"}, relayed=events.Relayed(1, 1, {"b": "CUST-9"}))
+    assert "CUST" not in repr(REDACTOR.redact_event(said))
+    quiet = events.HostEventReceived(type="note", data={"a": "b"})
+    assert REDACTOR.redact_event(quiet) is quiet
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_without_a_pattern_streams_let_text_go_at_once(nothing: str | None) -> None:
-    stream = redact.Redactor(extra=nothing).stream()
+    stream = redact.Redactor(extra=nothing).open_stream()
     assert stream.feed("CUST-1 ") == "CUST-1 "

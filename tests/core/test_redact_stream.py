@@ -80,29 +80,29 @@ def cut_texts(draw: st.DrawFn) -> list[str]:
 @settings(max_examples=200, deadline=None)
 @given(cut_texts())
 def test_any_cut_of_any_text_comes_out_as_the_whole_does(pieces: list[str]) -> None:
-    stream = REDACTOR.stream()
-    assert "".join(map(stream.feed, pieces)) + stream.close() == REDACTOR.text("".join(pieces))
+    stream = REDACTOR.open_stream()
+    assert "".join(map(stream.feed, pieces)) + stream.close() == REDACTOR.redact_text("".join(pieces))
 
 
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
 def test_redacting_twice_is_redacting_once(text: str) -> None:
-    once = REDACTOR.text(text)
-    assert REDACTOR.text(once) == once
+    once = REDACTOR.redact_text(text)
+    assert REDACTOR.redact_text(once) == once
 
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS, TEXTS)
 def test_a_closed_stream_is_as_new(first: str, second: str) -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     stream.feed(first)
     stream.close()
-    assert stream.feed(second) + stream.close() == REDACTOR.text(second)
+    assert stream.feed(second) + stream.close() == REDACTOR.redact_text(second)
 
 
 def test_prose_goes_at_once_or_one_word_late() -> None:
     prose = "A bear at sea has to be as brave as the github user who ate all the best sk and - so it is said - the key: a fish."
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     fed = released = ""
     for word in prose.split():
         before, fed = fed, f"{fed}{word} "
@@ -112,13 +112,13 @@ def test_prose_goes_at_once_or_one_word_late() -> None:
 
 
 def test_ordinary_words_go_at_once() -> None:
-    stream = redact.Redactor().stream()
+    stream = redact.Redactor().open_stream()
     for piece in ["Hello", " world", ", said", " she", "\n\n", "```", "def", " load", "(self", "):", "\n    "]:
         assert stream.feed(piece) == piece
 
 
 def test_a_name_and_its_sign_go_before_the_value_is_known() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     assert [stream.feed(piece) for piece in ("API", "_KEY", "=", "1a2b", "3c4d", "\n")] == [
         "API",
         "_KEY",
@@ -130,7 +130,7 @@ def test_a_name_and_its_sign_go_before_the_value_is_known() -> None:
 
 
 def test_a_token_is_marked_as_soon_as_it_is_certain_and_its_rest_is_dropped() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     assert [stream.feed(piece) for piece in ("my ", "gh", "p_1234", "5678", "9abc", "def", " ok")] == [
         "my ",
         "",
@@ -143,7 +143,7 @@ def test_a_token_is_marked_as_soon_as_it_is_certain_and_its_rest_is_dropped() ->
 
 
 def test_a_private_key_is_marked_at_its_first_line_and_text_goes_on_after_its_last() -> None:
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     assert stream.feed("so: -----BEGIN PRIVATE KEY-----") == "so: "
     assert stream.feed("\nMIIEvQ") == "[redacted]"
     assert stream.feed("\nIBADANBgkqhkiG9w0BAQEFAASC" * 100) == ""
@@ -170,7 +170,7 @@ OPENINGS = [
 @pytest.mark.parametrize("unit", ["x", "a1", "@", "-", "\\", "=", "correct horse batter"])
 def test_a_megabyte_without_an_end_is_not_kept(opening: str, unit: str) -> None:
     piece = unit * (5_000 // len(unit))
-    stream = REDACTOR.stream()
+    stream = REDACTOR.open_stream()
     stream.feed(opening + piece)
     tracemalloc.start()
     try:
@@ -187,5 +187,5 @@ def test_a_megabyte_without_an_end_is_not_kept(opening: str, unit: str) -> None:
 def test_a_token_whose_body_begins_like_another_secret_stays_hidden_in_single_characters(opening: str) -> None:
     for prefix in starts.PREFIXES:
         text = f"see {prefix}{opening}{'aB3d' * 12} and more"
-        stream = REDACTOR.stream()
-        assert "".join(map(stream.feed, text)) + stream.close() == REDACTOR.text(text)
+        stream = REDACTOR.open_stream()
+        assert "".join(map(stream.feed, text)) + stream.close() == REDACTOR.redact_text(text)

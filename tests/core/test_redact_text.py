@@ -184,24 +184,24 @@ def redactor() -> redact.Redactor:
 
 @pytest.mark.parametrize(("text", "expected"), HIDDEN)
 def test_a_secret_is_hidden_and_what_stands_around_it_stays(redactor: redact.Redactor, text: str, expected: str) -> None:
-    assert redactor.text(text) == expected
+    assert redactor.redact_text(text) == expected
 
 
 @pytest.mark.parametrize("text", STAYS)
 def test_what_is_no_secret_comes_back_as_the_same_object(redactor: redact.Redactor, text: str) -> None:
-    assert redactor.text(text) is text
+    assert redactor.redact_text(text) is text
 
 
 @pytest.mark.parametrize(("text", "expected"), ROWS)
 def test_redacting_twice_changes_nothing_more(redactor: redact.Redactor, text: str, expected: str) -> None:
-    assert redactor.text(redactor.text(text)) == expected
+    assert redactor.redact_text(redactor.redact_text(text)) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), ROWS)
 def test_every_cut_in_two_and_the_cut_into_characters_come_out_the_same(
     redactor: redact.Redactor, text: str, expected: str
 ) -> None:
-    stream = redactor.stream()
+    stream = redactor.open_stream()
     for cut in range(0, len(text), 1 + len(text) // 150):
         assert stream.feed(text[:cut]) + stream.feed(text[cut:]) + stream.close() == expected
     assert "".join(map(stream.feed, text)) + stream.close() == expected
@@ -209,18 +209,18 @@ def test_every_cut_in_two_and_the_cut_into_characters_come_out_the_same(
 
 def test_a_value_learnt_later_is_hidden_from_then_on_also_in_an_open_stream() -> None:
     redactor = redact.Redactor()
-    stream = redactor.stream()
+    stream = redactor.open_stream()
     assert stream.feed("open sesame ") == "open sesame "
-    redactor.add("open sesame")
-    assert redactor.text("open sesame") == "[redacted]"
+    redactor.add_secret("open sesame")
+    assert redactor.redact_text("open sesame") == "[redacted]"
     assert stream.feed("open ses") + stream.feed("ame now") + stream.close() == "[redacted] now"
 
 
 def test_known_values_that_are_short_or_part_of_the_mark_are_ignored() -> None:
     redactor = redact.Redactor(["1234567", "redacted", "[redacted]"])
-    assert redactor.text("1234567 redacted [redacted]") == "1234567 redacted [redacted]"
+    assert redactor.redact_text("1234567 redacted [redacted]") == "1234567 redacted [redacted]"
 
 
 def test_a_private_key_without_an_end_is_swallowed_only_so_far(redactor: redact.Redactor) -> None:
     body = "MIIEowIBAAKCAQEA\n" * 1200
-    assert redactor.text(f"-----BEGIN PRIVATE KEY-----\n{body}") == "[redacted]" + body[body.index("\n", 16_383) :]
+    assert redactor.redact_text(f"-----BEGIN PRIVATE KEY-----\n{body}") == "[redacted]" + body[body.index("\n", 16_383) :]

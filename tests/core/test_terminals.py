@@ -8,13 +8,13 @@ import pytest
 
 from switchtower.core import commands, errors, events, receipts, terminals
 from switchtower.core.decide import decide
-from switchtower.core.session import Session, card, fold_entries, from_snapshot, to_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, Table, start_session
+from switchtower.core.session import Session, make_card, fold_entries, decode_snapshot, encode_snapshot
+from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver, start_session
 
-PROGRAM = terminals.program("codex --ask")
+PROGRAM = terminals.make_program("codex --ask")
 
 
-class Terminal(Table):
+class TerminalSession(SessionDriver):
     """A session that is a program, on the table."""
 
     def __init__(self, *, mode: str = "interactive", program: events.Program = PROGRAM) -> None:
@@ -22,11 +22,11 @@ class Terminal(Table):
         self.session = Session(id=SESSION_ID)
         self.log, self.entries = [], []
         start = msgspec.structs.replace(start_session(SESSION_ID, mode), engine="pty", program=program)
-        self.run_id = str(self.do(start)["run_id"])
+        self.run_id = str(self.execute(start)["run_id"])
 
-    def said(self, command: commands.AnyCommand) -> Any:
+    def get_engine_inputs(self, command: commands.AnyCommand) -> Any:
         """What the engine is handed, and nobody else."""
-        return decide(self.session, command, now_ms=self.now_ms, mint=self.mint).said
+        return decide(self.session, command, now_ms=self.now_ms, mint=self.mint).ephemeral_input
 
 
 def type_input(text: str = "ls\r", input_id: str = "input_1", **fields: Any) -> commands.TypeInput:
@@ -34,7 +34,7 @@ def type_input(text: str = "ls\r", input_id: str = "input_1", **fields: Any) -> 
     return commands.TypeInput(session_id=SESSION_ID, actor=OWNER, input_id=input_id, text=text, sha256=sha256, **fields)
 
 
-def keys(text: str = "j") -> commands.TypeKeys:
+def make_keys(text: str = "j") -> commands.TypeKeys:
     return commands.TypeKeys(session_id=SESSION_ID, actor=OWNER, text=text)
 
 
@@ -44,7 +44,7 @@ def resize(cols: int, rows: int) -> commands.ResizeTerminal:
 
 EACH_KIND_OF_TYPING = [
     type_input(),
-    keys(),
+    make_keys(),
     resize(80, 24),
     commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="hello"),
     commands.QueueMessage(session_id=SESSION_ID, actor=OWNER, text="hello", delivery=events.Delivery.STEER),
@@ -68,25 +68,25 @@ each_kind_of_typing = pytest.mark.parametrize("command", EACH_KIND_OF_TYPING, id
 def test_a_program_is_a_line_for_a_shell_or_a_list_of_arguments(
     command: str | list[str], argv: tuple[str, ...], line: str, tool: str
 ) -> None:
-    assert terminals.program(command) == events.Program(argv=argv, command=line, tool=tool, cols=120, rows=40)
+    assert terminals.make_program(command) == events.Program(argv=argv, command=line, tool=tool, cols=120, rows=40)
 
 
 def test_who_asks_may_name_the_tool_and_the_size() -> None:
-    named = terminals.program(["run-it"], tool="codex", cols=80, rows=24)
+    named = terminals.make_program(["run-it"], tool="codex", cols=80, rows=24)
     assert (named.tool, named.cols, named.rows) == ("codex", 80, 24)
 
 
 @pytest.mark.parametrize("command", ["", "  \n", [], ["a", "b\0c"], "a\0b"], ids=repr)
 def test_what_cannot_be_run_is_refused(command: str | list[str]) -> None:
     with pytest.raises(errors.InvalidCommand):
-        terminals.program(command)
+        terminals.make_program(command)
 
 
 # The session
 
 
 def test_a_program_runs_from_the_first_moment_of_its_session() -> None:
-    table = Terminal()
+    table = TerminalSession()
 
     assert [type(event) for event in table.log] == [events.SessionStarted, events.RunStarted]
     started, running = table.log
@@ -94,7 +94,7 @@ def test_a_program_runs_from_the_first_moment_of_its_session() -> None:
     assert started.program == PROGRAM
     assert running == events.RunStarted(text="codex --ask", by=OWNER, purpose=events.Purpose.PROGRAM)
     assert [entry.run_id for entry in table.entries] == [None, table.run_id]
-    listed = card(table.session)
+    listed = make_card(table.session)
     assert (listed.tool, listed.title, listed.active_run_id) == ("codex", "codex --ask", table.run_id)
     assert (listed.ended_at_ms, listed.exit_code, listed.pid, listed.waits) == (None, None, None, None)
 
@@ -102,59 +102,59 @@ def test_a_program_runs_from_the_first_moment_of_its_session() -> None:
 def test_the_engine_is_handed_the_program_as_it_was_asked_for() -> None:
     start = msgspec.structs.replace(start_session(SESSION_ID), program=PROGRAM)
     decision = decide(Session(id=SESSION_ID), start, now_ms=1, mint=lambda prefix: f"{prefix}_1")
-    assert decision.said is None
+    assert decision.ephemeral_input is None
     assert decision.following is not None
-    assert decision.following.said == PROGRAM
+    assert decision.following.ephemeral_input == PROGRAM
 
 
 def test_a_program_s_title_is_one_line() -> None:
-    table = Terminal(program=terminals.program("make \\\n   all" + " more" * 100))
+    table = TerminalSession(program=terminals.make_program("make \\\n   all" + " more" * 100))
     assert table.session.title == ("make \\ all" + " more" * 100)[:80]
 
 
 def test_a_headless_session_s_program_is_headless() -> None:
-    assert Terminal(mode="headless").session.run.headless  # type: ignore[union-attr]
+    assert TerminalSession(mode="headless").session.run.headless  # type: ignore[union-attr]
 
 
 def test_the_card_shows_the_program_from_its_start_to_its_exit() -> None:
-    table = Terminal()
-    table.tell(table.run_id, events.ToolCalled(call_id=table.run_id, tool="terminal", args={"pid": 4711}))
-    assert card(table.session).pid == 4711
+    table = TerminalSession()
+    table.emit(table.run_id, events.ToolCalled(call_id=table.run_id, tool="terminal", args={"pid": 4711}))
+    assert make_card(table.session).pid == 4711
 
-    table.tell(table.run_id, events.PromptShown("choice", "Which one?"))
-    waits = card(table.session).waits
+    table.emit(table.run_id, events.PromptShown("choice", "Which one?"))
+    waits = make_card(table.session).waits
     assert waits is not None
     assert (waits.reason, waits.prompt) == ("choice", "Which one?")
 
     table.now_ms = 5_000
     table.finish(table.run_id, events.Outcome.FAILED, exit_code=3)
-    ended = card(table.session)
+    ended = make_card(table.session)
     assert (ended.exit_code, ended.ended_at_ms, ended.pid, ended.waits) == (3, 5_000, None, None)
     assert ended.state is events.SessionState.FAILED
 
 
 @pytest.mark.parametrize(
     "event",
-    [events.PromptGone(), events.TerminalKeys(1, OWNER), events.TerminalTyped("i", "x", "", OWNER)],
+    [events.PromptCleared(), events.TerminalKeysTyped(1, OWNER), events.TerminalTyped("i", "x", "", OWNER)],
     ids=lambda event: event.kind,
 )
 def test_a_prompt_is_over_when_it_has_gone_or_somebody_typed(event: events.AnyEvent) -> None:
-    table = Terminal()
-    table.tell(table.run_id, events.PromptShown("prompt", "Name?"))
-    table.tell(table.run_id, event)
-    assert card(table.session).waits is None
+    table = TerminalSession()
+    table.emit(table.run_id, events.PromptShown("prompt", "Name?"))
+    table.emit(table.run_id, event)
+    assert make_card(table.session).waits is None
 
 
 def test_a_snapshot_and_a_replay_know_the_terminal_as_it_is() -> None:
-    table = Terminal()
-    table.tell(table.run_id, events.TerminalEchoed(on=False))
-    table.tell(table.run_id, events.PromptShown("permission", "Proceed?", "appr_1"))
-    table.tell(table.run_id, events.ScreenTaken("$ ", 80, 24))
-    table.do(resize(100, 30))
+    table = TerminalSession()
+    table.emit(table.run_id, events.TerminalEchoChanged(on=False))
+    table.emit(table.run_id, events.PromptShown("permission", "Proceed?", "appr_1"))
+    table.emit(table.run_id, events.ScreenCaptured("$ ", 80, 24))
+    table.execute(resize(100, 30))
     replayed = Session(id=SESSION_ID)
     fold_entries(replayed, table.entries)
 
-    assert from_snapshot(to_snapshot(table.session)) == table.session
+    assert decode_snapshot(encode_snapshot(table.session)) == table.session
     assert replayed == table.session
     terminal = table.session.terminal
     assert terminal is not None
@@ -166,12 +166,12 @@ def test_a_snapshot_and_a_replay_know_the_terminal_as_it_is() -> None:
 
 @each_kind_of_typing
 def test_typing_reaches_only_a_program_that_runs(command: commands.AnyCommand) -> None:
-    table = Terminal()
+    table = TerminalSession()
     table.finish(table.run_id)
     before = len(table.log)
 
     with pytest.raises(errors.ProgramEnded) as refused:
-        table.do(command)
+        table.execute(command)
 
     assert refused.value.hint
     assert len(table.log) == before
@@ -179,10 +179,10 @@ def test_typing_reaches_only_a_program_that_runs(command: commands.AnyCommand) -
 
 @pytest.mark.parametrize("command", EACH_KIND_OF_TYPING[:3], ids=lambda command: type(command).__name__)
 def test_what_is_no_terminal_cannot_be_typed_into(command: commands.AnyCommand) -> None:
-    table = Table()
+    table = SessionDriver()
     table.send()
     with pytest.raises(errors.NotATerminal):
-        table.do(command)
+        table.execute(command)
 
 
 @each_kind_of_typing
@@ -192,10 +192,10 @@ def test_nothing_is_typed_into_a_session_that_does_not_exist(command: commands.A
 
 
 def test_a_text_is_journalled_and_handed_to_the_engine_as_it_was() -> None:
-    table = Terminal()
-    assert table.said(type_input("export A=1\r")) == "export A=1\r"
+    table = TerminalSession()
+    assert table.get_engine_inputs(type_input("export A=1\r")) == "export A=1\r"
 
-    outcome = table.do(type_input("export A=1\r"))
+    outcome = table.execute(type_input("export A=1\r"))
 
     digest = hashlib.sha256(b"export A=1\r").hexdigest()
     assert table.log[-1] == events.TerminalTyped(input_id="input_1", text="export A=1\r", sha256=digest, by=OWNER)
@@ -203,62 +203,62 @@ def test_a_text_is_journalled_and_handed_to_the_engine_as_it_was() -> None:
 
 
 def test_what_is_typed_while_the_terminal_hides_it_is_hidden_in_the_journal_too() -> None:
-    table = Terminal()
-    table.tell(table.run_id, events.TerminalEchoed(on=False))
+    table = TerminalSession()
+    table.emit(table.run_id, events.TerminalEchoChanged(on=False))
 
-    assert table.said(type_input("hunter2\r")) == "hunter2\r"
-    table.do(type_input("hunter2\r"))
+    assert table.get_engine_inputs(type_input("hunter2\r")) == "hunter2\r"
+    table.execute(type_input("hunter2\r"))
     table.send("hunter2")
 
     assert [event.text for event in table.log if isinstance(event, events.TerminalTyped)] == ["[hidden]", "[hidden]"]
     assert "hunter2" not in str(table.entries)
 
-    table.tell(table.run_id, events.TerminalEchoed(on=True))
-    table.do(type_input("ls\r", "input_2"))
+    table.emit(table.run_id, events.TerminalEchoChanged(on=True))
+    table.execute(type_input("ls\r", "input_2"))
     assert isinstance(table.log[-1], events.TerminalTyped)
     assert table.log[-1].text == "ls\r"
 
 
 def test_of_keys_only_the_number_is_kept() -> None:
-    table = Terminal()
-    assert table.said(keys("secret")) == "secret"
+    table = TerminalSession()
+    assert table.get_engine_inputs(make_keys("secret")) == "secret"
 
-    table.do(keys("secret"))
+    table.execute(make_keys("secret"))
 
-    assert table.log[-1] == events.TerminalKeys(count=6, by=OWNER)
+    assert table.log[-1] == events.TerminalKeysTyped(count=6, by=OWNER)
     assert b"secret" not in table.entries[-1].data
 
 
-@pytest.mark.parametrize("command", [type_input, keys])
+@pytest.mark.parametrize("command", [type_input, make_keys])
 def test_there_is_an_end_to_what_can_be_typed_at_once(command: Any) -> None:
-    table = Terminal()
-    table.do(command("x" * terminals.MOST_TYPED))
+    table = TerminalSession()
+    table.execute(command("x" * terminals.MOST_TYPED))
     with pytest.raises(errors.InvalidCommand, match="1048576"):
-        table.do(command("x" * (terminals.MOST_TYPED + 1)))
+        table.execute(command("x" * (terminals.MOST_TYPED + 1)))
 
 
 def test_the_text_of_an_input_is_in_no_receipt_but_another_text_under_its_id_is_noticed() -> None:
     """The lane looks receipts up by this: the same input twice is one, another one under its id is refused."""
     first = type_input("hunter2\r", idempotency_key="input:1")
-    receipt = receipts.issue(first, {"run_id": "run_1"}, 10_000)
+    receipt = receipts.issue_receipt(first, {"run_id": "run_1"}, 10_000)
 
-    assert receipts.prior_outcome(receipt, type_input("hunter2\r", idempotency_key="input:1")) == {"run_id": "run_1"}
+    assert receipts.replay_outcome(receipt, type_input("hunter2\r", idempotency_key="input:1")) == {"run_id": "run_1"}
     with pytest.raises(errors.IdentityConflict):
-        receipts.prior_outcome(receipt, type_input("other\r", idempotency_key="input:1"))
+        receipts.replay_outcome(receipt, type_input("other\r", idempotency_key="input:1"))
     assert "hunter2" not in str(receipt)
 
 
 @pytest.mark.parametrize("by_key", [True, False], ids=["key", "no key"])
 def test_a_message_to_a_program_is_typed_with_enter(by_key: bool) -> None:
-    table = Terminal()
+    table = TerminalSession()
     given = {"idempotency_key": "msg_7"} if by_key else {}
 
     for command in (
         commands.SendMessage(session_id=SESSION_ID, actor=OWNER, text="yes", **given),
         commands.QueueMessage(session_id=SESSION_ID, actor=OWNER, text="yes", delivery=events.Delivery.FOLLOW_UP, **given),
     ):
-        assert table.said(command) == "yes\r"
-        outcome = table.do(command)
+        assert table.get_engine_inputs(command) == "yes\r"
+        outcome = table.execute(command)
         typed = table.log[-1]
         assert isinstance(typed, events.TerminalTyped)
         assert (typed.text, typed.sha256) == ("yes\r", hashlib.sha256(b"yes\r").hexdigest())
@@ -273,26 +273,26 @@ def test_a_message_to_a_program_is_typed_with_enter(by_key: bool) -> None:
 
 @pytest.mark.parametrize(("cols", "rows"), [(1, 1), (1_000, 1_000), (80, 24)])
 def test_a_terminal_takes_a_new_size(cols: int, rows: int) -> None:
-    table = Terminal()
-    table.do(resize(cols, rows))
+    table = TerminalSession()
+    table.execute(resize(cols, rows))
     assert table.log[-1] == events.TerminalResized(cols=cols, rows=rows, by=OWNER)
 
 
 def test_the_size_that_it_has_is_no_news() -> None:
-    table = Terminal()
+    table = TerminalSession()
     before = len(table.log)
-    table.do(resize(120, 40))
+    table.execute(resize(120, 40))
     assert len(table.log) == before
-    table.do(resize(80, 24))
-    table.do(resize(80, 24))
+    table.execute(resize(80, 24))
+    table.execute(resize(80, 24))
     assert len(table.log) == before + 1
 
 
 @pytest.mark.parametrize(("cols", "rows"), [(0, 24), (80, 0), (-1, 24), (1_001, 24), (80, 1_001), (10**18, 1)])
 def test_a_size_that_no_terminal_has_is_refused(cols: int, rows: int) -> None:
-    table = Terminal()
+    table = TerminalSession()
     with pytest.raises(errors.InvalidCommand):
-        table.do(resize(cols, rows))
+        table.execute(resize(cols, rows))
 
 
 # What a program has not
@@ -314,26 +314,26 @@ def test_a_size_that_no_terminal_has_is_refused(cols: int, rows: int) -> None:
 def test_a_program_has_no_conversation_and_no_checkpoints(
     command: commands.AnyCommand, while_it_runs: type[errors.CoreError], afterwards: type[errors.CoreError]
 ) -> None:
-    table = Terminal()
+    table = TerminalSession()
     with pytest.raises(while_it_runs):
-        table.do(command)
+        table.execute(command)
     table.finish(table.run_id)
     with pytest.raises(afterwards):
-        table.do(command)
+        table.execute(command)
 
 
 # Ending it
 
 
 def test_a_cancel_is_told_once_but_to_insist_is_told_again() -> None:
-    table = Terminal()
+    table = TerminalSession()
     cancel = commands.CancelRun(session_id=SESSION_ID, actor=OWNER)
-    table.do(cancel)
+    table.execute(cancel)
     before = len(table.log)
-    table.do(cancel)
+    table.execute(cancel)
     assert len(table.log) == before
 
-    table.do(commands.CancelRun(session_id=SESSION_ID, actor=OWNER, force=True))
+    table.execute(commands.CancelRun(session_id=SESSION_ID, actor=OWNER, force=True))
     assert table.log[-1] == events.RunCancelRequested(by=OWNER, force=True)
 
 
@@ -356,51 +356,51 @@ def ask(approval_id: str | None) -> commands.RequestApproval:
 
 
 def test_a_question_may_bring_its_own_name_which_is_taken_for_good() -> None:
-    table = Terminal()
+    table = TerminalSession()
     named = msgspec.structs.replace(ask("appr_mine"), run_id=table.run_id)
 
-    assert table.do(named)["approval_id"] == "appr_mine"
-    listed = card(table.session)
+    assert table.execute(named)["approval_id"] == "appr_mine"
+    listed = make_card(table.session)
     assert listed.pending_approval_id == "appr_mine"
     assert listed.question is not None
     assert (listed.question.title, listed.question.tool) == ("Proceed?", "codex")
-    assert table.do(named)["approval_id"] == "appr_mine", "the same question asked again is the same question"
+    assert table.execute(named)["approval_id"] == "appr_mine", "the same question asked again is the same question"
     other = msgspec.structs.replace(named, call_id="call_other")
     with pytest.raises(errors.IdentityConflict):
-        table.do(other)
-    table.settle("appr_mine")
+        table.execute(other)
+    table.decide_approval("appr_mine")
     with pytest.raises(errors.IdentityConflict):
-        table.do(other)
+        table.execute(other)
 
 
 def test_a_question_is_taken_back_once_and_only_while_it_is_open() -> None:
-    table = Terminal()
-    table.do(msgspec.structs.replace(ask("appr_1"), run_id=table.run_id))
+    table = TerminalSession()
+    table.execute(msgspec.structs.replace(ask("appr_1"), run_id=table.run_id))
     withdraw = commands.WithdrawApproval(session_id=SESSION_ID, approval_id="appr_1", reason="somebody typed")
 
-    table.do(withdraw)
+    table.execute(withdraw)
     assert table.log[-1] == events.ApprovalWithdrawn(approval_id="appr_1", reason="somebody typed")
     assert table.session.state is events.SessionState.RUNNING
     before = len(table.log)
-    table.do(withdraw)
-    table.do(commands.WithdrawApproval(session_id=SESSION_ID, approval_id="appr_none", reason="x"))
+    table.execute(withdraw)
+    table.execute(commands.WithdrawApproval(session_id=SESSION_ID, approval_id="appr_none", reason="x"))
     assert len(table.log) == before
     with pytest.raises(errors.ApprovalClosed):
-        table.settle("appr_1")
+        table.decide_approval("appr_1")
 
 
 def test_a_program_that_went_with_its_machine_is_lost_and_stays_so() -> None:
-    table = Terminal()
-    table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=table.run_id, reason="its node is gone", lost="node-1"))
+    table = TerminalSession()
+    table.execute(commands.InterruptRun(session_id=SESSION_ID, run_id=table.run_id, reason="its node is gone", lost="node-1"))
     assert table.log[-1] == events.RunCompleted(
         outcome=events.Outcome.FAILED, summary="Interrupted: its node is gone", exit_code_hint=1
     )
     assert events.HostLost(host="node-1") in table.log
     assert table.session.run is None
-    assert card(table.session).host_lost is True
+    assert make_card(table.session).host_lost is True
 
 
 def test_a_program_whose_daemon_was_only_restarted_is_not_lost() -> None:
-    table = Terminal()
-    table.do(commands.InterruptRun(session_id=SESSION_ID, run_id=table.run_id, reason="the daemon ended"))
-    assert card(table.session).host_lost is False
+    table = TerminalSession()
+    table.execute(commands.InterruptRun(session_id=SESSION_ID, run_id=table.run_id, reason="the daemon ended"))
+    assert make_card(table.session).host_lost is False

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.crash.tower_process import Frame
+from tests.crash.tower_process import AnyPushFrame
 
 _TOLD_LATER = ("assistant_token", "thinking_token")
 
 
 @dataclass
-class Run:
+class LoggedRun:
     id: str
     text: str
     tool_calls: int = 0
@@ -29,9 +29,9 @@ class Run:
         return "approve" in self.closed.values()
 
 
-def read(frames: list[Frame]) -> dict[str, Run]:
+def read(frames: list[AnyPushFrame]) -> dict[str, LoggedRun]:
     """The runs of one session, in order."""
-    runs: dict[str, Run] = {}
+    runs: dict[str, LoggedRun] = {}
     for frame in frames:
         if frame.type in _TOLD_LATER:
             assert frame.runId in runs, f"a token of a run that had not started: {frame}"
@@ -40,14 +40,14 @@ def read(frames: list[Frame]) -> dict[str, Run]:
             assert frame.runId is not None
             assert frame.runId not in runs, f"a run starts once: {frame}"
             assert all(run.outcome is not None for run in runs.values()), f"one active run per session: {frame}"
-            runs[frame.runId] = Run(frame.runId, content["detail"])
+            runs[frame.runId] = LoggedRun(frame.runId, content["detail"])
         elif frame.runId is not None:
             assert runs[frame.runId].outcome is None, f"an event after the run's end: {frame}"
-            _tell(runs[frame.runId], frame.type, frame.content)
+            _apply_event(runs[frame.runId], frame.type, frame.content)
     return runs
 
 
-def _tell(run: Run, type_: str, content: dict[str, Any]) -> None:
+def _apply_event(run: LoggedRun, type_: str, content: dict[str, Any]) -> None:
     match type_:
         case "status":
             run.cancelling = run.cancelling or content["phase"] == "Cancelling run"
@@ -68,7 +68,7 @@ def _tell(run: Run, type_: str, content: dict[str, Any]) -> None:
                 assert run.outcome == ("cancelled" if run.cancelling else "failed")
 
 
-def _close(run: Run, approval_id: str, how: str) -> None:
+def _close(run: LoggedRun, approval_id: str, how: str) -> None:
     assert approval_id in run.asked, "only what was asked is answered"
     assert approval_id not in run.closed, "an approval is closed once"
     run.closed[approval_id] = how

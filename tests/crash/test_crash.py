@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.crash.world import World
+from tests.crash.world import CrashScenario
 
 HOMES = 10
 
@@ -12,11 +12,11 @@ HOMES = 10
 async def test_nothing_that_a_client_saw_is_lost(folder: Path, number: int, crash_rounds: int, crash_seed: int) -> None:
     rounds = -(-crash_rounds // HOMES)
     print(f"--crash-seed {crash_seed}, home {number}, {rounds} rounds")
-    world = World(folder, seed=crash_seed + number)
+    world = CrashScenario(folder, seed=crash_seed + number)
     try:
-        await world.first_life()
+        await world.run_first_life()
         for _ in range(rounds):
-            await world.live_and_die()
+            await world.run_round()
         await world.start()
         await world.check()
         print(f"{len(world.logs)} sessions, {sum(map(len, world.logs.values()))} events, {dict(world.seen)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.crash import story
-from tests.crash.tower_process import Client, Daemon, Refused, processes_of
+from tests.crash.tower_process import RawPushClient, DaemonProcess, PushRequestRefused, find_run_processes
 from tests.tools.running.watching import kill_with_watchdog
 
 from switchtower.protocols.push import outbound
@@ -17,21 +17,21 @@ from switchtower.stores.sqlite import SqliteJournal
 
 PRUNABLE = ("assistant_token", "thinking_token", "status")
 
-StartDaemon = Callable[..., Awaitable[tuple[Daemon, Client]]]
+StartDaemon = Callable[..., Awaitable[tuple[DaemonProcess, RawPushClient]]]
 
 
 @pytest.fixture
-async def life(folder: Path) -> AsyncIterator[StartDaemon]:
+async def start_next_daemon(folder: Path) -> AsyncIterator[StartDaemon]:
     """Starts a daemon on the test's home and connects to it; the one before it is killed."""
-    lives: list[Daemon] = []
+    lives: list[DaemonProcess] = []
 
-    async def start(**settings: object) -> tuple[Daemon, Client]:
+    async def start(**settings: object) -> tuple[DaemonProcess, RawPushClient]:
         if lives:
             lives[-1].end()
-        daemon = Daemon(folder, demo_delay_ms=settings.pop("demo_delay_ms", 0), **settings)
+        daemon = DaemonProcess(folder, demo_delay_ms=settings.pop("demo_delay_ms", 0), **settings)
         lives.append(daemon)
-        await daemon.listening()
-        return daemon, await Client.connect(daemon.socket)
+        await daemon.wait_listening()
+        return daemon, await RawPushClient.connect(daemon.socket)
 
     (folder / "ws").mkdir()
     yield start
@@ -39,103 +39,107 @@ async def life(folder: Path) -> AsyncIterator[StartDaemon]:
         daemon.end()
 
 
-async def _runs(client: Client, session_id: str) -> dict[str, story.Run]:
+async def _read_runs(client: RawPushClient, session_id: str) -> dict[str, story.LoggedRun]:
     """The session's story so far, from its beginning."""
     answer = await client.attach(session_id)
     head = answer["replay"]["toSeq"]
-    await client.until(lambda: any(frame.seq == head for frame in client.events if frame.sessionId == session_id))
+    await client.wait_until(lambda: any(frame.seq == head for frame in client.events if frame.sessionId == session_id))
     return story.read([frame for frame in client.events if frame.sessionId == session_id])
 
 
-async def test_a_pending_approval_outlives_the_kill_and_its_action_happens_once(life: StartDaemon, folder: Path) -> None:
+async def test_a_pending_approval_outlives_the_kill_and_its_action_happens_once(
+    start_next_daemon: StartDaemon, folder: Path
+) -> None:
     file = folder / "ws" / "notes.txt"
-    _, client = await life()
+    _, client = await start_next_daemon()
     session_id = await client.start_session(folder / "ws")
     run_id = await client.send(session_id, "write notes.txt: once\nrun: echo twice >> notes.txt")
-    asked = (await client.event("approval_required")).content
+    asked = (await client.wait_for_event("approval_required")).content
 
-    _, client = await life()
-    (run,) = (await _runs(client, session_id)).values()
+    _, client = await start_next_daemon()
+    (run,) = (await _read_runs(client, session_id)).values()
     assert run.pending == [asked["approvalId"]]
     assert not file.exists()
     await client.decide(session_id, run_id, asked["approvalId"])
     # The run goes on as if nothing had been: with its next question, which outlives a kill too.
-    await client.until(lambda: sum(frame.type == "approval_required" for frame in client.events) == 2)
+    await client.wait_until(lambda: sum(frame.type == "approval_required" for frame in client.events) == 2)
     assert file.read_text() == "once"
 
-    _, client = await life()
-    (run,) = (await _runs(client, session_id)).values()
-    with pytest.raises(Refused) as refused:
+    _, client = await start_next_daemon()
+    (run,) = (await _read_runs(client, session_id)).values()
+    with pytest.raises(PushRequestRefused) as refused:
         await client.decide(session_id, run_id, asked["approvalId"], "deny")
     assert refused.value.code == "APPROVAL_EXPIRED"
     await client.decide(session_id, run_id, run.pending[0])
-    assert (await client.event("run_complete")).content["outcome"] == "success"
+    assert (await client.wait_for_event("run_complete")).content["outcome"] == "success"
     assert file.read_text() == "oncetwice\n"
 
 
-def _program(pid: int) -> str:
+def _make_program(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
 
 
-async def test_a_command_that_was_running_is_gone_and_its_run_is_closed_honestly(life: StartDaemon, folder: Path) -> None:
-    daemon, client = await life()
+async def test_a_command_that_was_running_is_gone_and_its_run_is_closed_honestly(
+    start_next_daemon: StartDaemon, folder: Path
+) -> None:
+    daemon, client = await start_next_daemon()
     session_id = await client.start_session(folder / "ws")
     command = "echo begun >> effect.txt; (setsid sleep 1000 &) ; sleep 1000"
     run_id = await client.send(session_id, f"run: {command}")
-    asked = (await client.event("approval_required")).content
+    asked = (await client.wait_for_event("approval_required")).content
     await client.decide(session_id, run_id, asked["approvalId"])
     async with asyncio.timeout(60):
         # Both have become what they will be: one that is between two programs shows no mark for a moment.
-        while [_program(pid) for pid in processes_of({run_id}).get(run_id, [])].count("sleep") < 2:
+        while [_make_program(pid) for pid in find_run_processes({run_id}).get(run_id, [])].count("sleep") < 2:
             await asyncio.sleep(0.01)
     kill_with_watchdog(daemon.process.pid)
     daemon.end()
-    assert processes_of({run_id}), "they outlive a daemon without its watchdog"
+    assert find_run_processes({run_id}), "they outlive a daemon without its watchdog"
 
-    _, client = await life()
-    assert processes_of({run_id}) == {}
-    (run,) = (await _runs(client, session_id)).values()
+    _, client = await start_next_daemon()
+    assert find_run_processes({run_id}) == {}
+    (run,) = (await _read_runs(client, session_id)).values()
     assert (run.outcome, run.errors) == ("failed", ["RUN_INTERRUPTED"])
     assert (folder / "ws" / "effect.txt").read_text() == "begun\n"
     assert await client.send(session_id, f"run: {command}") == run_id
 
 
-async def test_an_approved_action_whose_fate_is_unknown_is_not_run_again(life: StartDaemon, folder: Path) -> None:
-    _, client = await life()
+async def test_an_approved_action_whose_fate_is_unknown_is_not_run_again(start_next_daemon: StartDaemon, folder: Path) -> None:
+    _, client = await start_next_daemon()
     session_id = await client.start_session(folder / "ws")
     await client.send(session_id, "run: echo once >> effect.txt; sleep 1000")
-    asked = await client.event("approval_required")
+    asked = await client.wait_for_event("approval_required")
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
     effect = folder / "ws" / "effect.txt"
     async with asyncio.timeout(60):
         while not effect.exists() or not effect.read_text():
             await asyncio.sleep(0.005)
     for _ in range(3):
-        _, client = await life()
-        await _runs(client, session_id)
+        _, client = await start_next_daemon()
+        await _read_runs(client, session_id)
         assert effect.read_text() == "once\n"
 
 
 @pytest.mark.parametrize("number", range(2))
 async def test_a_kill_during_the_recovery_itself_leaves_it_to_the_next_start(
-    life: StartDaemon, folder: Path, number: int, crash_seed: int
+    start_next_daemon: StartDaemon, folder: Path, number: int, crash_seed: int
 ) -> None:
     print(f"--crash-seed {crash_seed}, number {number}")
     dice = random.Random(crash_seed + number)
     wal = folder / "data" / "journal.db-wal"
-    daemon, client = await life(demo_delay_ms=1)
+    daemon, client = await start_next_daemon(demo_delay_ms=1)
     working, waiting = [], []
     for index in range(30):
         session_id = await client.start_session(folder / "ws")
         if index % 3 == 0:
             await client.send(session_id, f"write {index}.txt: {index}")
-            waiting.append((session_id, await client.event("approval_required", session_id=session_id)))
+            waiting.append((session_id, await client.wait_for_event("approval_required", session_id=session_id)))
         else:
             await client.send(session_id, "count 100000")
-            await client.event("assistant_token", session_id=session_id)
+            await client.wait_for_event("assistant_token", session_id=session_id)
             working.append(session_id)
 
     # Recovery's first write is seen from outside; the kill comes a moment later, in the middle of the rest.
@@ -143,8 +147,8 @@ async def test_a_kill_during_the_recovery_itself_leaves_it_to_the_next_start(
     for _ in range(6):
         daemon.end()
         written = wal.stat().st_mtime_ns
-        daemon = Daemon(folder, demo_delay_ms=1)
-        listening = asyncio.create_task(daemon.listening())
+        daemon = DaemonProcess(folder, demo_delay_ms=1)
+        listening = asyncio.create_task(daemon.wait_listening())
         while not listening.done() and wal.stat().st_mtime_ns == written:
             await asyncio.sleep(0.0005)
         killed_in_recovery += not listening.done()
@@ -154,20 +158,20 @@ async def test_a_kill_during_the_recovery_itself_leaves_it_to_the_next_start(
     daemon.end()
     assert killed_in_recovery
 
-    _, client = await life()
+    _, client = await start_next_daemon()
     for session_id in working:
-        (run,) = (await _runs(client, session_id)).values()
+        (run,) = (await _read_runs(client, session_id)).values()
         assert (run.outcome, run.errors) == ("failed", ["RUN_INTERRUPTED"])
     for session_id, asked in waiting:
-        (run,) = (await _runs(client, session_id)).values()
+        (run,) = (await _read_runs(client, session_id)).values()
         assert run.pending == [asked.content["approvalId"]]
         await client.decide(session_id, run.id, run.pending[0])
-        ended = await client.event("run_complete", session_id=session_id)
+        ended = await client.wait_for_event("run_complete", session_id=session_id)
         assert ended.content["outcome"] == "success"
 
 
 async def test_a_kill_while_pruning_removes_nothing_that_retention_keeps(
-    life: StartDaemon, folder: Path, crash_seed: int
+    start_next_daemon: StartDaemon, folder: Path, crash_seed: int
 ) -> None:
     print(f"--crash-seed {crash_seed}")
     dice = random.Random(crash_seed)
@@ -178,30 +182,30 @@ async def test_a_kill_while_pruning_removes_nothing_that_retention_keeps(
         seen.setdefault(frame.sessionId, {})[frame.seq] = line  # type: ignore[attr-defined]
 
     for round_ in range(12):
-        daemon, client = await life(retention_entries=50)
+        daemon, client = await start_next_daemon(retention_entries=50)
         for session_id, log in seen.items():
             prunings += await _check_retained(client, session_id, log)
-        worker = await Client.connect(daemon.socket, saw)
+        worker = await RawPushClient.connect(daemon.socket, saw)
         session_id = dice.choice([*seen, ""]) if round_ else ""
         if session_id:
             await worker.attach(session_id, max(seen[session_id]))
         else:
             session_id = await worker.start_session(folder / "ws")
         await worker.send(session_id, "count 2500", f"msg_{round_}")
-        await worker.event("run_complete", session_id=session_id)
+        await worker.wait_for_event("run_complete", session_id=session_id)
         await asyncio.sleep(dice.uniform(0, 0.02))
         daemon.kill()
         await worker.closed.wait()
         worker.close()
     assert prunings, "nothing was ever pruned"
 
-    daemon, _ = await life(retention_entries=50)
+    daemon, _ = await start_next_daemon(retention_entries=50)
     assert await daemon.stop() == 0
     journal = SqliteJournal(folder / "data" / "journal.db")
     await journal.open()
     for session_id, log in seen.items():
         entries = await journal.read(session_id, 0, 1_000_000)
-        kept = dict(zip((entry.seq for entry in entries), outbound.frames(session_id, entries), strict=True))
+        kept = dict(zip((entry.seq for entry in entries), outbound.encode_batch(session_id, entries), strict=True))
         for seq, line in log.items():
             if seq in kept:
                 assert kept[seq] == line
@@ -212,33 +216,33 @@ async def test_a_kill_while_pruning_removes_nothing_that_retention_keeps(
     await journal.close()
 
 
-async def _check_retained(client: Client, session_id: str, log: dict[int, bytes]) -> bool:
+async def _check_retained(client: RawPushClient, session_id: str, log: dict[int, bytes]) -> bool:
     """From where the log is whole it is still what it was. Returns whether anything is gone."""
     answer = await client.attach(session_id)
     if not answer["replay"]["gap"]:
         return False
-    warning = await client.event("warning", session_id=session_id)
-    snapshot = await client.event("session_snapshot", session_id=session_id)
+    warning = await client.wait_for_event("warning", session_id=session_id)
+    snapshot = await client.wait_for_event("session_snapshot", session_id=session_id)
     assert warning.content["code"] == "EVENT_GAP"
     assert snapshot.content["lastAssistantText"].endswith("2500")
     earliest = int(warning.content["detail"].rpartition(" ")[2])
     replayed: dict[int, bytes] = {}
     assert client._transport is not None
-    again = await Client.connect(
+    again = await RawPushClient.connect(
         Path(client._transport.get_extra_info("peername")), lambda line, frame: replayed.update({frame.seq: line})
     )
     answer = await again.attach(session_id, earliest - 1)
     assert not answer["replay"]["gap"]
     head = answer["replay"]["toSeq"]
-    await again.until(lambda: head in replayed)
+    await again.wait_until(lambda: head in replayed)
     assert replayed == {seq: log.get(seq, line) for seq, line in replayed.items()}
     assert sorted(replayed) == list(range(earliest, head + 1))
     again.close()
     return True
 
 
-async def test_files_that_a_killed_daemon_left_are_not_in_the_way(life: StartDaemon, folder: Path) -> None:
-    daemon, client = await life()
+async def test_files_that_a_killed_daemon_left_are_not_in_the_way(start_next_daemon: StartDaemon, folder: Path) -> None:
+    daemon, client = await start_next_daemon()
     session_id = await client.start_session(folder / "ws")
     killed = daemon.pid
     daemon.end()
@@ -252,7 +256,7 @@ async def test_files_that_a_killed_daemon_left_are_not_in_the_way(life: StartDae
         left[name].write_text(str(os.getpid()))
     left["endpoints.json"].write_text("{")
     (run / ".endpoints.json.new").write_text("{")
-    daemon, client = await life()
+    daemon, client = await start_next_daemon()
     assert msgspec.json.decode(left["endpoints.json"].read_bytes())["pid"] == daemon.pid
     assert left["pushd.pid"].read_text() == str(daemon.pid)
     assert (await client.attach(session_id))["state"] == "idle"

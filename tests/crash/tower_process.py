@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from tests.conformance.daemons import UNHINDERED, usual_provider
+from tests.conformance.daemons import UNHINDERED, get_default_provider
 from tests.warm import processes
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """For what must happen; generous, because the machine may be busy with other tests."""
 
 _SERVE = """
@@ -29,11 +29,11 @@ except app.CannotStart as problem:
 """
 
 
-class DidNotStart(Exception):
+class DaemonDidNotStart(Exception):
     """What the daemon said on stderr, and its exit code."""
 
 
-class Daemon:
+class DaemonProcess:
     """One life of a daemon on one home."""
 
     def __init__(self, home: Path, **settings: object) -> None:
@@ -42,13 +42,13 @@ class Daemon:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
         given = {
             f"TOWER_{name.upper()}": str(value)
-            for name, value in {"http": "off", "pi": "off", **UNHINDERED, **usual_provider(home), **settings}.items()
+            for name, value in {"http": "off", "pi": "off", **UNHINDERED, **get_default_provider(home), **settings}.items()
         }
         self._announced, announce = os.pipe()
         try:
             self.process = processes.Popen(
                 [sys.executable, "-c", _SERVE, str(announce)],
-                loaded=processes.needed_by(home),
+                loaded=processes.choose_preload(home),
                 env={**inherited, "TOWER_HOME": str(home), **given},
                 pass_fds=[announce],
                 stdin=subprocess.DEVNULL,
@@ -58,18 +58,18 @@ class Daemon:
         finally:
             os.close(announce)
 
-    async def listening(self) -> "Daemon":
+    async def wait_listening(self) -> "DaemonProcess":
         """Returns when clients can connect. Raises `DidNotStart` when the process ends instead."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(self._announced, readable.set)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await readable.wait()
         finally:
             loop.remove_reader(self._announced)
         if not os.read(self._announced, 64):
-            raise DidNotStart(*self.last_words())
+            raise DaemonDidNotStart(*self.read_last_output())
         return self
 
     @property
@@ -83,7 +83,7 @@ class Daemon:
     def end(self) -> None:
         """Whatever became of it, nothing is left of it."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
         if self._announced >= 0:
             os.close(self._announced)
             self._announced = -1
@@ -93,19 +93,19 @@ class Daemon:
     async def stop(self) -> int:
         """Asks it to end and waits until it has. Returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        exit_code = await asyncio.to_thread(self.process.wait, PATIENCE)
+        exit_code = await asyncio.to_thread(self.process.wait, TIMEOUT)
         self.end()
         return exit_code
 
-    def last_words(self) -> tuple[str, int]:
-        _, stderr = self.process.communicate(timeout=PATIENCE)
+    def read_last_output(self) -> tuple[str, int]:
+        _, stderr = self.process.communicate(timeout=TIMEOUT)
         return stderr.decode(), self.process.returncode
 
     def log(self) -> str:
         return (self.home / "logs" / "tower.log").read_text()
 
 
-class Frame(Struct):
+class AnyPushFrame(Struct):
     """Any response or event, as far as a client needs to look into it."""
 
     kind: str
@@ -123,10 +123,10 @@ class Frame(Struct):
         return dict(msgspec.json.decode(self.payload))
 
 
-decode = msgspec.json.Decoder(Frame).decode
+decode = msgspec.json.Decoder(AnyPushFrame).decode
 
 
-class Refused(Exception):
+class PushRequestRefused(Exception):
     """The daemon's `error`."""
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -135,34 +135,34 @@ class Refused(Exception):
         self.retryable = bool(error["retryable"])
 
 
-class Gone(Exception):
+class PushConnectionLost(Exception):
     """The connection has ended, so no answer will come."""
 
 
-OnEvent = Callable[[bytes, Frame], None]
+OnEvent = Callable[[bytes, AnyPushFrame], None]
 
 
-class Client(asyncio.Protocol):
+class RawPushClient(asyncio.Protocol):
     """One connection. `events` are all that it has been told; `on_event` hears of each with its very bytes."""
 
     def __init__(self, on_event: OnEvent | None = None) -> None:
-        self.events: list[Frame] = []
+        self.events: list[AnyPushFrame] = []
         self.closed = asyncio.Event()
         self.trouble: Exception | None = None
         """What was wrong with something that came in, which ends the connection."""
         self._on_event = on_event
         self._rest = b""
         self._asked = 0
-        self._answers: dict[str, asyncio.Future[Frame]] = {}
+        self._answers: dict[str, asyncio.Future[AnyPushFrame]] = {}
         self._changed = asyncio.Event()
         self._transport: asyncio.Transport
 
     @classmethod
-    async def connect(cls, path: Path, on_event: OnEvent | None = None) -> "Client":
+    async def connect(cls, path: Path, on_event: OnEvent | None = None) -> "RawPushClient":
         try:
             _, client = await asyncio.get_running_loop().create_unix_connection(lambda: cls(on_event), str(path))
         except OSError as problem:
-            raise Gone from problem
+            raise PushConnectionLost from problem
         return client
 
     # What the event loop calls.
@@ -193,14 +193,14 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(Gone())
+                answer.set_exception(PushConnectionLost())
                 answer.exception()  # seen, should nobody be waiting any more
         self.closed.set()
         self._changed.set()
 
     # What a test calls.
 
-    def asking(self, type_: str, payload: dict[str, Any], session_id: str | None = None) -> "asyncio.Future[Frame]":
+    def start_request(self, type_: str, payload: dict[str, Any], session_id: str | None = None) -> "asyncio.Future[AnyPushFrame]":
         self._asked += 1
         request: dict[str, Any] = {
             "v": "push.runtime.v1",
@@ -213,18 +213,18 @@ class Client(asyncio.Protocol):
             request["sessionId"] = session_id
         answer = self._answers[request["requestId"]] = asyncio.get_running_loop().create_future()
         if self.closed.is_set():
-            answer.set_exception(Gone())
+            answer.set_exception(PushConnectionLost())
         else:
             self._transport.write(msgspec.json.encode(request) + b"\n")
         return answer
 
     async def ask(self, type_: str, payload: dict[str, Any], session_id: str | None = None) -> dict[str, Any]:
         """The answer's payload. Raises `Refused` or `Gone`."""
-        async with asyncio.timeout(PATIENCE):
-            answer = await self.asking(type_, payload, session_id)
+        async with asyncio.timeout(TIMEOUT):
+            answer = await self.start_request(type_, payload, session_id)
         if not answer.ok:
             assert answer.error is not None
-            raise Refused(answer.error)
+            raise PushRequestRefused(answer.error)
         return answer.content
 
     async def start_session(self, workspace: Path, mode: str = "interactive") -> str:
@@ -243,10 +243,12 @@ class Client(asyncio.Protocol):
     async def attach(self, session_id: str, last_seen_seq: int = 0) -> dict[str, Any]:
         return await self.ask("attach_session", {"lastSeenSeq": last_seen_seq}, session_id)
 
-    async def event(self, *types: str, session_id: str | None = None, run_id: str | None = None, after_seq: int = 0) -> Frame:
+    async def wait_for_event(
+        self, *types: str, session_id: str | None = None, run_id: str | None = None, after_seq: int = 0
+    ) -> AnyPushFrame:
         """The first event of these types, once it is there. Raises `Gone` when none will come."""
         looked_at = 0
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while True:
                 for frame in self.events[looked_at:]:
                     looked_at += 1
@@ -258,16 +260,16 @@ class Client(asyncio.Protocol):
                     ):
                         return frame
                 if self.closed.is_set():
-                    raise Gone
+                    raise PushConnectionLost
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Looks again whenever something has come in."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not condition():
                 if self.closed.is_set():
-                    raise Gone
+                    raise PushConnectionLost
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -277,7 +279,7 @@ class Client(asyncio.Protocol):
             raise self.trouble
 
 
-def processes_of(run_ids: set[str]) -> dict[str, list[int]]:
+def find_run_processes(run_ids: set[str]) -> dict[str, list[int]]:
     """The living processes that carry one of these runs' marks, by run. Only Linux shows them."""
     found: dict[str, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):

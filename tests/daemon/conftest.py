@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.crash.tower_process import Client, Daemon
-from tests.daemon.pi_stage import stage as stage
+from tests.crash.tower_process import RawPushClient, DaemonProcess
+from tests.daemon.pi_stage import pi_harness as pi_harness
 from tests.warm import processes
 
-StartDaemon = Callable[..., Awaitable[Daemon]]
-Connect = Callable[[Daemon], Awaitable[Client]]
+StartDaemon = Callable[..., Awaitable[DaemonProcess]]
+Connect = Callable[[DaemonProcess], Awaitable[RawPushClient]]
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def workspace(home: Path) -> Path:
 
 
 @pytest.fixture
-async def start(home: Path) -> AsyncIterator[StartDaemon]:
+async def start_daemon_process(home: Path) -> AsyncIterator[StartDaemon]:
     """Starts a daemon on the test's home. Raises `DidNotStart` when it does not."""
-    started: list[Daemon] = []
+    started: list[DaemonProcess] = []
 
-    async def start_one(**settings: object) -> Daemon:
-        daemon = Daemon(home, demo_delay_ms=settings.pop("demo_delay_ms", 0), **settings)
+    async def start_one(**settings: object) -> DaemonProcess:
+        daemon = DaemonProcess(home, demo_delay_ms=settings.pop("demo_delay_ms", 0), **settings)
         started.append(daemon)
-        return await daemon.listening()
+        return await daemon.wait_listening()
 
     yield start_one
     for daemon in started:
@@ -51,10 +51,10 @@ async def start(home: Path) -> AsyncIterator[StartDaemon]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    clients: list[Client] = []
+    clients: list[RawPushClient] = []
 
-    async def connect_to(daemon: Daemon) -> Client:
-        clients.append(await Client.connect(daemon.socket))
+    async def connect_to(daemon: DaemonProcess) -> RawPushClient:
+        clients.append(await RawPushClient.connect(daemon.socket))
         return clients[-1]
 
     yield connect_to
@@ -63,7 +63,7 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-def tower(home: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def run_tower(home: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """The command line, on the test's home, to its end."""
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -80,5 +80,5 @@ def tower(home: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     return run
 
 
-def endpoints_of(home: Path) -> dict[str, Any]:
+def read_endpoints(home: Path) -> dict[str, Any]:
     return dict(msgspec.json.decode((home / "run" / "endpoints.json").read_bytes()))

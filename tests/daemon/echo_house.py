@@ -5,63 +5,63 @@ import json
 from typing import Any
 
 from switchtower.core.access import Access
-from switchtower.protocols.pi.house import House
+from switchtower.protocols.pi.house import PiServer
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
 
-class EchoPeer:
+class EchoConnection:
     stream: Stream
 
-    def __init__(self, house: "EchoHouse", greeting: dict[str, Any]) -> None:
-        self.house = house
+    def __init__(self, echo_pi_server: "EchoPiServer", greeting: dict[str, Any]) -> None:
+        self.server = echo_pi_server
         self.greeting = greeting
         self.closed = asyncio.Event()
 
-    def say(self, **message: Any) -> None:
+    def send_line(self, **message: Any) -> None:
         self.stream.send(Packet([json.dumps(message).encode()]))
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         self.stream = stream
-        self.house.peers.append(self)
-        self.say(type="server_ready", **self.greeting)
+        self.server.peers.append(self)
+        self.send_line(type="server_ready", **self.greeting)
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         self.stream.send(Packet(frames))
 
-    def refused(self, problem: str) -> None:
-        self.say(type="response", success=False, error=problem)
+    def on_oversized_frame(self, problem: str) -> None:
+        self.send_line(type="response", success=False, error=problem)
 
-    def writable_again(self) -> None: ...
+    def on_writable(self) -> None: ...
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self.closed.set()
 
 
-class Turned(EchoPeer):
+class RefusedConnection(EchoConnection):
     """Not let in."""
 
-    def __init__(self, house: "EchoHouse", code: int, reason: str) -> None:
-        super().__init__(house, {})
+    def __init__(self, echo_pi_server: "EchoPiServer", code: int, reason: str) -> None:
+        super().__init__(echo_pi_server, {})
         self.goodbye = (code, reason)
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         stream.close(*self.goodbye)
 
 
-class EchoHouse(House):
+class EchoPiServer(PiServer):
     def __init__(self, *_: object, **__: object) -> None:
-        self.peers: list[EchoPeer] = []
+        self.peers: list[EchoConnection] = []
 
     async def open(self) -> None: ...
 
-    def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> EchoPeer:
-        return EchoPeer(self, {"as": access.name, "via": access.via, "namespace": namespace, "lifecycle": lifecycle})
+    def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> EchoConnection:
+        return EchoConnection(self, {"as": access.name, "via": access.via, "namespace": namespace, "lifecycle": lifecycle})
 
-    def refuse(self, code: int, reason: str) -> EchoPeer:
-        return Turned(self, code, reason)
+    def refuse(self, code: int, reason: str) -> EchoConnection:
+        return RefusedConnection(self, code, reason)
 
     async def shut_down(self, timeout_s: float) -> None:
         for peer in self.peers:
             if not peer.closed.is_set():
-                peer.say(type="server_shutdown", timeout=timeout_s)
+                peer.send_line(type="server_shutdown", timeout=timeout_s)

@@ -1,21 +1,21 @@
 """MiniCodex clients of the stage's daemon."""
 
-from tests.daemon.pi_stage import PATIENCE, Stage
+from tests.daemon.pi_stage import TIMEOUT, PiHarness
 
-from switchtower.testing.minicodex_client import Ledger, MiniCodexClient
+from switchtower.testing.minicodex_client import FoldedSession, MiniCodexClient
 
 
-async def mini_client(stage: Stage, *, ledger: Ledger | None = None, **query: object) -> MiniCodexClient:
+async def connect_minicodex(pi_harness: PiHarness, *, ledger: FoldedSession | None = None, **query: object) -> MiniCodexClient:
     """Connected, and not greeted yet. Without a session it makes one in the workspace."""
-    given = {"cwd": stage.workspace, **query} if "session_id" not in query else query
-    client = await MiniCodexClient.open(stage.endpoints["http"], stage.endpoints["token"], ledger=ledger, **given)
-    client.patience = PATIENCE
+    given = {"cwd": pi_harness.workspace, **query} if "session_id" not in query else query
+    client = await MiniCodexClient.open(pi_harness.endpoints["http"], pi_harness.endpoints["token"], ledger=ledger, **given)
+    client.timeout = TIMEOUT
     return client
 
 
-async def greeted(stage: Stage, **query: object) -> MiniCodexClient:
-    client = await mini_client(stage, **query)
-    await client.hello()
+async def connect_and_greet(pi_harness: PiHarness, **query: object) -> MiniCodexClient:
+    client = await connect_minicodex(pi_harness, **query)
+    await client.send_hello()
     return client
 
 

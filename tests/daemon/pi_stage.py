@@ -7,40 +7,40 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.crash.tower_process import Daemon
+from tests.crash.tower_process import DaemonProcess
 
 from switchtower.testing.model_server import ModelServer
 from switchtower.testing.pi_client import Frame, PiClient
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
+from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Longer than the clients' own: here a machine of two cores is made busy on purpose."""
 
 MODEL_KEY = "sk-test-0123456789abcdefghijklmnop"
 
 
-class Stage:
-    def __init__(self, home: Path, start: Callable[..., Awaitable[Daemon]], stack: AsyncExitStack) -> None:
+class PiHarness:
+    def __init__(self, home: Path, start: Callable[..., Awaitable[DaemonProcess]], stack: AsyncExitStack) -> None:
         self.home = home
         self.workspace = home / "ws"
         self._start = start
         self._stack = stack
-        self.daemon: Daemon
+        self.daemon: DaemonProcess
 
-    async def open(self, **settings: object) -> Daemon:
+    async def open(self, **settings: object) -> DaemonProcess:
         """Without rate limits, unless the test asks for them: a test is faster than a person."""
         usual = {"http": "127.0.0.1:0", "pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0}
         self.daemon = await self._start(**{**usual, **settings})
         return self.daemon
 
-    async def open_again(self, **settings: object) -> Daemon:
+    async def open_again(self, **settings: object) -> DaemonProcess:
         """After a crash: as `kill -9`, and a new daemon on the same home."""
         self.daemon.kill()
         self.daemon.end()
         return await self.open(**settings)
 
-    async def model_server(self, *answers: Any) -> ModelServer:
+    async def start_model_server(self, *answers: Any) -> ModelServer:
         """To be asked before `open`; the daemon then knows it as the provider `openai`."""
         server = await self._stack.enter_async_context(ModelServer(answers))
         (self.home / "config.toml").write_text(
@@ -57,44 +57,46 @@ class Stage:
     def sessions_dir(self) -> Path:
         return self.home / ".pi" / "agent" / "sessions"
 
-    async def wire(self, *, lifecycle: bool = True, unix: bool = False) -> Wire:
+    async def open_wire(self, *, lifecycle: bool = True, unix: bool = False) -> ClientWire:
         if unix:
             return await SocketWire.open(self.endpoints["piSocket"])
         path = "/" if lifecycle else "/?lifecycle=off"
         return await WebSocketWire.open(self.endpoints["pi"].replace("ws://", "http://"), None, path=path)
 
-    async def pi(self, *, lifecycle: bool = True, unix: bool = False, patience: float = PATIENCE) -> PiClient:
+    async def connect(self, *, lifecycle: bool = True, unix: bool = False, timeout: float = TIMEOUT) -> PiClient:
         """A client that was told that the server is ready."""
-        client = PiClient(await self.wire(lifecycle=lifecycle, unix=unix), patience=patience)
+        client = PiClient(await self.open_wire(lifecycle=lifecycle, unix=unix), timeout=timeout)
         await self._stack.enter_async_context(client)
         assert (await client.receive())["type"] == "server_ready"
         return client
 
     async def push(self) -> PushClient:
-        client = await PushClient.over_socket(self.daemon.socket, patience=PATIENCE)
+        client = await PushClient.connect_socket(self.daemon.socket, timeout=TIMEOUT)
         return await self._stack.enter_async_context(client)
 
-    async def session(self, client: PiClient) -> str:
+    async def start_session(self, client: PiClient) -> str:
         """A new one in the workspace, which this client follows."""
-        made = await client.do("create_session", cwd=str(self.workspace))
-        await client.do("switch_session", sessionId=made["sessionId"])
+        made = await client.execute("create_session", cwd=str(self.workspace))
+        await client.execute("switch_session", sessionId=made["sessionId"])
         return str(made["sessionId"])
 
-    def resident_mb(self) -> float:
+    def measure_resident_mb(self) -> float:
         """What the daemon has in memory."""
         status = Path(f"/proc/{self.daemon.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 @pytest.fixture
-async def stage(home: Path, start: Callable[..., Awaitable[Daemon]], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+async def pi_harness(
+    home: Path, start_daemon_process: Callable[..., Awaitable[DaemonProcess]], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[PiHarness]:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("FAKE_KEY", MODEL_KEY)
     async with AsyncExitStack() as stack:
-        yield Stage(home, start, stack)
+        yield PiHarness(home, start_daemon_process, stack)
 
 
-def deltas(events: list[Frame], kind: str = "text") -> str:
+def join_deltas(events: list[Frame], kind: str = "text") -> str:
     """What the pieces come to."""
     return "".join(
         event["assistantMessageEvent"]["delta"]
@@ -103,15 +105,15 @@ def deltas(events: list[Frame], kind: str = "text") -> str:
     )
 
 
-def text_of(message: Frame) -> str:
+def get_text(message: Frame) -> str:
     return "".join(block["text"] for block in message["content"] if block["type"] == "text")
 
 
-def assistant_texts(messages: list[Frame]) -> list[str]:
-    return [text_of(message) for message in messages if message["role"] == "assistant"]
+def list_assistant_texts(messages: list[Frame]) -> list[str]:
+    return [get_text(message) for message in messages if message["role"] == "assistant"]
 
 
-def types_of(events: list[Frame]) -> list[str]:
+def list_event_types(events: list[Frame]) -> list[str]:
     """Without the updates, of which there are many."""
     return [event["type"] for event in events if event["type"] != "message_update"]
 
@@ -119,7 +121,7 @@ def types_of(events: list[Frame]) -> list[str]:
 async def answer_to(client: PiClient, command: Frame) -> Frame:
     """Sends it as it is, perhaps not for the first time; the response that comes from now on."""
     place = len(client.frames)
-    await client.say(command)
+    await client.send_frames(command)
     while True:
         while place < len(client.frames):
             frame = client.frames[place]

@@ -4,34 +4,34 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.schema_check import check
 
 from switchtower.testing.push_client import PushClient
 
 
 @pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    running = Daemon().start()
+def daemon() -> Iterator[ManagedDaemon]:
+    running = ManagedDaemon().start()
     yield running
     running.discard()
 
 
 @pytest.fixture
-async def client(daemon: Daemon) -> AsyncIterator[PushClient]:
-    async with await PushClient.over_socket(daemon.socket, check=check) as client:
+async def client(daemon: ManagedDaemon) -> AsyncIterator[PushClient]:
+    async with await PushClient.connect_socket(daemon.socket, check=check) as client:
         yield client
 
 
-async def said(client: PushClient, workspace: Path, text: str) -> str:
+async def run_message(client: PushClient, workspace: Path, text: str) -> str:
     started = await client.start_session(workspace)
     await client.run(started.session_id, text)
     return started.session_id
 
 
 async def test_a_card_tells_what_lists_show(client: PushClient, tmp_path: Path) -> None:
-    session_id = await said(client, tmp_path, "say: a card please")
-    cards = (await client.ask("list_cards", {"limit": 500}))["cards"]
+    session_id = await run_message(client, tmp_path, "say: a card please")
+    cards = (await client.request_payload("list_cards", {"limit": 500}))["cards"]
     [card] = [card for card in cards if card["sessionId"] == session_id]
     assert (card["title"], card["state"], card["engine"], card["provider"]) == (
         "say: a card please",
@@ -45,32 +45,36 @@ async def test_a_card_tells_what_lists_show(client: PushClient, tmp_path: Path) 
 async def test_the_inbox_has_what_waits_and_lets_go_of_what_was_decided(client: PushClient, tmp_path: Path) -> None:
     started = await client.start_session(tmp_path, policy="ask")
     await client.send(started.session_id, "run: echo hi")
-    asked = (await client.until("approval_required"))[-1]
+    asked = (await client.read_until("approval_required"))[-1]
 
-    waiting = (await client.ask("list_approvals"))["approvals"]
+    waiting = (await client.request_payload("list_approvals"))["approvals"]
     [mine] = [one for one in waiting if one["sessionId"] == started.session_id]
     assert mine["approval"] == asked.payload
     assert (mine["runId"], mine["rootPath"]) == (asked.run_id, str(tmp_path))
     [card] = [
-        card for card in (await client.ask("list_cards", {"waiting": True}))["cards"] if card["sessionId"] == started.session_id
+        card
+        for card in (await client.request_payload("list_cards", {"waiting": True}))["cards"]
+        if card["sessionId"] == started.session_id
     ]
     assert card["waiting"]["approvalId"] == asked.payload["approvalId"]
 
     await client.decide(asked)
-    await client.until("run_complete")
-    assert [one for one in (await client.ask("list_approvals"))["approvals"] if one["sessionId"] == started.session_id] == []
+    await client.read_until("run_complete")
+    assert [
+        one for one in (await client.request_payload("list_approvals"))["approvals"] if one["sessionId"] == started.session_id
+    ] == []
 
 
 async def test_words_are_found_with_their_session(client: PushClient, tmp_path: Path) -> None:
-    session_id = await said(client, tmp_path, "say: the okapi grazes")
-    hits = (await client.ask("search_sessions", {"text": "okapi graz"}))["hits"]
+    session_id = await run_message(client, tmp_path, "say: the okapi grazes")
+    hits = (await client.request_payload("search_sessions", {"text": "okapi graz"}))["hits"]
     assert {(hit["sessionId"], hit["kind"]) for hit in hits} == {
         (session_id, "run.started"),
         (session_id, "message.completed"),
     }
     assert {hit["title"] for hit in hits} == {"say: the okapi grazes"}
-    elsewhere = await said(client, tmp_path, "say: another okapi")
-    only = (await client.ask("search_sessions", {"text": "okapi", "sessionId": elsewhere}))["hits"]
+    elsewhere = await run_message(client, tmp_path, "say: another okapi")
+    only = (await client.request_payload("search_sessions", {"text": "okapi", "sessionId": elsewhere}))["hits"]
     assert {hit["sessionId"] for hit in only} == {elsewhere}
 
 
@@ -80,9 +84,9 @@ async def test_a_fork_goes_on_from_what_was_said(client: PushClient, tmp_path: P
     events = await client.run(parent, "say: two")
     second = next(event.seq for event in events if event.payload.get("phase") == "Run started")
 
-    forked = await client.ask("fork_session", {"beforeSeq": second}, session_id=parent)
+    forked = await client.request_payload("fork_session", {"beforeSeq": second}, session_id=parent)
     assert forked["text"] == "say: two"
-    info = await client.ask("get_session", {}, session_id=forked["sessionId"])
+    info = await client.request_payload("get_session", {}, session_id=forked["sessionId"])
     assert (info["title"], info["policy"], info["rootPath"]) == ("say: one (fork)", "read-only", str(tmp_path))
     attached = await client.attach(forked["sessionId"])
     assert attached["state"] == "idle"
@@ -91,30 +95,30 @@ async def test_a_fork_goes_on_from_what_was_said(client: PushClient, tmp_path: P
 
 
 async def test_a_fork_before_what_nobody_said_is_refused(client: PushClient, tmp_path: Path) -> None:
-    session_id = await said(client, tmp_path, "say: one")
+    session_id = await run_message(client, tmp_path, "say: one")
     refused = await client.request("fork_session", {"beforeSeq": 1}, session_id=session_id)
     assert refused.code == "INVALID_REQUEST"
 
 
 async def test_a_deleted_session_is_told_of_and_not_found_again(client: PushClient, tmp_path: Path) -> None:
-    session_id = await said(client, tmp_path, "say: the dodo was here")
-    assert (await client.ask("search_sessions", {"text": "dodo"}))["hits"]
-    assert await client.ask("delete_session", {}, session_id=session_id) == {"accepted": True}
-    told = (await client.until("warning"))[-1]
+    session_id = await run_message(client, tmp_path, "say: the dodo was here")
+    assert (await client.request_payload("search_sessions", {"text": "dodo"}))["hits"]
+    assert await client.request_payload("delete_session", {}, session_id=session_id) == {"accepted": True}
+    told = (await client.read_until("warning"))[-1]
     assert (told.session_id, told.payload["code"]) == (session_id, "SESSION_DELETED")
     assert (await client.request("get_session", {}, session_id=session_id)).code == "SESSION_NOT_FOUND"
-    assert (await client.ask("search_sessions", {"text": "dodo"}))["hits"] == []
-    listed = (await client.ask("list_sessions", {"limit": 200}))["sessions"]
+    assert (await client.request_payload("search_sessions", {"text": "dodo"}))["hits"] == []
+    listed = (await client.request_payload("list_sessions", {"limit": 200}))["sessions"]
     assert session_id not in {one["sessionId"] for one in listed}
 
 
 async def test_what_runs_is_not_deleted(client: PushClient, tmp_path: Path) -> None:
     started = await client.start_session(tmp_path, policy="ask")
     await client.send(started.session_id, "run: echo hi")
-    asked = (await client.until("approval_required"))[-1]
+    asked = (await client.read_until("approval_required"))[-1]
     assert (await client.request("delete_session", {}, session_id=started.session_id)).code == "RUN_IN_PROGRESS"
     await client.decide(asked, "deny")
-    await client.until("run_complete")
+    await client.read_until("run_complete")
 
 
 @pytest.mark.parametrize(
@@ -135,10 +139,10 @@ async def test_what_makes_no_sense_is_refused(client: PushClient, type_: str, pa
 
 
 async def test_who_was_let_in_to_one_session_does_not_see_the_others(tmp_path: Path) -> None:
-    strict = Daemon(attach_token_required="true").start()
+    strict = ManagedDaemon(attach_token_required="true").start()
     try:
-        async with await PushClient.over_socket(strict.socket, check=check) as client:
-            session_id = await said(client, tmp_path, "say: a secret okapi")
+        async with await PushClient.connect_socket(strict.socket, check=check) as client:
+            session_id = await run_message(client, tmp_path, "say: a secret okapi")
             asked: list[tuple[str, dict[str, object], str | None]] = [
                 ("list_approvals", {}, None),
                 ("search_sessions", {"text": "okapi"}, None),

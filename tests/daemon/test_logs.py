@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.daemon.conftest import Connect, StartDaemon, endpoints_of
+from tests.daemon.conftest import Connect, StartDaemon, read_endpoints
 
 from switchtower.core import redact
 from switchtower.daemon import logs
@@ -25,16 +25,18 @@ async def _ask(url: str, request: str) -> bytes:
     return answer
 
 
-async def test_the_owner_s_token_is_not_in_the_log(start: StartDaemon, connect: Connect, home: Path, workspace: Path) -> None:
-    daemon = await start(http="127.0.0.1:0", log_level="debug")
-    endpoints = endpoints_of(home)
+async def test_the_owner_s_token_is_not_in_the_log(
+    start_daemon_process: StartDaemon, connect: Connect, home: Path, workspace: Path
+) -> None:
+    daemon = await start_daemon_process(http="127.0.0.1:0", log_level="debug")
+    endpoints = read_endpoints(home)
     token = endpoints["token"]
     await _ask(endpoints["http"], f"GET /healthz?token={token} HTTP/1.1")
     await _ask(endpoints["http"], f"GET /ws/push?token={token} HTTP/1.1\r\nUpgrade: websocket")
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, f"say: {token} and {SECRET}")
-    await client.event("run_complete")
+    await client.wait_for_event("run_complete")
     await daemon.stop()
     log = daemon.log()
     assert "listening on" in log
@@ -56,7 +58,7 @@ def root_logger() -> Iterator[logging.Logger]:
 
 def test_secrets_are_redacted_whoever_logs_them(tmp_path: Path, root_logger: logging.Logger) -> None:
     path = tmp_path / "tower.log"
-    logs.set_up(path, "info", redact.Redactor(known=["the-configured-value"]))
+    logs.configure_logging(path, "info", redact.Redactor(known=["the-configured-value"]))
     stranger = logging.getLogger("some.library")
     stranger.info("with %s", SECRET)
     stranger.debug("below the level")

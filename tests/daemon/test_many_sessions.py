@@ -6,9 +6,9 @@ from pathlib import Path
 from tests.daemon.conftest import Connect, StartDaemon
 
 from switchtower.core import commands, journal
-from switchtower.core.session import card
+from switchtower.core.session import make_card
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.sessions import Table
+from switchtower.testing.sessions import SessionDriver
 
 SESSIONS = 10_000
 
@@ -19,20 +19,20 @@ async def _store(path: Path) -> list[str]:
     await store.open()
     appends: dict[int, journal.Append] = {}
     for number in range(SESSIONS):
-        table = Table(session_id=f"sess_{number}")
+        table = SessionDriver(session_id=f"sess_{number}")
         table.now_ms = 1_000_000 + (number * 7_919) % SESSIONS
-        table.do(commands.ConfigureSession(session_id=table.session.id, title="one of many"))
-        appends[table.now_ms] = journal.Append(table.session.id, 1, table.entries, card=card(table.session))
+        table.execute(commands.ConfigureSession(session_id=table.session.id, title="one of many"))
+        appends[table.now_ms] = journal.Append(table.session.id, 1, table.entries, card=make_card(table.session))
     await asyncio.gather(*map(store.append, appends.values()))
     await store.close()
     return [appends[updated_at_ms].session_id for updated_at_ms in sorted(appends, reverse=True)]
 
 
 async def test_ten_thousand_sessions_are_listed_newest_first(
-    start: StartDaemon, connect: Connect, home: Path, workspace: Path
+    start_daemon_process: StartDaemon, connect: Connect, home: Path, workspace: Path
 ) -> None:
     newest_first = await _store(home / "data" / "journal.db")
-    client = await connect(await start())
+    client = await connect(await start_daemon_process())
     for limit in (20, 1, 200):
         listed = (await client.ask("list_sessions", {"limit": limit}))["sessions"]
         assert [session["sessionId"] for session in listed] == newest_first[:limit]

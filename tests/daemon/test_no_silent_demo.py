@@ -1,19 +1,19 @@
 """In every protocol: a session that names no model, where none is configured, is refused; the demo serves where it is named."""
 
-from tests.daemon.minicodex_stage import mini_client
-from tests.daemon.pi_stage import Stage
+from tests.daemon.minicodex_stage import connect_minicodex
+from tests.daemon.pi_stage import PiHarness
 
-from switchtower.testing.push_client import start_payload
+from switchtower.testing.push_client import make_start_payload
 
 CODE = "PROVIDER_NOT_CONFIGURED"
 
 
-async def test_push_refuses_unless_an_interactive_client_allows_the_demo(stage: Stage) -> None:
-    await stage.open(provider="auto")
-    push = await stage.push()
+async def test_push_refuses_unless_an_interactive_client_allows_the_demo(pi_harness: PiHarness) -> None:
+    await pi_harness.open(provider="auto")
+    push = await pi_harness.push()
 
     async def start(**fields: object) -> str | None:
-        return (await push.request("start_session", start_payload(stage.workspace, **fields))).code
+        return (await push.request("start_session", make_start_payload(pi_harness.workspace, **fields))).code
 
     assert await start(provider="auto") == CODE
     assert await start(provider="auto", mode="headless", allowDemo=True) == CODE
@@ -24,21 +24,21 @@ async def test_push_refuses_unless_an_interactive_client_allows_the_demo(stage: 
     assert await start(provider="demo", mode="headless") is None
 
 
-async def test_pi_refuses(stage: Stage) -> None:
-    await stage.open(provider="auto")
-    client = await stage.pi()
+async def test_pi_refuses(pi_harness: PiHarness) -> None:
+    await pi_harness.open(provider="auto")
+    client = await pi_harness.connect()
 
-    answer = await client.ask("create_session", cwd=str(stage.workspace))
+    answer = await client.request("create_session", cwd=str(pi_harness.workspace))
 
     assert answer["success"] is False
     assert "no key and no model server was found" in answer["error"]
 
 
-async def test_minicodex_refuses_and_takes_the_demo_by_its_name(stage: Stage) -> None:
-    await stage.open(provider="auto")
+async def test_minicodex_refuses_and_takes_the_demo_by_its_name(pi_harness: PiHarness) -> None:
+    await pi_harness.open(provider="auto")
 
-    refused = await mini_client(stage)
-    named = await mini_client(stage, provider="demo")
+    refused = await connect_minicodex(pi_harness)
+    named = await connect_minicodex(pi_harness, provider="demo")
 
-    assert await refused.refused("hello", v="1.0.0", client_capabilities=[]) == "UNAVAILABLE"
-    await named.hello()
+    assert await refused.expect_error("hello", v="1.0.0", client_capabilities=[]) == "UNAVAILABLE"
+    await named.send_hello()

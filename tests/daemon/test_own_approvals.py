@@ -5,7 +5,7 @@ import shlex
 import sys
 import textwrap
 
-from tests.daemon.pi_stage import Stage
+from tests.daemon.pi_stage import PiHarness
 
 INSIDE = textwrap.dedent(
     """
@@ -49,39 +49,41 @@ INSIDE = textwrap.dedent(
 )
 
 
-async def test_a_command_of_a_run_decides_about_nothing(stage: Stage) -> None:
-    await stage.open()
-    outside = await stage.pi()
-    waiting = await stage.session(outside)
+async def test_a_command_of_a_run_decides_about_nothing(pi_harness: PiHarness) -> None:
+    await pi_harness.open()
+    outside = await pi_harness.connect()
+    waiting = await pi_harness.start_session(outside)
     await outside.begin("prompt", sessionId=waiting, message="run: touch decided")
     asked = await outside.next_event("extension_ui_request")
-    run_id = (await (await stage.push()).ask("get_session", {"sessionId": waiting}, session_id=waiting))["activeRunId"]
-    (stage.workspace / "inside.py").write_text(INSIDE)
-    working = await stage.session(outside)
-    endpoints = stage.home / "run" / "endpoints.json"
+    run_id = (await (await pi_harness.push()).request_payload("get_session", {"sessionId": waiting}, session_id=waiting))[
+        "activeRunId"
+    ]
+    (pi_harness.workspace / "inside.py").write_text(INSIDE)
+    working = await pi_harness.start_session(outside)
+    endpoints = pi_harness.home / "run" / "endpoints.json"
     command = f"{shlex.quote(sys.executable)} inside.py {waiting} {asked['requestId']} {run_id} {endpoints}"
     prompt = await outside.begin("prompt", sessionId=working, message=f"run: {command}")
     allowed = await outside.next_event("extension_ui_request")
-    await outside.do(
+    await outside.execute(
         "extension_ui_response",
         sessionId=working,
         requestId=allowed["requestId"],
         response={"method": "confirm", "confirmed": True},
     )
-    await outside.response(prompt)
+    await outside.wait_for_response(prompt)
 
-    told = json.loads((stage.workspace / "told.json").read_text())
+    told = json.loads((pi_harness.workspace / "told.json").read_text())
     assert told == {"socket": "ATTACH_FORBIDDEN", "websocket": 401, "pi": 1008, "pi with token": 1008, "pi socket": "closed"}
-    assert not (stage.workspace / "decided").exists()
+    assert not (pi_harness.workspace / "decided").exists()
 
 
-async def test_a_persons_own_command_speaks_for_them(stage: Stage) -> None:
-    await stage.open()
-    client = await stage.pi()
-    session_id = await stage.session(client)
-    command = f"TOWER_HOME={stage.home} {shlex.quote(sys.executable)} -m switchtower sessions"
+async def test_a_persons_own_command_speaks_for_them(pi_harness: PiHarness) -> None:
+    await pi_harness.open()
+    client = await pi_harness.connect()
+    session_id = await pi_harness.start_session(client)
+    command = f"TOWER_HOME={pi_harness.home} {shlex.quote(sys.executable)} -m switchtower sessions"
 
-    ran = await client.do("bash", sessionId=session_id, command=command)
+    ran = await client.execute("bash", sessionId=session_id, command=command)
 
     assert ran["exitCode"] == 0
     assert session_id[-6:] in ran["output"] or "ws" in ran["output"]

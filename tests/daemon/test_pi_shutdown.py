@@ -12,83 +12,87 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.daemon.pi_stage import PATIENCE, Stage, text_of
+from tests.daemon.pi_stage import TIMEOUT, PiHarness, get_text
 from tests.warm import processes
 
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.wires import WebSocketWire
 
 
-async def to_the_end(client: PiClient) -> None:
+async def read_to_end(client: PiClient) -> None:
     with pytest.raises(EOFError):
-        await client.until(lambda frame: False)
+        await client.wait_for(lambda frame: False)
 
 
-async def exit_code(stage: Stage) -> int:
-    return await asyncio.to_thread(stage.daemon.process.wait, PATIENCE)
+async def wait_for_exit(pi_harness: PiHarness) -> int:
+    return await asyncio.to_thread(pi_harness.daemon.process.wait, TIMEOUT)
 
 
-async def test_a_short_prompt_finishes_and_everybody_is_told_first_and_closed_with_1001(stage: Stage) -> None:
-    await stage.open(demo_delay_ms=2, shutdown_timeout=20)
-    client, quiet, by_socket = await stage.pi(), await stage.pi(lifecycle=False), await stage.pi(unix=True)
-    session_id = await stage.session(client)
-    await quiet.do("switch_session", sessionId=session_id)
+async def test_a_short_prompt_finishes_and_everybody_is_told_first_and_closed_with_1001(pi_harness: PiHarness) -> None:
+    await pi_harness.open(demo_delay_ms=2, shutdown_timeout=20)
+    client, quiet, by_socket = (
+        await pi_harness.connect(),
+        await pi_harness.connect(lifecycle=False),
+        await pi_harness.connect(unix=True),
+    )
+    session_id = await pi_harness.start_session(client)
+    await quiet.execute("switch_session", sessionId=session_id)
     prompt = await client.begin("prompt", sessionId=session_id, message="count 150")
     await client.next_event("message_update")
-    stage.daemon.process.send_signal(signal.SIGTERM)
-    told = await client.until(lambda frame: frame["type"] == "server_shutdown")
+    pi_harness.daemon.process.send_signal(signal.SIGTERM)
+    told = await client.wait_for(lambda frame: frame["type"] == "server_shutdown")
     assert told == {"type": "server_shutdown", "data": {"reason": "graceful_shutdown", "timeoutMs": 20_000}}
-    refused = await client.ask("list_sessions")
+    refused = await client.request("list_sessions")
     assert refused["error"] == "Server is shutting down"
-    assert client.lifecycle(refused["id"]) == [refused], "what is not admitted has no lifecycle"
-    assert (await client.response(prompt))["success"] is True
+    assert client.list_lifecycle(refused["id"]) == [refused], "what is not admitted has no lifecycle"
+    assert (await client.wait_for_response(prompt))["success"] is True
     for other in (client, quiet, by_socket):
-        await to_the_end(other)
+        await read_to_end(other)
         assert [frame["type"] for frame in other.frames].count("server_shutdown") == 1
     for follower in (client, quiet):
-        events = follower.events()
-        assert text_of(events[-1]["messages"][-1]).endswith(" 150")
+        events = follower.list_events()
+        assert get_text(events[-1]["messages"][-1]).endswith(" 150")
         assert isinstance(follower.wire, WebSocketWire)
         assert follower.wire.close_code == 1001
-    assert await exit_code(stage) == 0
+    assert await wait_for_exit(pi_harness) == 0
 
 
 @pytest.mark.requirement("pi:replay:shutdown")
-async def test_work_that_takes_too_long_is_answered_all_the_same(stage: Stage) -> None:
-    await stage.open(demo_delay_ms=2, shutdown_timeout=0.5)
-    client = await stage.pi()
-    session_id = await stage.session(client)
+async def test_work_that_takes_too_long_is_answered_all_the_same(pi_harness: PiHarness) -> None:
+    await pi_harness.open(demo_delay_ms=2, shutdown_timeout=0.5)
+    client = await pi_harness.connect()
+    session_id = await pi_harness.start_session(client)
     prompt = await client.begin("prompt", sessionId=session_id, message="count 1000000")
     bash = await client.begin("bash", sessionId=session_id, command="sleep 1000")
     await client.next_event("message_update")
-    stage.daemon.process.send_signal(signal.SIGTERM)
+    pi_harness.daemon.process.send_signal(signal.SIGTERM)
     for id_ in (prompt, bash):
-        answer = await client.response(id_)
+        answer = await client.wait_for_response(id_)
         assert answer["success"] is False
         assert answer["error"] == "Server is shutting down"
-        finished = [frame for frame in client.lifecycle(id_) if frame["type"] == "command_finished"]
+        finished = [frame for frame in client.list_lifecycle(id_) if frame["type"] == "command_finished"]
         assert len(finished) == 1
-    await to_the_end(client)
-    assert await exit_code(stage) == 0
+    await read_to_end(client)
+    assert await wait_for_exit(pi_harness) == 0
     # The next daemon sends the same.
-    await stage.open()
-    again = await stage.pi()
+    await pi_harness.open()
+    again = await pi_harness.connect()
     for id_, fields in ((prompt, {"message": "count 1000000"}), (bash, {"command": "sleep 1000"})):
-        before = next(frame for frame in client.lifecycle(id_) if frame["type"] == "response")
-        answer = await again.ask(before["command"], id=id_, sessionId=session_id, **fields)
+        before = next(frame for frame in client.list_lifecycle(id_) if frame["type"] == "response")
+        answer = await again.request(before["command"], id=id_, sessionId=session_id, **fields)
         assert answer == {**before, "replayed": True}
-    assert (await again.do("get_state", sessionId=session_id))["isStreaming"] is False
+    assert (await again.execute("get_state", sessionId=session_id))["isStreaming"] is False
 
 
-async def test_with_a_client_that_does_not_read_the_daemon_still_ends(stage: Stage) -> None:
-    await stage.open(shutdown_timeout=1)
-    client, deaf = await stage.pi(), await stage.pi(unix=True)
-    session_id = await stage.session(client)
-    await deaf.do("switch_session", sessionId=session_id)
-    await client.do("prompt", sessionId=session_id, message="count 3000")
-    stage.daemon.process.send_signal(signal.SIGTERM)
-    await to_the_end(client)
-    assert await exit_code(stage) == 0
+async def test_with_a_client_that_does_not_read_the_daemon_still_ends(pi_harness: PiHarness) -> None:
+    await pi_harness.open(shutdown_timeout=1)
+    client, deaf = await pi_harness.connect(), await pi_harness.connect(unix=True)
+    session_id = await pi_harness.start_session(client)
+    await deaf.execute("switch_session", sessionId=session_id)
+    await client.execute("prompt", sessionId=session_id, message="count 3000")
+    pi_harness.daemon.process.send_signal(signal.SIGTERM)
+    await read_to_end(client)
+    assert await wait_for_exit(pi_harness) == 0
 
 
 # pi-server
@@ -112,7 +116,7 @@ pi_server()
 QUIET = "from switchtower.cli.main import pi_server; pi_server()"
 
 
-class Server:
+class PiServerProcess:
     """`pi-server` with pipes for its ends."""
 
     def __init__(self, home: Path, code: str = QUIET, **environment: str) -> None:
@@ -132,11 +136,11 @@ class Server:
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self.frames: list[dict[str, Any]] = []
 
-    def say(self, **command: object) -> None:
+    def send_line(self, **command: object) -> None:
         self.stdin.write(json.dumps(command).encode() + b"\n")
         self.stdin.flush()
 
-    def until(self, type_: str, id_: str | None = None) -> dict[str, Any]:
+    def wait_for_frame(self, type_: str, id_: str | None = None) -> dict[str, Any]:
         while True:
             line = self.stdout.readline()
             assert line.endswith(b"\n"), f"stdout ended before {type_}"
@@ -151,17 +155,17 @@ class Server:
                 self.process.stdin.close()
             self.process.stdin = None
         rest = self.stdout.read()  # what `readline` has taken in already is here, and nowhere else
-        _, stderr = self.process.communicate(timeout=PATIENCE)
+        _, stderr = self.process.communicate(timeout=TIMEOUT)
         self.frames += [json.loads(line) for line in rest.splitlines()]
         return self.process.returncode, stderr.decode()
 
 
 @pytest.fixture
 def pi_server(home: Path) -> Any:
-    servers: list[Server] = []
+    servers: list[PiServerProcess] = []
 
-    def start(*args: Any, **environment: str) -> Server:
-        servers.append(Server(home, *args, **environment))
+    def start(*args: Any, **environment: str) -> PiServerProcess:
+        servers.append(PiServerProcess(home, *args, **environment))
         return servers[-1]
 
     yield start
@@ -170,22 +174,22 @@ def pi_server(home: Path) -> Any:
         server.process.communicate()
 
 
-async def test_its_two_doors_lead_to_one_core(pi_server: Any, home: Path, stage: Stage) -> None:
+async def test_its_two_doors_lead_to_one_core(pi_server: Any, home: Path, pi_harness: PiHarness) -> None:
     server = pi_server()
     await asyncio.to_thread(server.until, "server_ready")
-    client = await stage.pi()
-    session_id = await stage.session(client)
+    client = await pi_harness.connect()
+    session_id = await pi_harness.start_session(client)
     server.say(type="switch_session", id="1", sessionId=session_id)
     assert (await asyncio.to_thread(server.until, "response", "1"))["success"] is True
-    await client.do("prompt", sessionId=session_id, message="say: over the socket")
+    await client.execute("prompt", sessionId=session_id, message="say: over the socket")
     await asyncio.to_thread(
         lambda: next(frame for frame in iter(lambda: server.until("event"), None) if frame["event"]["type"] == "agent_end")
     )
     # Ids of a stdio client are its own: the same one means another command elsewhere.
-    assert (await client.ask("list_sessions", id="1"))["success"] is True
+    assert (await client.request("list_sessions", id="1"))["success"] is True
     server.stdin.close()
     server.stdin = server.process.stdin = None
-    await to_the_end(client)
+    await read_to_end(client)
     assert isinstance(client.wire, WebSocketWire)
     assert client.wire.close_code == 1001
     code, _ = await asyncio.to_thread(server.end)
@@ -229,15 +233,17 @@ async def test_whatever_prints_in_the_process_its_stdout_carries_frames_alone(pi
     assert {frame["type"] for frame in server.frames} >= {"event", "response", "command_finished", "server_shutdown"}
 
 
-async def test_a_used_port_and_a_daemon_that_runs_are_failures_without_a_word_on_stdout(pi_server: Any, stage: Stage) -> None:
+async def test_a_used_port_and_a_daemon_that_runs_are_failures_without_a_word_on_stdout(
+    pi_server: Any, pi_harness: PiHarness
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         server = pi_server(PI_SERVER_PORT=str(holder.getsockname()[1]))
         code, said = await asyncio.to_thread(server.end)
         assert (code, server.frames) == (1, [])
         assert f"127.0.0.1:{holder.getsockname()[1]}" in said
-    await stage.open()
+    await pi_harness.open()
     server = pi_server()
     code, said = await asyncio.to_thread(server.end)
     assert (code, server.frames) == (1, [])
     assert "already running" in said
-    assert (await (await stage.pi()).do("list_sessions")) == {"sessions": []}, "the one that runs is not disturbed"
+    assert (await (await pi_harness.connect()).execute("list_sessions")) == {"sessions": []}, "the one that runs is not disturbed"

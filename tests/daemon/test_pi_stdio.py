@@ -6,50 +6,52 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.daemon.echo_house import EchoHouse, EchoPeer
+from tests.daemon.echo_house import EchoPiServer, EchoConnection
 
 from switchtower import config
 from switchtower.core.access import Access
-from switchtower.daemon.stdio import Descriptors, PiStdio
+from switchtower.daemon.stdio import StdioDescriptors, StdioPiClient
 
 
-class Slow(EchoPeer):
+class SlowEchoConnection(EchoConnection):
     """Answers when it is told to."""
 
     frames: list[bytes]
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         self.frames = frames
         self.asked = asyncio.Event()
 
-    def owes(self) -> bool:
+    def has_pending_responses(self) -> bool:
         self.asked.set()
         return bool(self.frames)
 
     def answer(self) -> None:
-        super().received(self.frames)
+        super().on_frames(self.frames)
         self.frames = []
 
 
-class SlowHouse(EchoHouse):
-    def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> EchoPeer:
-        return Slow(self, {"namespace": namespace, "cwd": cwd})
+class SlowPiServer(EchoPiServer):
+    def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> EchoConnection:
+        return SlowEchoConnection(self, {"namespace": namespace, "cwd": cwd})
 
 
-class Ends:
-    def __init__(self, house: EchoHouse, home: Path, shutdown_timeout: float) -> None:
+class PiPipes:
+    def __init__(self, echo_pi_server: EchoPiServer, home: Path, shutdown_timeout: float) -> None:
         near_input, self.input = os.pipe()
         self.output, near_output = os.pipe()
         self.ended = asyncio.Event()
         settings = config.Settings(home=home, shutdown_timeout=shutdown_timeout)
-        self.stdio = PiStdio(Descriptors(near_input, near_output), settings, house, cwd="/here", ended=self.ended.set)
+        self.stdio = StdioPiClient(
+            StdioDescriptors(near_input, near_output), settings, echo_pi_server, cwd="/here", ended=self.ended.set
+        )
         self.descriptors = [near_input, near_output, self.output]
 
 
 @pytest.fixture
-async def ends(home: Path, request: pytest.FixtureRequest) -> AsyncIterator[Ends]:
+async def pipe_ends(home: Path, request: pytest.FixtureRequest) -> AsyncIterator[PiPipes]:
     house, shutdown_timeout = request.param
-    made = Ends(house(), home, shutdown_timeout)
+    made = PiPipes(house(), home, shutdown_timeout)
     made.stdio.open()
     async with asyncio.timeout(60):
         yield made
@@ -58,8 +60,8 @@ async def ends(home: Path, request: pytest.FixtureRequest) -> AsyncIterator[Ends
         os.close(fd)
 
 
-@pytest.mark.parametrize("ends", [(EchoHouse, 3_600)], indirect=True)
-async def test_the_end_of_the_input_is_the_end(ends: Ends) -> None:
+@pytest.mark.parametrize("ends", [(EchoPiServer, 3_600)], indirect=True)
+async def test_the_end_of_the_input_is_the_end(ends: PiPipes) -> None:
     os.write(ends.input, b"question\n")
     os.close(ends.input)
     await ends.ended.wait()
@@ -69,14 +71,14 @@ async def test_the_end_of_the_input_is_the_end(ends: Ends) -> None:
     assert answer == b"question"
 
 
-@pytest.mark.parametrize("ends", [(SlowHouse, 3_600)], indirect=True)
-async def test_what_is_owed_is_waited_for(ends: Ends) -> None:
+@pytest.mark.parametrize("ends", [(SlowPiServer, 3_600)], indirect=True)
+async def test_what_is_owed_is_waited_for(ends: PiPipes) -> None:
     os.write(ends.input, b"question\n")
     os.close(ends.input)
     ready = await asyncio.to_thread(os.read, ends.output, 65_536)
     assert b'"cwd": "/here"' in ready
     peer = ends.stdio._receiver
-    assert isinstance(peer, Slow)
+    assert isinstance(peer, SlowEchoConnection)
     for _ in range(3):
         while not hasattr(peer, "asked"):
             await asyncio.sleep(0)
@@ -88,11 +90,11 @@ async def test_what_is_owed_is_waited_for(ends: Ends) -> None:
     assert await asyncio.to_thread(os.read, ends.output, 65_536) == b"question\n"
 
 
-@pytest.mark.parametrize("ends", [(SlowHouse, 0.1)], indirect=True)
-async def test_but_not_for_ever(ends: Ends) -> None:
+@pytest.mark.parametrize("ends", [(SlowPiServer, 0.1)], indirect=True)
+async def test_but_not_for_ever(ends: PiPipes) -> None:
     os.write(ends.input, b"question\n")
     os.close(ends.input)
     await ends.ended.wait()
     peer = ends.stdio._receiver
-    assert isinstance(peer, Slow)
-    assert peer.owes()
+    assert isinstance(peer, SlowEchoConnection)
+    assert peer.has_pending_responses()

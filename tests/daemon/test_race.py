@@ -8,20 +8,22 @@ from tests.daemon.conftest import Connect, StartDaemon
 CLIENTS = 100
 
 
-async def test_exactly_one_of_a_hundred_connections_decides(start: StartDaemon, connect: Connect, workspace: Path) -> None:
-    daemon = await start()
+async def test_exactly_one_of_a_hundred_connections_decides(
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path
+) -> None:
+    daemon = await start_daemon_process()
     watcher = await connect(daemon)
     clients = [await connect(daemon) for _ in range(CLIENTS)]
     for round_ in range(3):
         session_id = await watcher.start_session(workspace)
         run_id = await watcher.send(session_id, f"run: echo once >> effect_{round_}.txt")
-        asked = (await watcher.event("approval_required", session_id=session_id)).content
+        asked = (await watcher.wait_for_event("approval_required", session_id=session_id)).content
         payload = {"runId": run_id, "approvalId": asked["approvalId"], "decision": "approve"}
-        answers = await asyncio.gather(*(client.asking("submit_approval", payload, session_id) for client in clients))
+        answers = await asyncio.gather(*(client.start_request("submit_approval", payload, session_id) for client in clients))
         assert sum(answer.ok for answer in answers) == 1
         codes = [answer.error["code"] for answer in answers if answer.error is not None]
         assert codes == ["APPROVAL_EXPIRED"] * (CLIENTS - 1)
-        ended = await watcher.event("run_complete", session_id=session_id)
+        ended = await watcher.wait_for_event("run_complete", session_id=session_id)
         assert ended.content["outcome"] == "success"
         types = [frame.type for frame in watcher.events if frame.sessionId == session_id]
         assert types.count("approval_received") == 1

@@ -12,7 +12,7 @@ import pytest
 
 from switchtower.daemon import socket_activation
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Stream
+from switchtower.transports.stream import ConnectionOrigin, Stream
 
 SERVER = """
 import asyncio, os, sys
@@ -41,7 +41,7 @@ asyncio.run(main())
 """
 
 
-def started(path: Path, *handed: socket.socket) -> "subprocess.Popen[bytes]":
+def start_process(path: Path, *handed: socket.socket) -> "subprocess.Popen[bytes]":
     """A process to which the sockets are handed from descriptor 3 on."""
     moved = "; ".join(f"exec {number}<&{sock.fileno()}" for number, sock in enumerate(handed, 3))
     script = f'{moved}; LISTEN_FDS={len(handed)} LISTEN_PID=$$ exec "$0" "$@"'
@@ -52,7 +52,7 @@ def started(path: Path, *handed: socket.socket) -> "subprocess.Popen[bytes]":
     )
 
 
-def listening(path: Path) -> socket.socket:
+def open_listener(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(str(path))
     sock.listen()
@@ -62,7 +62,7 @@ def listening(path: Path) -> socket.socket:
     return high
 
 
-def echoed(path: Path, text: bytes) -> bytes:
+def exchange_echo(path: Path, text: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(30)
         client.connect(str(path))
@@ -77,21 +77,21 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_who_comes_before_the_daemon_is_served_by_it_and_the_file_stays(path: Path) -> None:
-    with listening(path) as handed, socket.socket(socket.AF_UNIX) as early:
+    with open_listener(path) as handed, socket.socket(socket.AF_UNIX) as early:
         early.settimeout(30)
         early.connect(str(path))  # nobody accepts yet
         early.sendall(b"early\n")
         inode = path.stat().st_ino
 
-        process = started(path, handed)
+        process = start_process(path, handed)
 
         assert early.makefile("rb").readline() == b"early\n"
         early.close()
         assert process.wait(30) == 0, process.stderr and process.stderr.read()
         assert path.stat().st_ino == inode, "systemd goes on listening there"
 
-        again = started(path, handed)
-        assert echoed(path, b"again") == b"again\n"
+        again = start_process(path, handed)
+        assert exchange_echo(path, b"again") == b"again\n"
         assert again.wait(30) == 0
         for ended in (process, again):
             assert ended.stderr is not None
@@ -99,9 +99,9 @@ def test_who_comes_before_the_daemon_is_served_by_it_and_the_file_stays(path: Pa
 
 
 def test_our_socket_is_found_among_others(path: Path, tmp_path: Path) -> None:
-    with listening(tmp_path / "other.sock") as other, listening(path) as handed:
-        process = started(path, other, handed)
-        assert echoed(path, b"hello") == b"hello\n"
+    with open_listener(tmp_path / "other.sock") as other, open_listener(path) as handed:
+        process = start_process(path, other, handed)
+        assert exchange_echo(path, b"hello") == b"hello\n"
         assert process.wait(30) == 0
         assert process.stderr is not None
         process.stderr.close()
@@ -111,7 +111,7 @@ def test_our_socket_is_found_among_others(path: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_is_taken_when_nothing_was_handed_over(path: Path) -> None:
-    assert socket_activation.take(path, {}) is None
+    assert socket_activation.take_activated_socket(path, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -120,36 +120,36 @@ def test_nothing_is_taken_when_nothing_was_handed_over(path: Path) -> None:
 def test_what_was_handed_to_another_process_is_left_alone_and_forgotten(path: Path, given: dict[str, str]) -> None:
     environ = {name: value.replace("self", str(os.getpid())) for name, value in given.items()}
 
-    assert socket_activation.take(path, environ) is None
+    assert socket_activation.take_activated_socket(path, environ) is None
     assert environ == {}
 
 
-class Echo:
+class EchoReceiver:
     def __init__(self) -> None:
         self.stream: Stream | None = None
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         self.stream = stream
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         assert self.stream is not None
         self.stream.send(Packet(frames))
 
-    def refused(self, problem: str) -> None: ...
+    def on_oversized_frame(self, problem: str) -> None: ...
 
-    def writable_again(self) -> None: ...
+    def on_writable(self) -> None: ...
 
-    def disconnected(self) -> None: ...
+    def on_disconnected(self) -> None: ...
 
 
-def _echo(origin: Origin) -> Echo:
-    return Echo()
+def _echo(origin: ConnectionOrigin) -> EchoReceiver:
+    return EchoReceiver()
 
 
 async def test_without_one_the_daemon_listens_by_itself(path: Path) -> None:
-    listener = await socket_activation.listen(path, _echo, max_line_bytes=1_000, output_limit_bytes=1_000)
+    listener = await socket_activation.listen_or_activate(path, _echo, max_line_bytes=1_000, output_limit_bytes=1_000)
 
-    assert await asyncio.to_thread(echoed, path, b"x") == b"x\n"
+    assert await asyncio.to_thread(exchange_echo, path, b"x") == b"x\n"
 
     await listener.close()
     assert not path.exists(), "a socket of our own goes with us"
@@ -160,7 +160,7 @@ async def test_closing_ends_the_connections_and_leaves_the_file(path: Path) -> N
     sock.bind(str(path))
     sock.listen()
     sock.setblocking(False)
-    listener = socket_activation.HandedListener(
+    listener = socket_activation.ActivatedListener(
         path,
         _echo,
         max_line_bytes=1_000,

@@ -6,21 +6,21 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 
 from switchtower.core import registry
-from switchtower.daemon.supervision import POLICY_VIOLATION, Supervised
-from switchtower.testing.relay_client import RelayHttp, upgraded
+from switchtower.daemon.supervision import POLICY_VIOLATION, TokenBoundReceiver
+from switchtower.testing.relay_client import RelayHttp, open_websocket
 from switchtower.testing.wires import WebSocketWire
-from switchtower.transports.pair import Inbox, MemoryStream, pair
+from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 SHORT = 0.002
 PASSWORD = "correct horse battery staple"
 DOORS = ("/ws/app", "/ws/push", "/ws/minicodex", "/ws/pi")
 
 
-class Judge:
+class ScriptedTokenJudge:
     """Says what it is told to of a token, and counts how often it was asked."""
 
     def __init__(self) -> None:
@@ -35,46 +35,46 @@ class Judge:
             raise self.verdict
         return self.verdict
 
-    async def asked_again(self, times: int = 3) -> None:
+    async def wait_until_asked(self, times: int = 3) -> None:
         wanted = self.asked + times
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while self.asked < wanted:
                 self._was_asked.clear()
                 await self._was_asked.wait()
 
 
-def supervised(judge: Judge) -> tuple[Inbox, Inbox, MemoryStream]:
+def start_supervised(judge: ScriptedTokenJudge) -> tuple[RecordingReceiver, RecordingReceiver, MemoryStream]:
     """Who is watched, the client at the other end, and the stream between them as the daemon holds it."""
-    inner, client = Inbox(), Inbox()
-    stream, _ = pair(Supervised(inner, judge, every_s=SHORT), client)
+    inner, client = RecordingReceiver(), RecordingReceiver()
+    stream, _ = join_receivers(TokenBoundReceiver(inner, judge, every_s=SHORT), client)
     return inner, client, stream
 
 
-async def closed(inbox: Inbox) -> None:
-    async with asyncio.timeout(PATIENCE):
-        await inbox.until(lambda: inbox.closed)
+async def wait_closed(inbox: RecordingReceiver) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        await inbox.wait_until(lambda: inbox.closed)
 
 
 async def test_who_has_a_good_token_stays_and_is_looked_at_again_and_again() -> None:
-    judge = Judge()
-    inner, client, stream = supervised(judge)
-    await judge.asked_again(5)
+    judge = ScriptedTokenJudge()
+    inner, client, stream = start_supervised(judge)
+    await judge.wait_until_asked(5)
     assert stream.closed_with is None
     client.send(b"hello")
-    assert await inner.next() == b"hello"
+    assert await inner.next_frame() == b"hello"
     inner.send(b"and back")
-    assert await client.next() == b"and back"
+    assert await client.next_frame() == b"and back"
     client.stream.close()
-    await closed(inner)
+    await wait_closed(inner)
 
 
 async def test_who_has_no_good_token_any_more_is_closed_and_told_why() -> None:
-    judge = Judge()
-    inner, client, stream = supervised(judge)
-    await judge.asked_again(2)
+    judge = ScriptedTokenJudge()
+    inner, client, stream = start_supervised(judge)
+    await judge.wait_until_asked(2)
     judge.verdict = False
-    await closed(client)
-    await closed(inner)
+    await wait_closed(client)
+    await wait_closed(inner)
     assert stream.closed_with == (POLICY_VIOLATION, "the access token is no longer good, or your role has changed")
     assert POLICY_VIOLATION == 1008
 
@@ -85,56 +85,56 @@ async def test_who_has_no_good_token_any_more_is_closed_and_told_why() -> None:
 async def test_while_it_cannot_be_told_they_stay_and_are_looked_at_again(
     problem: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    judge = Judge()
-    _, client, stream = supervised(judge)
+    judge = ScriptedTokenJudge()
+    _, client, stream = start_supervised(judge)
     with caplog.at_level(logging.WARNING):
         judge.verdict = problem
-        await judge.asked_again()
+        await judge.wait_until_asked()
     assert stream.closed_with is None
     assert str(problem) in caplog.text
     judge.verdict = False
-    await closed(client)
+    await wait_closed(client)
     assert stream.closed_with is not None
 
 
 async def test_who_has_gone_is_not_looked_at_any_more() -> None:
     before = asyncio.all_tasks()
-    judge, other = Judge(), Judge()
-    inner, client, _ = supervised(judge)
-    await judge.asked_again(1)
+    judge, other = ScriptedTokenJudge(), ScriptedTokenJudge()
+    inner, client, _ = start_supervised(judge)
+    await judge.wait_until_asked(1)
     client.stream.abort()
-    await closed(inner)
+    await wait_closed(inner)
     asked = judge.asked
-    others_inner, others_client, _ = supervised(other)
-    await other.asked_again(5)
+    others_inner, others_client, _ = start_supervised(other)
+    await other.wait_until_asked(5)
     assert judge.asked == asked
     others_client.stream.abort()
-    await closed(others_inner)
+    await wait_closed(others_inner)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
 
 
 async def test_all_that_a_receiver_is_told_it_is_told_still() -> None:
-    inner = Inbox()
-    watched = Supervised(inner, Judge(), every_s=PATIENCE)
-    stream, _ = pair(watched, Inbox())
+    inner = RecordingReceiver()
+    watched = TokenBoundReceiver(inner, ScriptedTokenJudge(), every_s=TIMEOUT)
+    stream, _ = join_receivers(watched, RecordingReceiver())
     assert inner.stream is stream
-    watched.received([b"one", b"two"])
-    watched.refused("too long")
-    watched.writable_again()
+    watched.on_frames([b"one", b"two"])
+    watched.on_oversized_frame("too long")
+    watched.on_writable()
     assert (list(inner.frames), inner.refusals) == ([b"one", b"two"], ["too long"])
-    watched.disconnected()
+    watched.on_disconnected()
     assert inner.closed
 
 
 # The whole daemon
 
 
-async def enters(daemon: Daemon, token: str) -> dict[str, WebSocketWire]:
-    return {path: await upgraded(daemon.http, path, {"token": token}) for path in DOORS}
+async def connect_with(daemon: ManagedDaemon, token: str) -> dict[str, WebSocketWire]:
+    return {path: await open_websocket(daemon.http, path, {"token": token}) for path in DOORS}
 
 
-async def ended(wire: WebSocketWire) -> int | None:
+async def read_close_code(wire: WebSocketWire) -> int | None:
     """Reads until it is closed; with which code."""
     try:
         while True:
@@ -144,7 +144,7 @@ async def ended(wire: WebSocketWire) -> int | None:
 
 
 async def test_every_door_closes_behind_who_has_lost_their_token_and_stays_open_for_the_others(
-    start_daemon: Callable[..., Daemon],
+    start_daemon: Callable[..., ManagedDaemon],
 ) -> None:
     daemon = start_daemon()
     http = RelayHttp(daemon.http, daemon.token)
@@ -153,8 +153,12 @@ async def test_every_door_closes_behind_who_has_lost_their_token_and_stays_open_
     for name in ("revoked", "changed", "removed", "leaving", "staying"):
         assert (await http.request("POST", "/users", {"name": name + unique, "password": PASSWORD})).status < 300
         tokens[name] = (await http.login(name + unique, PASSWORD)).json["access_token"]
-    inside = {name: await enters(daemon, token) for name, token in {**tokens, "owner": daemon.token}.items()}
-    reading = {(name, path): asyncio.ensure_future(ended(wire)) for name, doors in inside.items() for path, wire in doors.items()}
+    inside = {name: await connect_with(daemon, token) for name, token in {**tokens, "owner": daemon.token}.items()}
+    reading = {
+        (name, path): asyncio.ensure_future(read_close_code(wire))
+        for name, doors in inside.items()
+        for path, wire in doors.items()
+    }
 
     token_id = (await RelayHttp(daemon.http, tokens["revoked"]).get("/auth/me"))["token_id"]
     for answer in (
@@ -166,7 +170,7 @@ async def test_every_door_closes_behind_who_has_lost_their_token_and_stays_open_
         assert answer.status == 204, answer
 
     lost = [place for place in reading if place[0] not in ("staying", "owner")]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         codes = dict(zip(lost, await asyncio.gather(*(reading[place] for place in lost)), strict=True))
     assert codes == dict.fromkeys(lost, POLICY_VIOLATION)
     stay = [place for place in reading if place not in lost]

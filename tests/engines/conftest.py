@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 
 from switchtower.core import engine, events
-from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.kit import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
-from switchtower.runtime.steps import Steps
+from switchtower.runtime.steps import CancellableSteps
 from switchtower.tools import registry
-from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.mcp.servers import McpServers
 from switchtower.tools.running import processes
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
@@ -33,16 +33,16 @@ _PASSED_OVER = (
 )
 
 
-class RecordingDesk:
+class RecordingRunContext:
     """Keeps the order of everything that passes: events, questions, dialogs and flushes."""
 
-    def __init__(self, *answers: engine.Answer, dialogs: Sequence[engine.DialogAnswer] = ()) -> None:
-        self.log: list[events.AnyEvent | engine.Question | events.Dialog | str] = []
+    def __init__(self, *answers: engine.ApprovalAnswer, dialogs: Sequence[engine.DialogAnswer] = ()) -> None:
+        self.log: list[events.AnyEvent | engine.ApprovalQuestion | events.Dialog | str] = []
         self.waiting: list[events.MessageQueued] = []
         """Steering that the engine has not taken up yet."""
         self._answers = list(answers)
         self._dialog_answers = list(dialogs)
-        self.steps = Steps()
+        self.steps = CancellableSteps()
         self._grew = asyncio.Condition()
         self._numbers = count(1)
 
@@ -52,7 +52,7 @@ class RecordingDesk:
     async def flush(self) -> None:
         await self._note("flush")
 
-    async def ask(self, question: engine.Question) -> engine.Answer:
+    async def ask(self, question: engine.ApprovalQuestion) -> engine.ApprovalAnswer:
         await self._note(question)
         if not self._answers:
             await asyncio.Event().wait()
@@ -65,7 +65,7 @@ class RecordingDesk:
         return self._dialog_answers.pop(0)
 
     async def unless_stopped(self, step: str, work: Awaitable[T]) -> T:
-        return await self.steps.do(step, work)
+        return await self.steps.run(step, work)
 
     def steered(self) -> tuple[events.MessageQueued, ...]:
         waiting, self.waiting = tuple(self.waiting), []
@@ -74,12 +74,12 @@ class RecordingDesk:
     def mint(self, prefix: str) -> str:
         return f"{prefix}_{next(self._numbers)}"
 
-    def of(self, event_type: type[EventT]) -> list[EventT]:
+    def list_events(self, event_type: type[EventT]) -> list[EventT]:
         return [event for event in self.log if isinstance(event, event_type)]
 
     @property
-    def questions(self) -> list[engine.Question]:
-        return [entry for entry in self.log if isinstance(entry, engine.Question)]
+    def questions(self) -> list[engine.ApprovalQuestion]:
+        return [entry for entry in self.log if isinstance(entry, engine.ApprovalQuestion)]
 
     @property
     def dialogs(self) -> list[events.Dialog]:
@@ -91,19 +91,19 @@ class RecordingDesk:
         entries = (entry for entry in self.log if not isinstance(entry, _PASSED_OVER))
         return [entry if isinstance(entry, str) else type(entry).__name__ for entry in entries]
 
-    async def until(self, condition: Callable[["RecordingDesk"], bool]) -> None:
+    async def wait_until(self, condition: Callable[["RecordingRunContext"], bool]) -> None:
         async with asyncio.timeout(60), self._grew:
             await self._grew.wait_for(lambda: condition(self))
 
-    async def _note(self, entry: events.AnyEvent | engine.Question | events.Dialog | str) -> None:
+    async def _note(self, entry: events.AnyEvent | engine.ApprovalQuestion | events.Dialog | str) -> None:
         async with self._grew:
             self.log.append(entry)
             self._grew.notify_all()
 
 
 @pytest.fixture
-def make_desk() -> Callable[..., RecordingDesk]:
-    return RecordingDesk
+def make_run_context() -> Callable[..., RecordingRunContext]:
+    return RecordingRunContext
 
 
 @pytest.fixture
@@ -132,19 +132,19 @@ async def make_task(tmp_path: Path) -> AsyncIterator[Callable[..., engine.Task]]
 async def agent(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Callable[..., AgentEngine]]:
     """An agent with real tools, and the demo model unless another is given."""
     catalog = Catalog({}, {}, demo_delay=0)
-    servers = Servers(None, environment=dict)
+    servers = McpServers(None, environment=dict)
 
     def make(model: port.Model | None = None, **options: object) -> AgentEngine:
         async def open_model(provider: str, name: str | None) -> port.Model:
-            return model or await catalog.open(provider, name)
+            return model or await catalog.open_model(provider, name)
 
         fields: dict[str, object] = {
             "open_model": open_model,
-            "toolbox": registry.core_toolbox(),
+            "toolbox": registry.make_core_toolbox(),
             "checkpoints": Checkpoints(tmp_path_factory.mktemp("checkpoints")),
             "servers": servers,
         }
-        return AgentEngine(Kit(**(fields | options)))  # type: ignore[arg-type]
+        return AgentEngine(AgentServices(**(fields | options)))  # type: ignore[arg-type]
 
     yield make
     await servers.close()

@@ -12,11 +12,11 @@ MakeTask = Callable[..., engine.Task]
 MakeDesk = Callable[..., Any]
 MakeAgent = Callable[..., AgentEngine]
 
-APPROVE = engine.Answer(events.Verdict.APPROVE)
-EXPIRED = engine.Answer(None)
+APPROVE = engine.ApprovalAnswer(events.Verdict.APPROVE)
+EXPIRED = engine.ApprovalAnswer(None)
 
 
-class Scripted:
+class ScriptedModel:
     """Plays its parts, one list a turn, and raises what is an exception among them."""
 
     provider = "scripted"
@@ -24,7 +24,7 @@ class Scripted:
 
     def __init__(self, *turns: Sequence[port.Part | Exception], context_window: int | None = None) -> None:
         self.turns = list(turns)
-        self.requests: list[port.Request] = []
+        self.requests: list[port.CompletionRequest] = []
         self.context_window = context_window
         self.closed = 0
 
@@ -32,7 +32,7 @@ class Scripted:
     def conversations(self) -> list[tuple[engine.Message, ...]]:
         return [tuple(request.conversation) for request in self.requests]
 
-    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+    async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
         self.requests.append(request)
         try:
             for part in self.turns.pop(0):

@@ -6,19 +6,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.engines.parts import APPROVE, EXPIRED, MakeAgent, MakeDesk, MakeTask, Scripted
+from tests.engines.parts import APPROVE, EXPIRED, MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
 from switchtower.core import engine, errors, events
 from switchtower.models import demo, port
 from switchtower.tools.running import orphans
 
 
-async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    desk = make_desk()
+async def test_a_plain_answer_is_streamed_and_completed(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_run_context()
 
     result = await agent().run(make_task("say: hello big world"), desk)
 
-    assert result == engine.Result(events.Outcome.SUCCESS, "hello big world")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "hello big world")
     assert [delta.text for delta in desk.of(events.TextDelta)] == ["hello ", "big ", "world"]
     [completed] = desk.of(events.MessageCompleted)
     assert completed.text == "hello big world"
@@ -27,10 +29,10 @@ async def test_a_plain_answer_is_streamed_and_completed(make_task: MakeTask, mak
 
 
 async def test_a_read_runs_unasked_and_its_announcement_is_on_disk_first(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "README.md").write_text("first line\nsecond\n")
-    desk = make_desk()
+    desk = make_run_context()
 
     result = await agent().run(make_task("read README.md"), desk)
 
@@ -43,8 +45,10 @@ async def test_a_read_runs_unasked_and_its_announcement_is_on_disk_first(
     assert "2 lines; the first is: first line" in result.summary
 
 
-async def test_a_write_waits_for_its_approval(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path) -> None:
-    desk = make_desk(APPROVE)
+async def test_a_write_waits_for_its_approval(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
+) -> None:
+    desk = make_run_context(APPROVE)
 
     result = await agent().run(make_task("write notes.txt: hello"), desk)
 
@@ -63,9 +67,9 @@ async def test_a_write_waits_for_its_approval(make_task: MakeTask, make_desk: Ma
 
 
 async def test_nothing_happens_while_a_question_is_open(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
     running = asyncio.create_task(agent().run(make_task("run: touch ran"), desk))
 
     await desk.until(lambda desk: desk.questions)
@@ -78,9 +82,9 @@ async def test_nothing_happens_while_a_question_is_open(
 
 
 async def test_a_question_about_a_command_shows_all_of_it(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(APPROVE)
+    desk = make_run_context(APPROVE)
 
     await agent().run(make_task("run: echo one && exit 3"), desk)
 
@@ -94,10 +98,10 @@ async def test_a_question_about_a_command_shows_all_of_it(
 
 
 async def test_a_denial_with_continue_tells_the_model_and_goes_on(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "b.txt").write_text("b")
-    desk = make_desk(engine.Answer(events.Verdict.DENY_CONTINUE, "use another name"))
+    desk = make_run_context(engine.ApprovalAnswer(events.Verdict.DENY_CONTINUE, "use another name"))
 
     result = await agent().run(make_task("write a.txt: x\nread b.txt"), desk)
 
@@ -112,15 +116,20 @@ async def test_a_denial_with_continue_tells_the_model_and_goes_on(
 @pytest.mark.parametrize(
     ("headless", "answer"),
     [
-        (False, engine.Answer(events.Verdict.DENY_STOP)),
-        (True, engine.Answer(events.Verdict.DENY_STOP)),
-        (True, engine.Answer(events.Verdict.DENY_CONTINUE, "go on without")),
+        (False, engine.ApprovalAnswer(events.Verdict.DENY_STOP)),
+        (True, engine.ApprovalAnswer(events.Verdict.DENY_STOP)),
+        (True, engine.ApprovalAnswer(events.Verdict.DENY_CONTINUE, "go on without")),
     ],
 )
 async def test_a_denial_that_stops_ends_the_run_as_denied(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, headless: bool, answer: engine.Answer
+    make_task: MakeTask,
+    make_run_context: MakeDesk,
+    agent: MakeAgent,
+    tmp_path: Path,
+    headless: bool,
+    answer: engine.ApprovalAnswer,
 ) -> None:
-    desk = make_desk(answer)
+    desk = make_run_context(answer)
 
     result = await agent().run(make_task("run: touch ran\nrun: touch ran_too", headless=headless), desk)
 
@@ -134,9 +143,9 @@ async def test_a_denial_that_stops_ends_the_run_as_denied(
 
 
 async def test_an_expired_question_fails_the_run_and_is_no_denial(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(EXPIRED)
+    desk = make_run_context(EXPIRED)
 
     result = await agent().run(make_task("run: touch ran"), desk)
 
@@ -152,35 +161,35 @@ async def test_an_expired_question_fails_the_run_and_is_no_denial(
 @pytest.mark.parametrize(
     ("call", "type"),
     [
-        (port.ToolCall("read_file", {"path": ".env"}), "EDIT_GUARD_BLOCKED"),
-        (port.ToolCall("write_file", {"path": "../x", "content": ""}), "EDIT_GUARD_BLOCKED"),
-        (port.ToolCall("write_file", {"path": "x"}), "UNKNOWN"),
-        (port.ToolCall("run", {"command": 7}), "UNKNOWN"),
-        (port.ToolCall("launch", {}), "UNKNOWN"),
+        (port.ToolCallPart("read_file", {"path": ".env"}), "EDIT_GUARD_BLOCKED"),
+        (port.ToolCallPart("write_file", {"path": "../x", "content": ""}), "EDIT_GUARD_BLOCKED"),
+        (port.ToolCallPart("write_file", {"path": "x"}), "UNKNOWN"),
+        (port.ToolCallPart("run", {"command": 7}), "UNKNOWN"),
+        (port.ToolCallPart("launch", {}), "UNKNOWN"),
     ],
 )
 async def test_a_call_that_cannot_succeed_is_answered_without_asking_anybody(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, call: port.ToolCall, type: str
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, call: port.ToolCallPart, type: str
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
 
-    result = await agent(Scripted([call], [port.TextDelta("well")])).run(make_task("go"), desk)
+    result = await agent(ScriptedModel([call], [port.TextPart("well")])).run(make_task("go"), desk)
 
     assert desk.outline == ["MessageCompleted", "ToolCalled", "ToolFinished", "MessageCompleted"]
     [finished] = desk.of(events.ToolFinished)
     assert finished.error is not None
     assert finished.error.type == type
-    assert result == engine.Result(events.Outcome.SUCCESS, "well")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "well")
 
 
 async def test_several_calls_of_one_message_run_in_order_and_all_results_reach_the_model(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_text("A")
     (tmp_path / "b").write_text("B")
-    calls = [port.ToolCall("read_file", {"path": name}) for name in "ab"]
-    model = Scripted([*calls, port.Usage(input_tokens=1, output_tokens=2)], [port.TextDelta("done")])
-    desk = make_desk()
+    calls = [port.ToolCallPart("read_file", {"path": name}) for name in "ab"]
+    model = ScriptedModel([*calls, port.UsagePart(input_tokens=1, output_tokens=2)], [port.TextPart("done")])
+    desk = make_run_context()
 
     await agent(model).run(make_task("go"), desk)
 
@@ -190,9 +199,9 @@ async def test_several_calls_of_one_message_run_in_order_and_all_results_reach_t
     assert len({call.call_id for call in assistant.calls}) == 2
 
 
-async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    model = Scripted(*[[port.ToolCall("list_dir", {})] for _ in range(10)])
-    desk = make_desk()
+async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
+    model = ScriptedModel(*[[port.ToolCallPart("list_dir", {})] for _ in range(10)])
+    desk = make_run_context()
 
     result = await agent(model).run(make_task("go", budget=events.Budget(max_turns=3)), desk)
 
@@ -204,28 +213,34 @@ async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_desk
 @pytest.mark.parametrize(
     ("error", "message", "retryable"),
     [
-        (port.ModelTrouble("the key is not accepted", transient=False), "the key is not accepted", False),
+        (port.ModelError("the key is not accepted", transient=False), "the key is not accepted", False),
         (ConnectionResetError("swordfish"), "the model failed (ConnectionResetError)", False),
         (RuntimeError("swordfish"), "the model failed (RuntimeError)", False),
     ],
 )
 async def test_a_model_that_raises_fails_the_run_and_gives_no_internals_away(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, error: Exception, message: str, retryable: bool
+    make_task: MakeTask,
+    make_run_context: MakeDesk,
+    agent: MakeAgent,
+    tmp_path: Path,
+    error: Exception,
+    message: str,
+    retryable: bool,
 ) -> None:
-    model = Scripted([port.TextDelta("I will "), port.ToolCall("list_dir", {}), error])
-    desk = make_desk()
+    model = ScriptedModel([port.TextPart("I will "), port.ToolCallPart("list_dir", {}), error])
+    desk = make_run_context()
 
     result = await agent(model).run(make_task("go"), desk)
 
-    assert result == engine.Result(events.Outcome.FAILED, message)
+    assert result == engine.RunResult(events.Outcome.FAILED, message)
     assert desk.of(events.ErrorRaised) == [events.ErrorRaised(code="MODEL_ERROR", message=message, retryable=retryable)]
     assert desk.outline == ["ErrorRaised"], "nothing is done on the word of half a message"
 
 
 async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
 
     result = await agent().run(make_task("say: hi", provider="ollama"), desk)
 
@@ -235,22 +250,24 @@ async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(
     assert "`OLLAMA_HOST` is not set, and no server answers at http://127.0.0.1:11434" in raised.message
 
 
-async def test_a_model_that_cannot_be_opened_fails_the_run(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_a_model_that_cannot_be_opened_fails_the_run(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
     async def broken(provider: str, name: str | None) -> port.Model:
         raise RuntimeError("swordfish")
 
-    desk = make_desk()
+    desk = make_run_context()
 
     result = await agent(open_model=broken).run(make_task("go"), desk)
 
-    assert result == engine.Result(events.Outcome.FAILED, "the model failed (RuntimeError)")
+    assert result == engine.RunResult(events.Outcome.FAILED, "the model failed (RuntimeError)")
     assert [error.code for error in desk.of(events.ErrorRaised)] == ["MODEL_ERROR"]
 
 
 async def test_work_meant_for_another_sandbox_is_not_done_here(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(APPROVE)
+    desk = make_run_context(APPROVE)
 
     result = await agent().run(make_task("run: touch ran", sandbox="modal"), desk)
 
@@ -259,7 +276,7 @@ async def test_work_meant_for_another_sandbox_is_not_done_here(
     assert list(tmp_path.iterdir()) == []
 
 
-def workspace_is_missing(folder: Path) -> events.ErrorRaised:
+def check_missing_workspace(folder: Path) -> events.ErrorRaised:
     hint = "restore the folder and send a message, or start a session in another folder"
     message = f"The sandbox cannot be had for this workspace: the workspace `{folder}` does not exist any more; hint: {hint}"
     return events.ErrorRaised("SANDBOX_UNAVAILABLE", message, retryable=True)
@@ -267,33 +284,33 @@ def workspace_is_missing(folder: Path) -> events.ErrorRaised:
 
 @pytest.mark.parametrize("is_file", [False, True])
 async def test_the_model_is_not_called_for_a_workspace_that_does_not_exist(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, is_file: bool
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path, is_file: bool
 ) -> None:
     folder = tmp_path / "work"
     if is_file:
         folder.touch()
-    desk, model = make_desk(), Scripted([port.TextDelta("hello")])
+    desk, model = make_run_context(), ScriptedModel([port.TextPart("hello")])
 
     result = await agent(model).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
 
     assert result.outcome is events.Outcome.FAILED
-    assert desk.log == [workspace_is_missing(folder)]
+    assert desk.log == [check_missing_workspace(folder)]
     assert model.requests == []
 
 
 async def test_a_run_fails_when_a_command_removes_its_workspace(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    desk = make_desk(APPROVE, APPROVE)
-    calls = [port.ToolCall("run", {"command": 'rm -r "$PWD"'}), port.ToolCall("run", {"command": "touch ../made"})]
-    model = Scripted(calls, [port.TextDelta("done")])
+    desk = make_run_context(APPROVE, APPROVE)
+    calls = [port.ToolCallPart("run", {"command": 'rm -r "$PWD"'}), port.ToolCallPart("run", {"command": "touch ../made"})]
+    model = ScriptedModel(calls, [port.TextPart("done")])
 
     result = await agent(model).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
 
     assert result.outcome is events.Outcome.FAILED
-    assert desk.of(events.ErrorRaised) == [workspace_is_missing(folder)]
+    assert desk.of(events.ErrorRaised) == [check_missing_workspace(folder)]
     assert [(finished.is_error, finished.text) for finished in desk.of(events.ToolFinished)][1:] == [
         (True, "not run: the workspace's folder was removed since the run began")
     ]
@@ -302,40 +319,42 @@ async def test_a_run_fails_when_a_command_removes_its_workspace(
 
 
 async def test_a_run_fails_when_its_workspace_is_removed_during_the_last_answer(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    desk = make_desk()
+    desk = make_run_context()
 
-    class Removing(Scripted):
-        async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+    class Removing(ScriptedModel):
+        async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
             async for part in super().stream(request):
                 yield part
             folder.rmdir()
 
-    result = await agent(Removing([port.TextDelta("done")])).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
+    result = await agent(Removing([port.TextPart("done")])).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
 
     assert result.outcome is events.Outcome.FAILED
     assert [message.text for message in desk.of(events.MessageCompleted)] == ["done"]
-    assert desk.of(events.ErrorRaised) == [workspace_is_missing(folder)]
+    assert desk.of(events.ErrorRaised) == [check_missing_workspace(folder)]
 
 
-async def test_a_failing_desk_is_not_blamed_on_the_model(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    desk = make_desk()
+async def test_a_failing_desk_is_not_blamed_on_the_model(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_run_context()
 
     async def refuse(event: events.AnyEvent) -> None:
         raise errors.Fenced("another node has it")
 
     desk.emit = refuse
-    model = Scripted([port.TextDelta("hello")])
+    model = ScriptedModel([port.TextPart("hello")])
 
     with pytest.raises(errors.Fenced):
         await agent(model).run(make_task("go"), desk)
 
 
-async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    result = await agent().run(make_task("count 500"), make_desk())
+async def test_a_long_summary_is_cut(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
+    result = await agent().run(make_task("count 500"), make_run_context())
 
     assert len(result.summary) == 500
     assert result.summary.startswith("1 2 3 ")
@@ -343,10 +362,10 @@ async def test_a_long_summary_is_cut(make_task: MakeTask, make_desk: MakeDesk, a
 
 
 async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    model = Scripted([port.TextDelta(f"{number} ") for number in range(100_000)])
-    desk = make_desk()
+    model = ScriptedModel([port.TextPart(f"{number} ") for number in range(100_000)])
+    desk = make_run_context()
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
     await desk.until(lambda desk: len(desk.of(events.TextDelta)) > 10)
 
@@ -363,10 +382,10 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(
 
 
 async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    model = Scripted([port.TextDelta("one "), port.TextDelta("two")])
-    desk = make_desk()
+    model = ScriptedModel([port.TextPart("one "), port.TextPart("two")])
+    desk = make_run_context()
     stuck = asyncio.Event()
 
     async def never_done(event: events.AnyEvent) -> None:
@@ -386,9 +405,9 @@ async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(
 
 
 async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
     running = asyncio.create_task(agent(demo.DemoModel()).run(make_task("count 100000"), desk))
     await desk.until(lambda desk: len(desk.of(events.TextDelta)) >= 2)
 
@@ -399,14 +418,14 @@ async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(
 
 
 async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_more(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(APPROVE)
+    desk = make_run_context(APPROVE)
     task = make_task("run: setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
     running = asyncio.create_task(agent().run(task, desk))
     await desk.until(lambda desk: "flush" in desk.outline)
     async with asyncio.timeout(60):
-        while not await asyncio.to_thread(orphans.any_marked, task.run_id):
+        while not await asyncio.to_thread(orphans.has_marked_processes, task.run_id):
             await asyncio.sleep(0)
 
     running.cancel()
@@ -414,18 +433,18 @@ async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_mo
         async with asyncio.timeout(60):
             await running
 
-    assert not orphans.any_marked(task.run_id)
+    assert not orphans.has_marked_processes(task.run_id)
     assert desk.outline[-1] == "flush"
 
 
 async def test_what_a_command_leaves_in_the_background_serves_the_run_and_ends_with_it(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(APPROVE, APPROVE)
+    desk = make_run_context(APPROVE, APPROVE)
     task = make_task("run: sleep 1000 >/dev/null 2>&1 & echo $! > pid\nrun: kill -0 $(cat pid)")
 
     result = await agent().run(task, desk)
 
     assert [finished.text for finished in desk.of(events.ToolFinished)] == ["[exit code 0]", "[exit code 0]"]
     assert result.outcome is events.Outcome.SUCCESS
-    assert not orphans.any_marked(task.run_id)
+    assert not orphans.has_marked_processes(task.run_id)

@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, Scripted
+from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
 from switchtower.core import engine, events
 from switchtower.engines.agent import compaction
@@ -12,37 +12,41 @@ from switchtower.models import pictures, port
 PNG = events.Image("image/png", base64.b64encode(b"\x89PNG picture").decode())
 
 
-def shown(text: str, *images: events.Image) -> engine.Message:
+def make_picture_result(text: str, *images: events.Image) -> engine.Message:
     return engine.Message(role="user", text=text, images=images)
 
 
-async def test_the_demo_model_says_how_many_it_was_shown(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    desk = make_desk()
+async def test_the_demo_model_says_how_many_it_was_shown(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_run_context()
 
-    result = await agent().run(make_task((shown("say: hello", PNG, PNG),)), desk)
+    result = await agent().run(make_task((make_picture_result("say: hello", PNG, PNG),)), desk)
 
     assert result.outcome is events.Outcome.SUCCESS
     assert result.summary == "I was shown 2 pictures, which I cannot see.\nhello"
 
 
-async def test_pictures_stay_with_a_message_that_is_expanded(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    model = Scripted([port.TextDelta("ok")])
-    desk = make_desk(dialogs=[engine.DialogAnswer({"responses": {"goal": "match the picture"}})])
+async def test_pictures_stay_with_a_message_that_is_expanded(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    model = ScriptedModel([port.TextPart("ok")])
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"responses": {"goal": "match the picture"}})])
 
-    await agent(model).run(make_task((shown("/brief", PNG),)), desk)
+    await agent(model).run(make_task((make_picture_result("/brief", PNG),)), desk)
 
     [message] = model.conversations[0]
     assert "match the picture" in message.text
     assert message.images == (PNG,)
 
 
-async def test_pictures_can_be_steered_into_a_run(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    model, desk = Scripted([port.TextDelta("ok")]), make_desk()
+async def test_pictures_can_be_steered_into_a_run(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
+    model, desk = ScriptedModel([port.TextPart("ok")]), make_run_context()
     desk.waiting.append(events.MessageQueued("msg_1", "like this", events.Delivery.STEER, events.SYSTEM, (PNG,)))
 
     await agent(model).run(make_task("hello"), desk)
 
-    assert model.conversations[0][-1] == shown("like this", PNG)
+    assert model.conversations[0][-1] == make_picture_result("like this", PNG)
     assert desk.of(events.MessageDelivered) == [events.MessageDelivered("msg_1", "like this", (PNG,))]
 
 
@@ -61,13 +65,15 @@ BAD = [
 @pytest.mark.parametrize(("image", "why"), BAD)
 @pytest.mark.parametrize("steered", [False, True])
 async def test_a_picture_that_cannot_be_used_fails_its_run_with_a_reason(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, image: events.Image, why: str, steered: bool
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, image: events.Image, why: str, steered: bool
 ) -> None:
-    model, desk = Scripted(), make_desk()
+    model, desk = ScriptedModel(), make_run_context()
     if steered:
         desk.waiting.append(events.MessageQueued("msg_1", "look", events.Delivery.STEER, events.SYSTEM, (PNG, image)))
 
-    result = await agent(model).run(make_task((shown("look", PNG) if steered else shown("look", PNG, image),)), desk)
+    result = await agent(model).run(
+        make_task((make_picture_result("look", PNG) if steered else make_picture_result("look", PNG, image),)), desk
+    )
 
     assert result.outcome is events.Outcome.FAILED
     assert result.summary.startswith("picture 2 of this message cannot be used: ")
@@ -79,14 +85,14 @@ async def test_a_picture_that_cannot_be_used_fails_its_run_with_a_reason(
 
 
 async def test_an_old_picture_that_could_not_be_used_does_not_fail_later_runs(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    conversation = (shown("look", BAD[0][0]), shown("then without it"))
+    conversation = (make_picture_result("look", BAD[0][0]), make_picture_result("then without it"))
 
-    result = await agent(Scripted([port.TextDelta("ok")])).run(make_task(conversation), make_desk())
+    result = await agent(ScriptedModel([port.TextPart("ok")])).run(make_task(conversation), make_run_context())
 
-    assert result == engine.Result(events.Outcome.SUCCESS, "ok")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "ok")
 
 
 def test_a_picture_counts_as_a_part_of_the_context() -> None:
-    assert compaction.tokens_of([shown("", PNG, PNG)]) == 2 * pictures.TOKENS
+    assert compaction.estimate_tokens([make_picture_result("", PNG, PNG)]) == 2 * pictures.TOKENS

@@ -3,25 +3,25 @@
 from pathlib import Path
 
 import pytest
-from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Scripted
+from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
 from switchtower.core import engine, events
 from switchtower.models import port
 
 
-def user(text: str) -> engine.Message:
+def make_user_message(text: str) -> engine.Message:
     return engine.Message(role="user", text=text)
 
 
-def assistant(*calls: events.ToolRequest, text: str = "") -> engine.Message:
+def make_assistant_message(*calls: events.ToolRequest, text: str = "") -> engine.Message:
     return engine.Message(role="assistant", text=text, calls=calls)
 
 
-def result_of(call: events.ToolRequest, text: str) -> engine.Message:
+def make_tool_result(call: events.ToolRequest, text: str) -> engine.Message:
     return engine.Message(role="tool", text=text, call_id=call.call_id, tool=call.tool)
 
 
-def approval_for(call: events.ToolRequest) -> events.Approval:
+def make_approval(call: events.ToolRequest) -> events.Approval:
     return events.Approval(
         id="appr_1", call_id=call.call_id, kind="exec", title="", summary="", details={}, expires_at_ms=0, fingerprint=""
     )
@@ -32,10 +32,10 @@ READ = events.ToolRequest(call_id="call_b", tool="read_file", args={"path": "b.t
 
 
 async def test_a_call_that_was_not_yet_announced_is_run_in_the_usual_way(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(APPROVE)
-    task = make_task((user("run: touch ran"), assistant(TOUCH)), open_calls=(TOUCH,))
+    desk = make_run_context(APPROVE)
+    task = make_task((make_user_message("run: touch ran"), make_assistant_message(TOUCH)), open_calls=(TOUCH,))
 
     result = await agent().run(task, desk)
 
@@ -45,12 +45,12 @@ async def test_a_call_that_was_not_yet_announced_is_run_in_the_usual_way(
 
 
 async def test_a_call_that_was_under_way_is_not_run_again(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "b.txt").write_text("b")
-    desk = make_desk(APPROVE)
+    desk = make_run_context(APPROVE)
     task = make_task(
-        (user("run: touch ran\nread b.txt"), assistant(TOUCH, READ)),
+        (make_user_message("run: touch ran\nread b.txt"), make_assistant_message(TOUCH, READ)),
         open_calls=(TOUCH, READ),
         called=frozenset({TOUCH.call_id}),
     )
@@ -68,17 +68,17 @@ async def test_a_call_that_was_under_way_is_not_run_again(
 
 
 async def test_a_call_that_waited_for_its_approval_asks_the_same_again_and_runs_once(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    request = user("run: touch ran")
-    before = make_desk(engine.Answer(events.Verdict.DENY_STOP))
-    await agent().run(make_task((request, assistant(TOUCH)), open_calls=(TOUCH,)), before)
-    after = make_desk(APPROVE)
+    request = make_user_message("run: touch ran")
+    before = make_run_context(engine.ApprovalAnswer(events.Verdict.DENY_STOP))
+    await agent().run(make_task((request, make_assistant_message(TOUCH)), open_calls=(TOUCH,)), before)
+    after = make_run_context(APPROVE)
     task = make_task(
-        (request, assistant(TOUCH)),
+        (request, make_assistant_message(TOUCH)),
         open_calls=(TOUCH,),
         called=frozenset({TOUCH.call_id}),
-        pending_approval=approval_for(TOUCH),
+        pending_approval=make_approval(TOUCH),
     )
 
     result = await agent().run(task, after)
@@ -90,15 +90,15 @@ async def test_a_call_that_waited_for_its_approval_asks_the_same_again_and_runs_
 
 
 async def test_an_approval_pending_for_one_call_frees_no_other(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     other = events.ToolRequest(call_id="call_c", tool="run", args={"command": "touch other"})
-    desk = make_desk(APPROVE)
+    desk = make_run_context(APPROVE)
     task = make_task(
-        (user("go"), assistant(other, TOUCH)),
+        (make_user_message("go"), make_assistant_message(other, TOUCH)),
         open_calls=(other, TOUCH),
         called=frozenset({other.call_id, TOUCH.call_id}),
-        pending_approval=approval_for(TOUCH),
+        pending_approval=make_approval(TOUCH),
     )
 
     await agent().run(task, desk)
@@ -108,11 +108,13 @@ async def test_an_approval_pending_for_one_call_frees_no_other(
 
 
 async def test_a_run_cut_short_between_steps_goes_on_with_the_next(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "b.txt").write_text("b")
-    desk = make_desk()
-    task = make_task((user("run: touch ran\nread b.txt"), assistant(TOUCH), result_of(TOUCH, "[exit code 0]")))
+    desk = make_run_context()
+    task = make_task(
+        (make_user_message("run: touch ran\nread b.txt"), make_assistant_message(TOUCH), make_tool_result(TOUCH, "[exit code 0]"))
+    )
 
     await agent().run(task, desk)
 
@@ -120,35 +122,46 @@ async def test_a_run_cut_short_between_steps_goes_on_with_the_next(
 
 
 async def test_a_run_that_had_said_its_last_word_is_a_success_without_another_turn(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
 
-    result = await agent().run(make_task((user("say: hi"), assistant(text="hi"))), desk)
+    result = await agent().run(make_task((make_user_message("say: hi"), make_assistant_message(text="hi"))), desk)
 
-    assert result == engine.Result(events.Outcome.SUCCESS, "hi")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "hi")
     assert desk.log == []
 
 
-async def test_turns_before_the_restart_count(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_turns_before_the_restart_count(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
     task = make_task(
-        (user("run: touch ran\nread b.txt"), assistant(TOUCH), result_of(TOUCH, "[exit code 0]")),
+        (
+            make_user_message("run: touch ran\nread b.txt"),
+            make_assistant_message(TOUCH),
+            make_tool_result(TOUCH, "[exit code 0]"),
+        ),
         turns_taken=1,
         budget=events.Budget(max_turns=1),
     )
 
-    result = await agent().run(task, make_desk())
+    result = await agent().run(task, make_run_context())
 
     assert result.outcome is events.Outcome.FAILED
     assert "1 turns" in result.summary
 
 
 async def test_calls_that_an_earlier_run_left_open_are_answered_before_the_model_sees_them(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    model = Scripted([port.TextDelta("nothing")])
-    desk = make_desk()
-    task = make_task((user("run: touch ran"), assistant(TOUCH, READ), result_of(READ, "b"), user("and now?")))
+    model = ScriptedModel([port.TextPart("nothing")])
+    desk = make_run_context()
+    task = make_task(
+        (
+            make_user_message("run: touch ran"),
+            make_assistant_message(TOUCH, READ),
+            make_tool_result(READ, "b"),
+            make_user_message("and now?"),
+        )
+    )
 
     await agent(model).run(task, desk)
 
@@ -166,10 +179,10 @@ async def test_calls_that_an_earlier_run_left_open_are_answered_before_the_model
 
 @pytest.mark.parametrize("verdict", [events.Verdict.DENY_STOP, None])
 async def test_a_stop_leaves_the_later_calls_of_the_message_alone(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, verdict: events.Verdict | None
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, verdict: events.Verdict | None
 ) -> None:
-    desk = make_desk(engine.Answer(verdict))
+    desk = make_run_context(engine.ApprovalAnswer(verdict))
 
-    await agent().run(make_task((user("go"), assistant(TOUCH, READ)), open_calls=(TOUCH, READ)), desk)
+    await agent().run(make_task((make_user_message("go"), make_assistant_message(TOUCH, READ)), open_calls=(TOUCH, READ)), desk)
 
     assert [called.call_id for called in desk.of(events.ToolCalled)] == [TOUCH.call_id]

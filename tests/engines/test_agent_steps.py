@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Scripted
+from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
 from switchtower.core import engine, events
-from switchtower.core.timeline import Change, Timeline
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.core.timeline import WorkspaceChange, Timeline
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 from switchtower.models import port
 
 OWNER = events.Actor("owner", "cli")
@@ -19,13 +19,15 @@ def steer(text: str) -> events.MessageQueued:
     return events.MessageQueued("msg_1", text, events.Delivery.STEER, OWNER)
 
 
-def done(text: str = "done") -> list[port.Part | Exception]:
-    return [port.TextDelta(text)]
+def make_final_answer(text: str = "done") -> list[port.Part | Exception]:
+    return [port.TextPart(text)]
 
 
-async def test_steering_reaches_the_model_at_its_next_step(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    model = Scripted([port.ToolCall("list_dir", {})], done())
-    desk = make_desk()
+async def test_steering_reaches_the_model_at_its_next_step(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    model = ScriptedModel([port.ToolCallPart("list_dir", {})], make_final_answer())
+    desk = make_run_context()
     desk.waiting.append(steer("use tabs"))
     await agent(model).run(make_task("go"), desk)
     assert [message.text for message in model.conversations[0]] == ["go", "use tabs"]
@@ -33,32 +35,32 @@ async def test_steering_reaches_the_model_at_its_next_step(make_task: MakeTask, 
 
 
 async def test_steering_that_comes_with_the_last_word_makes_another_turn(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
 
-    class Interrupted(Scripted):
-        async def stream(self, request: port.Request):  # type: ignore[no-untyped-def, override]
+    class Interrupted(ScriptedModel):
+        async def stream(self, request: port.CompletionRequest):  # type: ignore[no-untyped-def, override]
             if len(self.requests) == 0:
                 desk.waiting.append(steer("and the docs"))
             async for part in super().stream(request):
                 yield part
 
-    model = Interrupted(done("first"), done("second"))
+    model = Interrupted(make_final_answer("first"), make_final_answer("second"))
     result = await agent(model).run(make_task("go"), desk)
     assert result.summary == "second"
     assert [message.text for message in model.conversations[1]] == ["go", "first", "and the docs"]
 
 
 async def test_reads_of_one_message_run_side_by_side_and_are_told_in_order(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     for name in "abc":
         (tmp_path / name).write_text(name.upper())
-    reads = [port.ToolCall("read_file", {"path": name}) for name in "abc"]
-    desk = make_desk(APPROVE)
-    write = port.ToolCall("write_file", {"path": "d", "content": "D"})
-    model = Scripted([*reads[:2], write, reads[2]], done())
+    reads = [port.ToolCallPart("read_file", {"path": name}) for name in "abc"]
+    desk = make_run_context(APPROVE)
+    write = port.ToolCallPart("write_file", {"path": "d", "content": "D"})
+    model = ScriptedModel([*reads[:2], write, reads[2]], make_final_answer())
     await agent(model).run(make_task("go"), desk)
     together = ["ToolCalled", "ToolCalled", "flush", "ToolFinished", "ToolFinished"]
     alone = ["ToolCalled", "Question", "flush", "ToolFinished"]
@@ -67,17 +69,17 @@ async def test_reads_of_one_message_run_side_by_side_and_are_told_in_order(
 
 
 async def test_always_allows_the_same_for_the_rest_of_the_run(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    touch = port.ToolCall("run", {"command": "touch ran"})
-    desk = make_desk()
+    touch = port.ToolCallPart("run", {"command": "touch ran"})
+    desk = make_run_context()
 
-    async def allow_always(question: engine.Question) -> engine.Answer:
+    async def allow_always(question: engine.ApprovalQuestion) -> engine.ApprovalAnswer:
         desk.log.append(question)
-        return engine.Answer(events.Verdict.APPROVE, rule=question.rule)
+        return engine.ApprovalAnswer(events.Verdict.APPROVE, rule=question.rule)
 
     desk.ask = allow_always
-    await agent(Scripted([touch], [touch], done())).run(make_task("go"), desk)
+    await agent(ScriptedModel([touch], [touch], make_final_answer())).run(make_task("go"), desk)
     [question] = desk.questions
     assert question.rule is not None
     assert question.rule.effect == "allow"
@@ -85,20 +87,20 @@ async def test_always_allows_the_same_for_the_rest_of_the_run(
     assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False, False]
 
 
-async def test_rules_that_earlier_runs_made_hold(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_rules_that_earlier_runs_made_hold(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
     rule = events.Rule("allow", tool="run", command="touch ran")
-    desk = make_desk()
-    model = Scripted([port.ToolCall("run", {"command": "touch ran"})], done())
+    desk = make_run_context()
+    model = ScriptedModel([port.ToolCallPart("run", {"command": "touch ran"})], make_final_answer())
     await agent(model).run(make_task("go", rules=(rule,)), desk)
     assert desk.questions == []
     assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False]
 
 
 async def test_a_read_only_session_writes_nothing_and_asks_nothing(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk()
-    model = Scripted([port.ToolCall("write_file", {"path": "a", "content": "x"})], done())
+    desk = make_run_context()
+    model = ScriptedModel([port.ToolCallPart("write_file", {"path": "a", "content": "x"})], make_final_answer())
     await agent(model).run(make_task("go", policy="read-only"), desk)
     assert desk.questions == []
     assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [True]
@@ -106,18 +108,18 @@ async def test_a_read_only_session_writes_nothing_and_asks_nothing(
 
 
 async def test_a_file_that_changes_after_its_change_was_approved_is_left_alone(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     target = tmp_path / "a.txt"
     target.write_text("one\n")
-    desk = make_desk()
+    desk = make_run_context()
 
-    async def approve_late(question: engine.Question) -> engine.Answer:
+    async def approve_late(question: engine.ApprovalQuestion) -> engine.ApprovalAnswer:
         target.write_text("somebody else's\n")
         return APPROVE
 
     desk.ask = approve_late
-    model = Scripted([port.ToolCall("write_file", {"path": "a.txt", "content": "two\n"})], done())
+    model = ScriptedModel([port.ToolCallPart("write_file", {"path": "a.txt", "content": "two\n"})], make_final_answer())
     await agent(model).run(make_task("go"), desk)
     [finished] = desk.of(events.ToolFinished)
     assert finished.error is not None
@@ -126,11 +128,11 @@ async def test_a_file_that_changes_after_its_change_was_approved_is_left_alone(
 
 
 async def test_a_mentioned_file_is_brought_in_and_journalled(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("remember the milk")
-    model = Scripted(done())
-    desk = make_desk()
+    model = ScriptedModel(make_final_answer())
+    desk = make_run_context()
     await agent(model).run(make_task("what is in @notes.txt?"), desk)
     [expanded] = desk.of(events.PromptExpanded)
     assert "remember the milk" in expanded.text
@@ -139,39 +141,39 @@ async def test_a_mentioned_file_is_brought_in_and_journalled(
 
 
 async def test_the_projects_instructions_and_the_tools_reach_the_model(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "AGENTS.md").write_text("Always use tabs here.")
-    model = Scripted(done())
-    await agent(model).run(make_task("go"), make_desk())
+    model = ScriptedModel(make_final_answer())
+    await agent(model).run(make_task("go"), make_run_context())
     assert "Always use tabs here." in model.requests[0].system
     assert {"read_file", "edit_file", "search", "run", "git_commit"} <= {tool.name for tool in model.requests[0].tools}
 
 
-def trees(desk: object) -> list[str]:
-    return [event.when for event in desk.of(events.CheckpointTaken)]  # type: ignore[attr-defined]
+def list_trees(context: object) -> list[str]:
+    return [event.when for event in context.of(events.CheckpointTaken)]  # type: ignore[attr-defined]
 
 
 async def test_the_workspace_is_kept_before_the_first_change_and_after_the_run(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk(APPROVE, APPROVE)
-    write = [port.ToolCall("write_file", {"path": name, "content": "x"}) for name in ("a", "b")]
-    await agent(Scripted([port.ToolCall("list_dir", {}), *write], done())).run(make_task("go"), desk)
-    assert trees(desk) == ["before", "after"]
+    desk = make_run_context(APPROVE, APPROVE)
+    write = [port.ToolCallPart("write_file", {"path": name, "content": "x"}) for name in ("a", "b")]
+    await agent(ScriptedModel([port.ToolCallPart("list_dir", {}), *write], make_final_answer())).run(make_task("go"), desk)
+    assert list_trees(desk) == ["before", "after"]
 
 
-async def test_a_run_that_only_reads_keeps_nothing(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    desk = make_desk()
-    await agent(Scripted([port.ToolCall("list_dir", {})], done())).run(make_task("go"), desk)
-    assert trees(desk) == []
+async def test_a_run_that_only_reads_keeps_nothing(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
+    desk = make_run_context()
+    await agent(ScriptedModel([port.ToolCallPart("list_dir", {})], make_final_answer())).run(make_task("go"), desk)
+    assert list_trees(desk) == []
 
 
 async def test_a_cancelled_run_keeps_its_end_too(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
-    desk = make_desk(APPROVE)
-    model = Scripted([port.ToolCall("run", {"command": "touch ran; sleep 1000"})])
+    desk = make_run_context(APPROVE)
+    model = ScriptedModel([port.ToolCallPart("run", {"command": "touch ran; sleep 1000"})])
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
     async with asyncio.timeout(60):
         while not (tmp_path / "ran").exists():
@@ -179,30 +181,30 @@ async def test_a_cancelled_run_keeps_its_end_too(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert trees(desk)[0] == "before"
+    assert list_trees(desk)[0] == "before"
 
 
 @pytest.mark.parametrize("repository", [True, False])
 async def test_what_a_run_changed_can_be_undone_and_made_again(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path, repository: bool
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path, repository: bool
 ) -> None:
     if repository:
         subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "kept.txt").write_text("old")
-    desk = make_desk(APPROVE, APPROVE)
-    model = Scripted(
+    desk = make_run_context(APPROVE, APPROVE)
+    model = ScriptedModel(
         [
-            port.ToolCall("write_file", {"path": "kept.txt", "content": "new"}),
-            port.ToolCall("run", {"command": "echo made > made.txt"}),
+            port.ToolCallPart("write_file", {"path": "kept.txt", "content": "new"}),
+            port.ToolCallPart("run", {"command": "echo made > made.txt"}),
         ],
-        done(),
+        make_final_answer(),
     )
     worker = agent(model)
     await worker.run(make_task("go"), desk)
     before, after = desk.of(events.CheckpointTaken)
-    change = Change("run_x", before.tree, after.tree)
+    change = WorkspaceChange("run_x", before.tree, after.tree)
 
-    undoing = make_desk()
+    undoing = make_run_context()
     result = await worker.run(make_task("", purpose=events.Purpose.UNDO, timeline=Timeline(done=(change,))), undoing)
     assert result.outcome is events.Outcome.SUCCESS
     assert (tmp_path / "kept.txt").read_text() == "old"
@@ -210,42 +212,44 @@ async def test_what_a_run_changed_can_be_undone_and_made_again(
     [restored] = undoing.of(events.WorkspaceRestored)
     assert sorted(restored.files) == ["kept.txt", "made.txt"]
 
-    await worker.run(make_task("", purpose=events.Purpose.REDO, timeline=Timeline(undone=(change,))), make_desk())
+    await worker.run(make_task("", purpose=events.Purpose.REDO, timeline=Timeline(undone=(change,))), make_run_context())
     assert (tmp_path / "kept.txt").read_text() == "new"
     assert (tmp_path / "made.txt").read_text() == "made\n"
 
 
 async def test_a_skill_of_the_user_is_read_by_its_name(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path_factory: pytest.TempPathFactory
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     user_folder = tmp_path_factory.mktemp("user")
     (user_folder / "skills").mkdir()
     (user_folder / "skills" / "release.md").write_text("# How to release\nTag first, then build.")
-    model = Scripted([port.ToolCall("read_skill", {"name": "release"})], done())
-    desk = make_desk()
-    await agent(model, shelf=Shelf(user_folder)).run(make_task("release it"), desk)
+    model = ScriptedModel([port.ToolCallPart("read_skill", {"name": "release"})], make_final_answer())
+    desk = make_run_context()
+    await agent(model, shelf=PromptCatalog(user_folder)).run(make_task("release it"), desk)
     [finished] = desk.of(events.ToolFinished)
     assert "Tag first, then build." in finished.text
     assert desk.questions == []
     assert "release" in model.requests[0].system
 
 
-async def test_without_skills_no_tool_for_them_is_offered(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    model = Scripted(done())
-    await agent(model).run(make_task("go"), make_desk())
+async def test_without_skills_no_tool_for_them_is_offered(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    model = ScriptedModel(make_final_answer())
+    await agent(model).run(make_task("go"), make_run_context())
     assert "read_skill" not in [tool.name for tool in model.requests[0].tools]
 
 
 async def test_a_crashed_runs_end_is_kept_before_it_is_undone(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
-    desk = make_desk(APPROVE)
-    worker = agent(Scripted([port.ToolCall("write_file", {"path": "a.txt", "content": "new"})], done()))
+    desk = make_run_context(APPROVE)
+    worker = agent(ScriptedModel([port.ToolCallPart("write_file", {"path": "a.txt", "content": "new"})], make_final_answer()))
     await worker.run(make_task("go"), desk)
-    crashed = Change("run_x", desk.of(events.CheckpointTaken)[0].tree)
+    crashed = WorkspaceChange("run_x", desk.of(events.CheckpointTaken)[0].tree)
 
-    undoing = make_desk()
+    undoing = make_run_context()
     result = await worker.run(make_task("", purpose=events.Purpose.UNDO, timeline=Timeline(done=(crashed,))), undoing)
     assert result.outcome is events.Outcome.SUCCESS
     assert (tmp_path / "a.txt").read_text() == "old"

@@ -1,16 +1,16 @@
 """The agent asks the person it works for, with the demo model and a recording desk."""
 
 import pytest
-from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, Scripted
+from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
 from switchtower.core import engine, events
 from switchtower.models import port
 
 
 async def test_a_question_is_an_input_and_its_answer_the_tools_result(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk(dialogs=[engine.DialogAnswer({"value": "tabs"})])
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"value": "tabs"})])
 
     result = await agent(now_ms=lambda: 1_000).run(make_task("ask: Tabs or spaces?"), desk)
 
@@ -22,8 +22,8 @@ async def test_a_question_is_an_input_and_its_answer_the_tools_result(
     assert desk.questions == [], "it has no effect, so nobody is asked whether it may ask"
 
 
-async def test_a_question_with_options_is_a_select(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    desk = make_desk(dialogs=[engine.DialogAnswer({"value": "spaces"})])
+async def test_a_question_with_options_is_a_select(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"value": "spaces"})])
 
     await agent().run(make_task("ask: Which? | tabs | spaces", policy="read-only"), desk)
 
@@ -36,9 +36,9 @@ async def test_a_question_with_options_is_a_select(make_task: MakeTask, make_des
     [("expired", "“Which?” was not answered: nobody did within 60 s"), ("dismissed", "“Which?” was dismissed")],
 )
 async def test_an_unanswered_question_is_an_error_that_the_model_reads_and_the_run_goes_on(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, reason: str, told: str
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, reason: str, told: str
 ) -> None:
-    desk = make_desk(dialogs=[engine.DialogAnswer(None, reason)])
+    desk = make_run_context(dialogs=[engine.DialogAnswer(None, reason)])
 
     result = await agent().run(make_task("ask: Which?\nsay: going on"), desk)
 
@@ -48,19 +48,19 @@ async def test_an_unanswered_question_is_an_error_that_the_model_reads_and_the_r
     assert result.outcome is events.Outcome.SUCCESS
 
 
-async def test_a_headless_run_does_not_offer_the_tool(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
+async def test_a_headless_run_does_not_offer_the_tool(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
     offered = {}
     for headless in (False, True):
-        model = Scripted([port.TextDelta("ok")])
-        await agent(model).run(make_task("hello", headless=headless), make_desk())
+        model = ScriptedModel([port.TextPart("ok")])
+        await agent(model).run(make_task("hello", headless=headless), make_run_context())
         offered[headless] = "ask_user" in [tool.name for tool in model.requests[0].tools]
     assert offered == {False: True, True: False}
 
 
 async def test_a_headless_run_that_calls_it_all_the_same_is_told_that_there_is_none(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
 
     await agent().run(make_task("ask: Which?", headless=True), desk)
 
@@ -70,12 +70,12 @@ async def test_a_headless_run_that_calls_it_all_the_same_is_told_that_there_is_n
 
 
 async def test_two_questions_of_one_message_are_asked_one_after_the_other(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
-    calls = [port.ToolCall("ask_user", {"question": name}) for name in ("first?", "second?")]
-    desk = make_desk(dialogs=[engine.DialogAnswer({"value": "1"}), engine.DialogAnswer({"value": "2"})])
+    calls = [port.ToolCallPart("ask_user", {"question": name}) for name in ("first?", "second?")]
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"value": "1"}), engine.DialogAnswer({"value": "2"})])
 
-    await agent(Scripted(calls, [port.TextDelta("ok")])).run(make_task("hello"), desk)
+    await agent(ScriptedModel(calls, [port.TextPart("ok")])).run(make_task("hello"), desk)
 
     assert [dialog.title for dialog in desk.dialogs] == ["first?", "second?"]
     assert [finished.text for finished in desk.of(events.ToolFinished)] == ["1", "2"]
@@ -97,11 +97,11 @@ async def test_two_questions_of_one_message_are_asked_one_after_the_other(
     ],
 )
 async def test_a_question_that_cannot_be_shown_is_not_asked(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, args: dict[str, object]
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, args: dict[str, object]
 ) -> None:
-    desk = make_desk()
+    desk = make_run_context()
 
-    await agent(Scripted([port.ToolCall("ask_user", args)], [port.TextDelta("ok")])).run(make_task("hello"), desk)
+    await agent(ScriptedModel([port.ToolCallPart("ask_user", args)], [port.TextPart("ok")])).run(make_task("hello"), desk)
 
     assert desk.dialogs == []
     [finished] = desk.of(events.ToolFinished)

@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, Scripted
+from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 from tests.extensions.parts import GREET, install_into
 
 from switchtower.core import engine, events
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 from switchtower.models import port
 
 COMMAND = """
@@ -35,38 +35,38 @@ def install(site: Path, body: str) -> None:
 
 
 async def test_the_text_of_a_command_is_the_prompt_of_the_run(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path
 ) -> None:
     install_into(site, GREET)
-    desk = make_desk()
+    desk = make_run_context()
 
     result = await agent().run(make_task("/greet  big world"), desk)
 
-    assert result == engine.Result(events.Outcome.SUCCESS, "hello big world")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "hello big world")
     assert desk.of(events.PromptExpanded) == [events.PromptExpanded("say: hello big world", ("extension:greet",))]
     assert desk.outline == ["PromptExpanded", "MessageCompleted"]
 
 
 async def test_a_command_that_returns_nothing_ends_the_run_without_the_model(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path
 ) -> None:
     install(site, "await ctx.notify(f'{ctx.session_id} in {ctx.workspace}')")
-    model, desk = Scripted(), make_desk()
+    model, desk = ScriptedModel(), make_run_context()
 
     task = make_task("/tryout")
     result = await agent(model).run(task, desk)
 
-    assert result == engine.Result(events.Outcome.SUCCESS, f"sess_1 in {task.workspace.root}")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, f"sess_1 in {task.workspace.root}")
     assert model.requests == []
     assert events.PhaseChanged("/tryout", f"sess_1 in {task.workspace.root}") in desk.log
     assert desk.outline == []
 
 
 async def test_what_it_asks_is_a_dialog_and_the_answer_goes_into_the_prompt(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path
 ) -> None:
     install(site, "return 'say: ' + await ctx.ui.select('Which?', ['red', 'green'], timeout=5)")
-    desk = make_desk(dialogs=[engine.DialogAnswer({"value": "green"})])
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"value": "green"})])
 
     result = await agent(now_ms=lambda: 1_000).run(make_task("/tryout"), desk)
 
@@ -75,10 +75,10 @@ async def test_what_it_asks_is_a_dialog_and_the_answer_goes_into_the_prompt(
 
 
 async def test_the_configured_time_holds_for_dialogs_that_name_none(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path
 ) -> None:
     install(site, "return 'say: ' + await ctx.ui.input('Name?')")
-    desk = make_desk(dialogs=[engine.DialogAnswer({"value": "Ada"})])
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"value": "Ada"})])
 
     await agent(now_ms=lambda: 1_000, dialog_timeout=2.0).run(make_task("/tryout"), desk)
 
@@ -105,7 +105,7 @@ async def test_the_configured_time_holds_for_dialogs_that_name_none(
 )
 async def test_a_dialog_without_an_answer_ends_a_run_that_does_not_mind_it(
     make_task: MakeTask,
-    make_desk: MakeDesk,
+    make_run_context: MakeDesk,
     agent: MakeAgent,
     site: Path,
     answer: engine.DialogAnswer,
@@ -114,23 +114,23 @@ async def test_a_dialog_without_an_answer_ends_a_run_that_does_not_mind_it(
     summary: str,
 ) -> None:
     install(site, "return await ctx.ui.input('Name?')")
-    model, desk = Scripted(), make_desk(dialogs=[answer])
+    model, desk = ScriptedModel(), make_run_context(dialogs=[answer])
 
     result = await agent(model).run(make_task("/tryout", headless=headless), desk)
 
-    assert result == engine.Result(events.Outcome(outcome), summary)
+    assert result == engine.RunResult(events.Outcome(outcome), summary)
     assert [error.code for error in desk.of(events.ErrorRaised)] == (["EXTENSION_FAILED"] if outcome == "failed" else [])
     assert model.requests == []
 
 
 async def test_an_extension_may_go_on_without_an_answer(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path
 ) -> None:
     install(site, "try:\n    return await ctx.ui.input('Name?')\nexcept port.DialogFailed:\n    return 'say: alone'")
 
-    result = await agent().run(make_task("/tryout", headless=True), make_desk())
+    result = await agent().run(make_task("/tryout", headless=True), make_run_context())
 
-    assert result == engine.Result(events.Outcome.SUCCESS, "alone")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "alone")
 
 
 @pytest.mark.parametrize(
@@ -150,20 +150,20 @@ async def test_an_extension_may_go_on_without_an_answer(
     ],
 )
 async def test_an_extension_that_goes_wrong_ends_its_run_as_failed_and_says_why(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, body: str, message: str
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, body: str, message: str
 ) -> None:
     install(site, body)
-    model, desk = Scripted(), make_desk()
+    model, desk = ScriptedModel(), make_run_context()
 
     result = await agent(model).run(make_task("/tryout"), desk)
 
-    assert result == engine.Result(events.Outcome.FAILED, message)
+    assert result == engine.RunResult(events.Outcome.FAILED, message)
     assert desk.of(events.ErrorRaised) == [events.ErrorRaised("EXTENSION_FAILED", message)]
     assert model.requests == []
 
 
 async def test_a_cancelled_run_cancels_its_extension(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
 ) -> None:
     body = """from pathlib import Path
 try:
@@ -172,7 +172,7 @@ except asyncio.CancelledError:
     Path(ctx.workspace, 'cancelled').touch()
     raise"""
     install(site, body)
-    desk = make_desk()
+    desk = make_run_context()
     running = asyncio.create_task(agent().run(make_task("/tryout"), desk))
 
     await desk.until(lambda desk: desk.dialogs)
@@ -184,7 +184,7 @@ except asyncio.CancelledError:
 
 
 async def test_an_extension_that_will_not_stop_is_left_behind(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, caplog: pytest.LogCaptureFixture
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = """try:
     await ctx.notify('here I stay')
@@ -192,7 +192,7 @@ async def test_an_extension_that_will_not_stop_is_left_behind(
 except asyncio.CancelledError:
     await asyncio.Event().wait()"""
     install(site, body)
-    desk = make_desk()
+    desk = make_run_context()
     running = asyncio.create_task(agent().run(make_task("/tryout"), desk))
 
     await desk.until(lambda desk: events.PhaseChanged("/tryout", "here I stay") in desk.log)
@@ -205,7 +205,7 @@ except asyncio.CancelledError:
 
 
 async def test_what_an_extension_left_running_has_no_say_in_the_run(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
 ) -> None:
     body = """from pathlib import Path
 async def later():
@@ -221,7 +221,7 @@ said = []
 globals()['kept'] = asyncio.create_task(later())
 return 'say: done'"""
     install(site, body)
-    desk = make_desk()
+    desk = make_run_context()
 
     await agent().run(make_task("/tryout"), desk)
     before = list(desk.log)
@@ -235,40 +235,40 @@ return 'say: done'"""
 
 
 async def test_a_template_of_the_same_name_goes_before_it_and_that_is_said(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
 ) -> None:
     install_into(site, GREET)
     (tmp_path / ".tower" / "prompts").mkdir(parents=True)
     (tmp_path / ".tower" / "prompts" / "greet.md").write_text("say: from the workspace")
-    desk = make_desk()
+    desk = make_run_context()
 
     assert (await agent().run(make_task("/greet"), desk)).summary == "from the workspace"
     [warning] = desk.of(events.WarningRaised)
     assert warning.code == "EXTENSION_SHADOWED"
     assert warning.message == "`/greet` is `.tower/prompts/greet.md` here; the extension of that name is `/extension:greet`"
 
-    desk = make_desk()
+    desk = make_run_context()
     assert (await agent().run(make_task("/extension:greet Ada"), desk)).summary == "hello Ada"
     assert desk.of(events.WarningRaised) == []
 
 
 async def test_no_file_can_take_the_name_that_is_always_the_extensions(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
 ) -> None:
     install_into(site, GREET)
     (tmp_path / ".tower" / "prompts" / "extension").mkdir(parents=True)
     (tmp_path / ".tower" / "prompts" / "extension" / "greet.md").write_text("say: from the workspace")
 
-    assert (await agent().run(make_task("/extension:greet Ada"), make_desk())).summary == "hello Ada"
-    assert Shelf(None).listed(str(tmp_path)) == ()
+    assert (await agent().run(make_task("/extension:greet Ada"), make_run_context())).summary == "hello Ada"
+    assert PromptCatalog(None).list_templates(str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("text", ["/nothing of this name", "please /greet me", "/greet/me", " /greet"])
 async def test_what_calls_no_extension_goes_to_the_model_as_it_is(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, text: str
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, text: str
 ) -> None:
     install_into(site, GREET)
-    model, desk = Scripted([port.TextDelta("ok")]), make_desk()
+    model, desk = ScriptedModel([port.TextPart("ok")]), make_run_context()
 
     await agent(model).run(make_task(text), desk)
 
@@ -277,34 +277,36 @@ async def test_what_calls_no_extension_goes_to_the_model_as_it_is(
 
 
 async def test_what_an_extension_says_is_not_looked_through_again(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.txt").write_text("not asked for")
     install(site, "return '/tryout @secret.txt'")
-    model = Scripted([port.TextDelta("ok")])
+    model = ScriptedModel([port.TextPart("ok")])
 
-    await agent(model).run(make_task("/tryout"), make_desk())
+    await agent(model).run(make_task("/tryout"), make_run_context())
 
     assert model.conversations[0][-1].text == "/tryout @secret.txt"
 
 
 async def test_a_run_is_not_interrupted_by_an_extension_that_is_steered_into_it(
-    make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent, site: Path
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent, site: Path
 ) -> None:
     install_into(site, GREET)
-    desk = make_desk()
+    desk = make_run_context()
     desk.waiting.append(events.MessageQueued("msg_1", "/greet", events.Delivery.STEER, events.SYSTEM))
 
-    await agent(Scripted([port.TextDelta("ok")])).run(make_task("say: hello"), desk)
+    await agent(ScriptedModel([port.TextPart("ok")])).run(make_task("say: hello"), desk)
 
     assert [warning.code for warning in desk.of(events.WarningRaised)] == ["EXTENSION_NOT_RUN"]
     assert desk.of(events.MessageDelivered) == [events.MessageDelivered("msg_1", "/greet")]
 
 
-async def test_the_shipped_interview_drives_a_run_to_its_end(make_task: MakeTask, make_desk: MakeDesk, agent: MakeAgent) -> None:
-    desk = make_desk(dialogs=[engine.DialogAnswer({"responses": {"goal": "say: briefed"}})])
+async def test_the_shipped_interview_drives_a_run_to_its_end(
+    make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
+) -> None:
+    desk = make_run_context(dialogs=[engine.DialogAnswer({"responses": {"goal": "say: briefed"}})])
 
     result = await agent().run(make_task("/brief"), desk)
 
     assert desk.dialogs[0].method == "interview"
-    assert result == engine.Result(events.Outcome.SUCCESS, "briefed")
+    assert result == engine.RunResult(events.Outcome.SUCCESS, "briefed")

@@ -30,7 +30,7 @@ def install_into(folder: Path, source: str, *, name: str = "greet", attribute: s
     return f"{module}:{attribute}"
 
 
-class Person:
+class DialogResponder:
     """Answers dialogs from a list, in order, and keeps what was asked."""
 
     def __init__(self, *answers: engine.DialogAnswer | dict[str, object]) -> None:

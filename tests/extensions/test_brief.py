@@ -1,7 +1,7 @@
 """`/brief`: the interview, and the task that is made of it."""
 
-from tests.extensions.parts import Person
-from tests.extensions.test_review import Desk
+from tests.extensions.parts import DialogResponder
+from tests.extensions.test_review import ReviewExtensionContext
 
 from switchtower.extensions import brief
 
@@ -16,9 +16,9 @@ EVERYTHING = {
 
 
 async def test_the_answers_become_a_task_with_headings() -> None:
-    person = Person({"responses": EVERYTHING})
+    person = DialogResponder({"responses": EVERYTHING})
 
-    prompt = await brief.run(Desk(None, person), "fix the logins")
+    prompt = await brief.run(ReviewExtensionContext(None, person), "fix the logins")
 
     [asked] = person.asked
     assert (asked.method, asked.title) == ("interview", "A brief for: fix the logins")
@@ -33,9 +33,9 @@ async def test_the_answers_become_a_task_with_headings() -> None:
 
 
 async def test_what_was_not_answered_is_not_mentioned() -> None:
-    person = Person({"responses": {"goal": "Logins survive a restart", "plan": False, "files": "  "}})
+    person = DialogResponder({"responses": {"goal": "Logins survive a restart", "plan": False, "files": "  "}})
 
-    prompt = await brief.run(Desk(None, person), "")
+    prompt = await brief.run(ReviewExtensionContext(None, person), "")
 
     assert person.asked[0].title == "A brief for the agent"
     assert prompt == (
@@ -45,9 +45,9 @@ async def test_what_was_not_answered_is_not_mentioned() -> None:
 
 
 async def test_a_goal_is_asked_for_until_there_is_one() -> None:
-    person = Person({"responses": {"scope": "huge"}}, {"responses": {"goal": "x"}})
+    person = DialogResponder({"responses": {"scope": "huge"}}, {"responses": {"goal": "x"}})
 
-    await brief.run(Desk(None, person), "")
+    await brief.run(ReviewExtensionContext(None, person), "")
 
     again = person.asked[1].message
     assert "“What should be different when this is done?” needs an answer" in again

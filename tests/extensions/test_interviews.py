@@ -7,24 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.extensions import interviews
-from switchtower.extensions.interviews import Question
+from switchtower.extensions.interviews import InterviewQuestion
 
-TEXT = Question("name", "text", "Who?", required=True)
-SINGLE = Question("color", "single", "Which?", options=("red", "green"))
-MULTI = Question("sizes", "multi", "Which ones?", options=("s", "m", "l"))
-BOOLEAN = Question("sure", "boolean", "Sure?")
+TEXT = InterviewQuestion("name", "text", "Who?", required=True)
+SINGLE = InterviewQuestion("color", "single", "Which?", options=("red", "green"))
+MULTI = InterviewQuestion("sizes", "multi", "Which ones?", options=("s", "m", "l"))
+BOOLEAN = InterviewQuestion("sure", "boolean", "Sure?")
 ALL = (TEXT, SINGLE, MULTI, BOOLEAN)
 
 
 def test_answers_of_the_right_kind_are_kept_and_what_nobody_asked_is_left_out() -> None:
     given_ = {"name": "Ada", "color": "green", "sizes": ["s", "l"], "sure": False, "__proto__": "x"}
 
-    assert interviews.checked(ALL, given_) == ({"name": "Ada", "color": "green", "sizes": ["s", "l"], "sure": False}, [])
+    assert interviews.check_responses(ALL, given_) == ({"name": "Ada", "color": "green", "sizes": ["s", "l"], "sure": False}, [])
 
 
 @pytest.mark.parametrize("empty", [None, "", "  \n", []])
 def test_an_empty_answer_is_none_and_missing_only_where_one_is_required(empty: object) -> None:
-    answers, problems = interviews.checked(ALL, {"name": empty, "color": empty, "sizes": empty, "sure": None})
+    answers, problems = interviews.check_responses(ALL, {"name": empty, "color": empty, "sizes": empty, "sure": None})
 
     assert (answers, problems) == ({}, ["“Who?” needs an answer"])
 
@@ -43,8 +43,8 @@ def test_an_empty_answer_is_none_and_missing_only_where_one_is_required(empty: o
         (BOOLEAN, 1, "is neither yes nor no"),
     ],
 )
-def test_an_answer_of_another_kind_does_not_count(question: Question, answer: object, problem: str) -> None:
-    answers, problems = interviews.checked((question,), {question.id: answer})
+def test_an_answer_of_another_kind_does_not_count(question: InterviewQuestion, answer: object, problem: str) -> None:
+    answers, problems = interviews.check_responses((question,), {question.id: answer})
 
     assert (answers, problems) == ({}, [f"the answer to “{question.question}” {problem}"])
 
@@ -58,9 +58,9 @@ _ANYTHING = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["name", "color", "sizes", "sure", "else"]), _ANYTHING))
 def test_whatever_comes_what_is_kept_is_what_was_asked_for(responses: dict[str, Any]) -> None:
-    answers, problems = interviews.checked(ALL, responses)
+    answers, problems = interviews.check_responses(ALL, responses)
 
-    assert interviews.checked(ALL, answers)[0] == answers
+    assert interviews.check_responses(ALL, answers)[0] == answers
     assert set(answers) <= {"name", "color", "sizes", "sure"}
     assert "name" in answers or problems
 
@@ -75,10 +75,10 @@ def test_whatever_comes_what_is_kept_is_what_was_asked_for(responses: dict[str, 
         ([{"id": "a", "type": "date", "question": "?"}], "Invalid enum value"),
         ([{"id": "a", "type": "text"}], "missing required field `question`"),
         ([{"id": "a", "type": "text", "question": "?", "answer": 1}], "unknown field `answer`"),
-        ([Question("", "text", "?")], "length >= 1"),
+        ([InterviewQuestion("", "text", "?")], "length >= 1"),
         ([7], "Expected `object`"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(questions: list[Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        interviews.parsed(questions)
+        interviews.parse_questions(questions)

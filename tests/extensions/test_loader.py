@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.extensions.parts import GREET, Install
 
-from switchtower.extensions.loader import SHIPPED, Loaded, Loader, described
+from switchtower.extensions.loader import SHIPPED, LoadedExtensions, ExtensionLoader, to_one_line
 
 
 def test_ours_are_there_without_anybody_installing_anything() -> None:
-    loaded = Loader().load()
+    loaded = ExtensionLoader().load()
 
     assert {"brief", "review"} <= loaded.offers.keys()
     assert {name: loaded.offers[name].path for name in SHIPPED} == SHIPPED
@@ -25,7 +25,7 @@ def test_ours_are_there_without_anybody_installing_anything() -> None:
 def test_a_plugin_is_found_by_its_entry_point(install: Install) -> None:
     value = install(GREET)
 
-    offer = Loader().load().offers["greet"]
+    offer = ExtensionLoader().load().offers["greet"]
 
     assert (offer.extension, offer.path, offer.command.description) == ("greet", value, "Greets somebody")
 
@@ -33,7 +33,7 @@ def test_a_plugin_is_found_by_its_entry_point(install: Install) -> None:
 def test_an_entry_point_may_also_make_the_extension(install: Install) -> None:
     install(GREET + "\n    def make():\n        return EXTENSION\n", attribute="make")
 
-    assert "greet" in Loader().load().offers
+    assert "greet" in ExtensionLoader().load().offers
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_broken_plugin_is_reported_and_the_others_are_there(
     install(GREET)
 
     with caplog.at_level(logging.WARNING):
-        loaded = Loader().load()
+        loaded = ExtensionLoader().load()
 
     [broken] = loaded.broken
     assert (broken.name, broken.path) == ("bad", value)
@@ -77,7 +77,7 @@ def test_a_broken_plugin_is_reported_and_the_others_are_there(
 def test_a_name_that_is_taken_stays_with_who_had_it_first(install: Install) -> None:
     install(GREET.replace('"greet"', '"review"'), name="mine")
 
-    loaded = Loader().load()
+    loaded = ExtensionLoader().load()
 
     assert loaded.offers["review"].path == SHIPPED["review"]
     assert [broken.reason for broken in loaded.broken] == ["`/review` is taken by the extension `review`"]
@@ -85,7 +85,7 @@ def test_a_name_that_is_taken_stays_with_who_had_it_first(install: Install) -> N
 
 def test_nothing_is_loaded_before_somebody_wants_a_command_and_then_once(install: Install) -> None:
     value = install(GREET)
-    loader = Loader()
+    loader = ExtensionLoader()
     assert value.partition(":")[0] not in sys.modules
 
     first = loader.load()
@@ -99,18 +99,18 @@ def test_a_plugin_that_never_comes_back_holds_up_neither_ours_nor_those_before_i
     os.mkfifo(gate)
     install(f"open({str(gate)!r}).read()\nEXTENSION = None", name="hanging")
     install(GREET)
-    loader = Loader(patience=0)
+    loader = ExtensionLoader(timeout=0)
 
-    meanwhile = until(loader, lambda loaded: any(broken.name == "hanging" for broken in loaded.broken))
+    meanwhile = wait_until(loader, lambda loaded: any(broken.name == "hanging" for broken in loaded.broken))
 
     assert {"brief", "review", "greet"} <= meanwhile.offers.keys()
     assert [(broken.name, broken.reason) for broken in meanwhile.broken] == [("hanging", "it is still being loaded")]
     gate.write_text("")
-    later = until(loader, lambda loaded: loaded != meanwhile and loaded.broken != ())
+    later = wait_until(loader, lambda loaded: loaded != meanwhile and loaded.broken != ())
     assert [broken.reason for broken in later.broken] == ["it is a NoneType, not an `Extension`"]
 
 
-def until(loader: Loader, condition: Callable[[Loaded], bool]) -> Loaded:
+def wait_until(loader: ExtensionLoader, condition: Callable[[LoadedExtensions], bool]) -> LoadedExtensions:
     deadline = time.monotonic() + 10
     while not condition(loaded := loader.load()):
         assert time.monotonic() < deadline, loaded
@@ -123,9 +123,9 @@ def test_what_a_stranger_says_of_itself_is_one_short_line() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert described("a\n  b\tc\x1b[31m") == "a b c?[31m"
-    assert len(described("x" * 10_000)) == 200
-    assert described(Mute()) == "it cannot say what it is"
+    assert to_one_line("a\n  b\tc\x1b[31m") == "a b c?[31m"
+    assert len(to_one_line("x" * 10_000)) == 200
+    assert to_one_line(Mute()) == "it cannot say what it is"
 
 
 def test_knowing_the_port_loads_nothing_heavy() -> None:

@@ -1,31 +1,31 @@
 """`/review`: what it offers in which repository, and the prompt that it makes."""
 
 import pytest
-from tests.extensions.parts import Person
+from tests.extensions.parts import DialogResponder
 
 from switchtower.core import engine
 from switchtower.extensions import port, review
-from switchtower.extensions.ui import DeskUi
+from switchtower.extensions.ui import RunContextUi
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FULL = port.Repository(branch="feature", commit=COMMIT, changed=2, base="main", ahead=3)
+FULL = port.RepositoryInfo(branch="feature", commit=COMMIT, changed=2, base="main", ahead=3)
 
 
-class Desk:
+class ReviewExtensionContext:
     """Implements `port.Context` with a repository that is told to it."""
 
     workspace = "/work"
     session_id = "sess_1"
 
-    def __init__(self, repository: port.Repository | None, person: Person, *, headless: bool = False) -> None:
-        self.ui: port.Ui = DeskUi(person.consult, lambda: 0, timeout=60, headless=headless)
+    def __init__(self, repository: port.RepositoryInfo | None, person: DialogResponder, *, headless: bool = False) -> None:
+        self.ui: port.Ui = RunContextUi(person.consult, lambda: 0, timeout=60, headless=headless)
         self.notes: list[str] = []
         self._repository = repository
 
     async def notify(self, text: str) -> None:
         self.notes.append(text)
 
-    async def repository(self) -> port.Repository | None:
+    async def make_repository(self) -> port.RepositoryInfo | None:
         return self._repository
 
 
@@ -33,19 +33,19 @@ class Desk:
     ("repository", "options"),
     [
         (FULL, ["Uncommitted changes (2 files)", "The last commit (0123456789ab)", "Branch feature against main (3 commits)"]),
-        (port.Repository(branch="main", commit=COMMIT), ["The last commit (0123456789ab)"]),
-        (port.Repository(branch="main", commit=None, changed=1), ["Uncommitted changes (1 file)"]),
+        (port.RepositoryInfo(branch="main", commit=COMMIT), ["The last commit (0123456789ab)"]),
+        (port.RepositoryInfo(branch="main", commit=None, changed=1), ["Uncommitted changes (1 file)"]),
         (
-            port.Repository(branch=None, commit=COMMIT, base="origin/main", ahead=1),
+            port.RepositoryInfo(branch=None, commit=COMMIT, base="origin/main", ahead=1),
             ["The last commit (0123456789ab)", "Branch HEAD against origin/main (1 commit)"],
         ),
-        (port.Repository(branch="feature", commit=COMMIT, base="main", ahead=0), ["The last commit (0123456789ab)"]),
+        (port.RepositoryInfo(branch="feature", commit=COMMIT, base="main", ahead=0), ["The last commit (0123456789ab)"]),
     ],
 )
-async def test_only_what_makes_sense_in_this_repository_is_offered(repository: port.Repository, options: list[str]) -> None:
-    person = Person({"value": options[-1]})
+async def test_only_what_makes_sense_in_this_repository_is_offered(repository: port.RepositoryInfo, options: list[str]) -> None:
+    person = DialogResponder({"value": options[-1]})
 
-    prompt = await review.run(Desk(repository, person), "")
+    prompt = await review.run(ReviewExtensionContext(repository, person), "")
 
     [asked] = person.asked
     assert (asked.method, asked.title, list(asked.options)) == ("select", "What should be reviewed?", options)
@@ -62,26 +62,26 @@ async def test_only_what_makes_sense_in_this_repository_is_offered(repository: p
     ],
 )
 async def test_the_prompt_has_the_right_commands_and_what_to_look_at(choice: int, commands: list[str]) -> None:
-    person = Person({"value": review.targets(FULL)[choice].shown})
+    person = DialogResponder({"value": review.list_targets(FULL)[choice].shown})
 
-    prompt = await review.run(desk := Desk(FULL, person), "locking")
+    prompt = await review.run(desk := ReviewExtensionContext(FULL, person), "locking")
 
     assert prompt is not None
     assert [line[3:-1] for line in prompt.splitlines() if line.startswith("- `")] == commands
     assert prompt.endswith("Look above all at this: locking")
-    assert desk.notes == [f"Reviewing {review.targets(FULL)[choice].what}"]
+    assert desk.notes == [f"Reviewing {review.list_targets(FULL)[choice].what}"]
 
 
 async def test_before_the_first_commit_there_is_no_head_to_compare_with() -> None:
-    [target] = review.targets(port.Repository(branch="main", commit=None, changed=1))
+    [target] = review.list_targets(port.RepositoryInfo(branch="main", commit=None, changed=1))
 
     assert target.commands == ("git status --short --untracked-files=all", "git diff --cached", "git diff")
 
 
 async def test_whoever_names_it_is_not_asked_not_even_headless() -> None:
-    person = Person()
+    person = DialogResponder()
 
-    prompt = await review.run(Desk(FULL, person, headless=True), "branch the tests")
+    prompt = await review.run(ReviewExtensionContext(FULL, person, headless=True), "branch the tests")
 
     assert person.asked == []
     assert prompt is not None
@@ -90,22 +90,22 @@ async def test_whoever_names_it_is_not_asked_not_even_headless() -> None:
 
 
 async def test_a_branch_with_a_hostile_name_stays_one_word_of_a_command() -> None:
-    repository = port.Repository(branch="x", commit=COMMIT, base="a;rm$IFS-rf", ahead=1)
+    repository = port.RepositoryInfo(branch="x", commit=COMMIT, base="a;rm$IFS-rf", ahead=1)
 
-    assert review.targets(repository)[-1].commands[1] == "git diff 'a;rm$IFS-rf'...HEAD"
+    assert review.list_targets(repository)[-1].commands[1] == "git diff 'a;rm$IFS-rf'...HEAD"
 
 
 @pytest.mark.parametrize(
     ("repository", "reason"),
-    [(None, "not in a git repository"), (port.Repository(branch="main", commit=None), "no change and no commit")],
+    [(None, "not in a git repository"), (port.RepositoryInfo(branch="main", commit=None), "no change and no commit")],
 )
-async def test_where_there_is_nothing_to_review_it_says_so(repository: port.Repository | None, reason: str) -> None:
+async def test_where_there_is_nothing_to_review_it_says_so(repository: port.RepositoryInfo | None, reason: str) -> None:
     with pytest.raises(port.ExtensionError, match=reason):
-        await review.run(Desk(repository, Person()), "")
+        await review.run(ReviewExtensionContext(repository, DialogResponder()), "")
 
 
 async def test_nobody_there_to_choose_ends_it() -> None:
     with pytest.raises(port.DialogFailed, match="headless"):
-        await review.run(Desk(FULL, Person(), headless=True), "")
-    with pytest.raises(port.Dismissed):
-        await review.run(Desk(FULL, Person(engine.DialogAnswer(None, "dismissed"))), "")
+        await review.run(ReviewExtensionContext(FULL, DialogResponder(), headless=True), "")
+    with pytest.raises(port.DialogDismissed):
+        await review.run(ReviewExtensionContext(FULL, DialogResponder(engine.DialogAnswer(None, "dismissed"))), "")

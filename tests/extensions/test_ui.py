@@ -4,40 +4,40 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.extensions.parts import Person
+from tests.extensions.parts import DialogResponder
 
 from switchtower.core import engine, events
 from switchtower.extensions import port, ui
-from switchtower.extensions.interviews import Question
+from switchtower.extensions.interviews import InterviewQuestion
 
 NOW = 1_000_000
 
 
-def ui_of(person: Person, *, timeout: float = 60.0, headless: bool = False) -> ui.DeskUi:
-    return ui.DeskUi(person.consult, lambda: NOW, timeout=timeout, headless=headless)
+def make_ui(person: DialogResponder, *, timeout: float = 60.0, headless: bool = False) -> ui.RunContextUi:
+    return ui.RunContextUi(person.consult, lambda: NOW, timeout=timeout, headless=headless)
 
 
 async def test_a_select_hands_back_the_option_that_was_chosen() -> None:
-    person = Person({"value": "b"})
+    person = DialogResponder({"value": "b"})
 
-    assert await ui_of(person).select("Which?", ["a", "b"]) == "b"
+    assert await make_ui(person).select("Which?", ["a", "b"]) == "b"
 
     assert person.asked == [events.Dialog("", "select", "Which?", NOW + 60_000, options=("a", "b"))]
 
 
 async def test_a_confirm_shows_its_message_and_hands_back_a_boolean() -> None:
-    person = Person({"confirmed": False})
+    person = DialogResponder({"confirmed": False})
 
-    assert await ui_of(person).confirm("Sure?", "It cannot be undone") is False
+    assert await make_ui(person).confirm("Sure?", "It cannot be undone") is False
 
     assert person.asked == [events.Dialog("", "confirm", "Sure?", NOW + 60_000, message="It cannot be undone")]
 
 
 async def test_an_input_and_an_editor_hand_back_text_even_an_empty_one() -> None:
-    person = Person({"value": ""}, {"value": "two\nlines"})
+    person = DialogResponder({"value": ""}, {"value": "two\nlines"})
 
-    assert await ui_of(person).input("Name?", "Ada") == ""
-    assert await ui_of(person).editor("Edit", "one", timeout=2.5) == "two\nlines"
+    assert await make_ui(person).input("Name?", "Ada") == ""
+    assert await make_ui(person).editor("Edit", "one", timeout=2.5) == "two\nlines"
 
     assert person.asked == [
         events.Dialog("", "input", "Name?", NOW + 60_000, placeholder="Ada"),
@@ -46,9 +46,9 @@ async def test_an_input_and_an_editor_hand_back_text_even_an_empty_one() -> None
 
 
 async def test_an_interview_tells_its_questions_plainly_and_hands_back_checked_answers() -> None:
-    person = Person({"responses": {"name": "Ada", "else": 1}})
+    person = DialogResponder({"responses": {"name": "Ada", "else": 1}})
 
-    answers = await ui_of(person).interview("About you", [Question("name", "text", "Who?", required=True)])
+    answers = await make_ui(person).interview("About you", [InterviewQuestion("name", "text", "Who?", required=True)])
 
     assert answers == {"name": "Ada"}
     [asked] = person.asked
@@ -56,19 +56,19 @@ async def test_an_interview_tells_its_questions_plainly_and_hands_back_checked_a
 
 
 async def test_an_interview_is_held_again_and_says_what_was_wrong() -> None:
-    person = Person({"responses": {}}, {"responses": {"name": "Ada"}})
+    person = DialogResponder({"responses": {}}, {"responses": {"name": "Ada"}})
 
-    answers = await ui_of(person).interview("About you", [{"id": "name", "type": "text", "question": "Who?", "required": True}])
+    answers = await make_ui(person).interview("About you", [{"id": "name", "type": "text", "question": "Who?", "required": True}])
 
     assert answers == {"name": "Ada"}
     assert [dialog.message for dialog in person.asked] == ["", "Please answer again: “Who?” needs an answer"]
 
 
 async def test_an_interview_that_is_never_answered_as_asked_fails() -> None:
-    person = Person(*[{"responses": {"name": 7}}] * ui.MOST_ATTEMPTS)
+    person = DialogResponder(*[{"responses": {"name": 7}}] * ui.MOST_ATTEMPTS)
 
     with pytest.raises(port.DialogFailed, match="“About you” was not answered as asked: the answer to “Who\\?” is not a text"):
-        await ui_of(person).interview("About you", [Question("name", "text", "Who?")])
+        await make_ui(person).interview("About you", [InterviewQuestion("name", "text", "Who?")])
 
     assert len(person.asked) == ui.MOST_ATTEMPTS
 
@@ -76,7 +76,7 @@ async def test_an_interview_that_is_never_answered_as_asked_fails() -> None:
 @pytest.mark.parametrize(
     ("reason", "error", "message"),
     [
-        ("dismissed", port.Dismissed, "“Which?” was dismissed"),
+        ("dismissed", port.DialogDismissed, "“Which?” was dismissed"),
         ("expired", port.DialogFailed, "“Which?” was not answered: nobody did within 60 s"),
         ("the run ended: cancelled", port.DialogFailed, "“Which?” was not answered: the run ended: cancelled"),
     ],
@@ -85,23 +85,23 @@ async def test_without_an_answer_the_extension_receives_an_error(
     reason: str, error: type[port.ExtensionError], message: str
 ) -> None:
     with pytest.raises(port.ExtensionError) as raised:
-        await ui_of(Person(engine.DialogAnswer(None, reason))).select("Which?", ["a"])
+        await make_ui(DialogResponder(engine.DialogAnswer(None, reason))).select("Which?", ["a"])
 
     assert (type(raised.value), str(raised.value)) == (error, message)
 
 
 async def test_where_nobody_is_there_a_dialog_fails_at_once_and_is_not_opened() -> None:
-    person = Person()
+    person = DialogResponder()
 
     with pytest.raises(port.DialogFailed, match="nobody is there to answer in a headless session"):
-        await ui_of(person, headless=True).confirm("Sure?", "")
+        await make_ui(person, headless=True).confirm("Sure?", "")
 
     assert person.asked == []
 
 
 async def test_an_option_that_was_struck_out_on_the_way_is_no_answer() -> None:
     with pytest.raises(port.DialogFailed, match="none of its options"):
-        await ui_of(Person({"value": "[redacted]"})).select("Which?", ["sk-secret"])
+        await make_ui(DialogResponder({"value": "[redacted]"})).select("Which?", ["sk-secret"])
 
 
 async def test_two_questions_at_once_are_asked_one_after_the_other() -> None:
@@ -117,16 +117,16 @@ async def test_two_questions_at_once_are_asked_one_after_the_other() -> None:
         open_now.remove(dialog.title)
         return engine.DialogAnswer({"value": dialog.title})
 
-    asking = ui.DeskUi(consult, lambda: NOW, timeout=1, headless=False)
+    asking = ui.RunContextUi(consult, lambda: NOW, timeout=1, headless=False)
 
     assert await asyncio.gather(asking.input("one"), asking.input("two"), asking.input("three")) == ["one", "two", "three"]
     assert most_open == 1
 
 
 async def test_half_a_character_is_not_carried_into_the_journal() -> None:
-    person = Person({"value": "?"})
+    person = DialogResponder({"value": "?"})
 
-    await ui_of(person).select("Which \ud800?", ["\udfff"])
+    await make_ui(person).select("Which \ud800?", ["\udfff"])
 
     assert (person.asked[0].title, person.asked[0].options) == ("Which ??", ("?",))
 
@@ -148,10 +148,10 @@ async def test_half_a_character_is_not_carried_into_the_journal() -> None:
     ],
 )
 async def test_what_cannot_be_shown_is_the_extensions_mistake(method: str, arguments: tuple[Any, ...]) -> None:
-    person = Person()
+    person = DialogResponder()
 
     with pytest.raises(ValueError):
-        await getattr(ui_of(person), method)(*arguments)
+        await getattr(make_ui(person), method)(*arguments)
 
     assert person.asked == []
 
@@ -159,4 +159,4 @@ async def test_what_cannot_be_shown_is_the_extensions_mistake(method: str, argum
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), ui.LONGEST_TIMEOUT + 1])
 async def test_a_timeout_is_a_time_that_passes(timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout"):
-        await ui_of(Person()).input("Name?", timeout=timeout)
+        await make_ui(DialogResponder()).input("Name?", timeout=timeout)

@@ -6,29 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract_proc.driving import RUNTIMES
-from tests.engines.flow.runtime.stage import document as document
-from tests.engines.flow.runtime.stage import edge as edge
-from tests.engines.flow.runtime.stage import node as node
+from tests.engines.flow.runtime.stage import make_document as make_document
+from tests.engines.flow.runtime.stage import make_edge as make_edge
+from tests.engines.flow.runtime.stage import make_node as make_node
 
-from switchtower.testing.push_client import Event, PushClient, Refused
+from switchtower.testing.push_client import ReceivedEvent, PushClient, RequestRefused
 
 
-def chain(*nodes: dict[str, Any], **inputs: str) -> dict[str, Any]:
+def make_chain(*nodes: dict[str, Any], **inputs: str) -> dict[str, Any]:
     """One after the other."""
-    edges = [edge(first["id"], then["id"]) for first, then in itertools.pairwise(nodes)]
-    return document(list(nodes), edges, **inputs)
+    edges = [make_edge(first["id"], then["id"]) for first, then in itertools.pairwise(nodes)]
+    return make_document(list(nodes), edges, **inputs)
 
 
-def shell(name: str, command: str, **more: Any) -> dict[str, Any]:
-    return node(name, "shell", command=command, **more)
+def make_shell_step(name: str, command: str, **more: Any) -> dict[str, Any]:
+    return make_node(name, "shell", command=command, **more)
 
 
-def counting(name: str, **more: Any) -> dict[str, Any]:
+def make_counting_step(name: str, **more: Any) -> dict[str, Any]:
     """A step that leaves a line in `NAME.txt` each time it runs."""
-    return shell(name, f"echo ran >> {name}.txt", **more)
+    return make_shell_step(name, f"echo ran >> {name}.txt", **more)
 
 
-def foreign(name: str) -> dict[str, Any]:
+def get_foreign_runtime(name: str) -> dict[str, Any]:
     """What starts one of the runtimes of the contract tests."""
     return {"runtime": "proc", "argv": [sys.executable, str(RUNTIMES / f"{name}.py")]}
 
@@ -40,37 +40,39 @@ async def start(client: PushClient, workspace: Path, flow: dict[str, Any], **wis
     return started.session_id
 
 
-async def finished(client: PushClient, session_id: str) -> list[Event]:
+async def wait_for_end(client: PushClient, session_id: str) -> list[ReceivedEvent]:
     """The session's events, up to the end of its run."""
-    taken: list[Event] = []
+    taken: list[ReceivedEvent] = []
     while not taken or taken[-1].type != "run_complete":
-        event = await client.event()
+        event = await client.next_event()
         if event.session_id == session_id:
             taken.append(event)
     return taken
 
 
-async def run(client: PushClient, workspace: Path, flow: dict[str, Any], **wish: Any) -> tuple[list[Event], dict[str, Any]]:
+async def run(
+    client: PushClient, workspace: Path, flow: dict[str, Any], **wish: Any
+) -> tuple[list[ReceivedEvent], dict[str, Any]]:
     """All events, and the flow's report."""
     session_id = await start(client, workspace, flow, **wish)
-    return await finished(client, session_id), await report(client, session_id)
+    return await wait_for_end(client, session_id), await report(client, session_id)
 
 
 async def report(client: PushClient, session_id: str) -> dict[str, Any]:
-    return await client.ask("get_flow", {"sessionId": session_id}, session_id=session_id)
+    return await client.request_payload("get_flow", {"sessionId": session_id}, session_id=session_id)
 
 
-async def asked(client: PushClient, session_id: str) -> Event:
+async def wait_for_question(client: PushClient, session_id: str) -> ReceivedEvent:
     """The next question of this session."""
     while True:
-        event = await client.event()
+        event = await client.next_event()
         if event.session_id == session_id and event.type == "approval_required":
             return event
 
 
-async def until_step(client: PushClient, session_id: str, step: str, state: str = "started") -> Event:
+async def wait_for_step(client: PushClient, session_id: str, step: str, state: str = "started") -> ReceivedEvent:
     while True:
-        event = await client.event()
+        event = await client.next_event()
         if event.session_id != session_id:
             continue
         if state == "started" and event.type == "tool_call" and event.payload["args"].get("step") == step:
@@ -79,24 +81,24 @@ async def until_step(client: PushClient, session_id: str, step: str, state: str 
             return event
 
 
-async def asked_inside(client: PushClient, session_id: str, step: str = "do") -> Event:
+async def wait_for_agent_question(client: PushClient, session_id: str, step: str = "do") -> ReceivedEvent:
     """The question of the agent that does this step."""
-    call = await until_step(client, session_id, step)
+    call = await wait_for_step(client, session_id, step)
     inside = str(call.payload["args"]["session_id"])
     while True:
         try:
             await client.attach(inside)
             break
-        except Refused:
+        except RequestRefused:
             await client.ping()  # its session is about to begin
-    return await asked(client, inside)
+    return await wait_for_question(client, inside)
 
 
-def steps(told: dict[str, Any]) -> list[tuple[str, str, int]]:
+def list_steps(told: dict[str, Any]) -> list[tuple[str, str, int]]:
     return [(event["step_id"], event["state"], event["attempt"]) for event in told["events"] if event["type"] == "step"]
 
 
-def ran(workspace: Path, name: str) -> int:
+def count_runs(workspace: Path, name: str) -> int:
     """How often a counting step has run."""
     path = workspace / f"{name}.txt"
     return len(path.read_text().splitlines()) if path.exists() else 0

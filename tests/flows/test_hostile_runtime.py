@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract_proc.driving import IR
-from tests.flows.flowing import finished, report, start
+from tests.flows.flowing import wait_for_end, report, start
 
 from switchtower.testing.push_client import PushClient
 
 BABBLES = [sys.executable, str(Path(__file__).parent / "runtimes" / "babbles.py")]
 
 
-async def test_a_session_of_nonsense_can_be_read_after_a_restart_too(own_daemon: Any, connect: Any, workspace: Path) -> None:
-    daemon = own_daemon()
+async def test_a_session_of_nonsense_can_be_read_after_a_restart_too(
+    dedicated_daemon: Any, connect: Any, workspace: Path
+) -> None:
+    daemon = dedicated_daemon()
     client: PushClient = await connect(daemon)
     session_id = await start(client, workspace, IR, runtime="proc", argv=BABBLES)
-    events = await finished(client, session_id)
+    events = await wait_for_end(client, session_id)
     told = await report(client, session_id)
     daemon.stop()
     daemon.start()
     again: PushClient = await connect(daemon)
     await again.attach(session_id)
-    seen = [event for event in await finished(again, session_id) if event.seq >= events[0].seq]
+    seen = [event for event in await wait_for_end(again, session_id) if event.seq >= events[0].seq]
 
     assert events[-1].payload["outcome"] in ("success", "failed")
     assert [event.raw for event in seen] == [event.raw for event in events]

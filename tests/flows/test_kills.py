@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.daemons import Daemon
-from tests.flows.flowing import chain, counting, node, ran, report, start, steps
+from tests.conformance.daemons import ManagedDaemon
+from tests.flows.flowing import make_chain, make_counting_step, make_node, count_runs, report, start, list_steps
 
-from switchtower.testing.push_client import PushClient, Refused
+from switchtower.testing.push_client import PushClient, RequestRefused
 
 MOST_KILLS = 5
-FLOW = chain(
-    node("ask", "approval"),
-    counting("first", retries=9),
-    node("do", "agent.run", prompt="run: echo ran >> agent.txt\nsay: done", provider="demo", policy="ask", retries=9),
-    node("again", "approval"),
-    counting("once"),
-    node("tell", "dsl.emit", said="$step.do.outcome"),
+FLOW = make_chain(
+    make_node("ask", "approval"),
+    make_counting_step("first", retries=9),
+    make_node("do", "agent.run", prompt="run: echo ran >> agent.txt\nsay: done", provider="demo", policy="ask", retries=9),
+    make_node("again", "approval"),
+    make_counting_step("once"),
+    make_node("tell", "dsl.emit", said="$step.do.outcome"),
 )
 
 
-async def decide_until_the_end(daemon: Daemon, session_id: str) -> None:
+async def decide_until_the_end(daemon: ManagedDaemon, session_id: str) -> None:
     """Approves whatever is asked, in the flow and in its agents, until the flow has ended."""
-    async with await PushClient.over_socket(daemon.socket) as client:
+    async with await PushClient.connect_socket(daemon.socket) as client:
         await client.attach(session_id)
         decided: set[str] = set()
         while True:
-            event = await client.event()
+            event = await client.next_event()
             if event.type == "run_complete" and event.session_id == session_id:
                 return
             if event.type == "tool_call" and "session_id" in event.payload["args"]:
@@ -45,15 +45,15 @@ async def _attach(client: PushClient, session_id: str) -> None:
         try:
             await client.attach(session_id)
             return
-        except Refused:
+        except RequestRefused:
             await client.ping()  # it is about to begin
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_nothing_is_done_twice_whenever_the_daemon_ends(own_daemon: Any, workspace: Path, seed: int) -> None:
+async def test_nothing_is_done_twice_whenever_the_daemon_ends(dedicated_daemon: Any, workspace: Path, seed: int) -> None:
     dice = random.Random(seed)
-    daemon: Daemon = own_daemon()
-    async with await PushClient.over_socket(daemon.socket) as client:
+    daemon: ManagedDaemon = dedicated_daemon()
+    async with await PushClient.connect_socket(daemon.socket) as client:
         session_id = await start(client, workspace, FLOW)
     for _ in range(MOST_KILLS):
         deciding = asyncio.create_task(decide_until_the_end(daemon, session_id))
@@ -65,19 +65,19 @@ async def test_nothing_is_done_twice_whenever_the_daemon_ends(own_daemon: Any, w
         await asyncio.to_thread(daemon.start)
     async with asyncio.timeout(60):
         await decide_until_the_end(daemon, session_id)
-    async with await PushClient.over_socket(daemon.socket) as client:
+    async with await PushClient.connect_socket(daemon.socket) as client:
         told = await report(client, session_id)
 
-    assert ran(workspace, "once") <= 1
-    each = Counter(steps(told))
+    assert count_runs(workspace, "once") <= 1
+    each = Counter(list_steps(told))
     assert set(each.values()) == {1}, "a try begins once and ends once"
     begun = {(step, attempt) for step, state, attempt in each if state == "started"}
     assert begun == {(step, attempt) for step, state, attempt in each if state != "started"}
     if told["status"] == "completed":
         assert (told["exitCode"], told["summary"]["outputs"]) == (0, {"said": "success"})
-        assert ran(workspace, "once") == 1
-        assert ran(workspace, "first") >= 1
-        assert ran(workspace, "agent") >= 1
+        assert count_runs(workspace, "once") == 1
+        assert count_runs(workspace, "first") >= 1
+        assert count_runs(workspace, "agent") >= 1
     else:
         # Only the step that may not be tried again can have ended it.
         data = told["summary"]["error"]["data"]

@@ -4,25 +4,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.contract_proc.driving import IR
-from tests.crash.tower_process import processes_of
-from tests.flows.flowing import chain, counting, document, edge, finished, foreign, node, ran, report, run, shell, start, steps
+from tests.crash.tower_process import find_run_processes
+from tests.flows.flowing import (
+    make_chain,
+    make_counting_step,
+    make_document,
+    make_edge,
+    wait_for_end,
+    get_foreign_runtime,
+    make_node,
+    count_runs,
+    report,
+    run,
+    make_shell_step,
+    start,
+    list_steps,
+)
 
 from switchtower.testing.push_client import PushClient
 
 
-async def nothing_is_left(client: PushClient, run_id: str) -> None:
+async def check_nothing_left(client: PushClient, run_id: str) -> None:
     await client.ping()
-    assert processes_of({run_id}) == {}
+    assert find_run_processes({run_id}) == {}
 
 
 @pytest.mark.requirement("rep:tower:session", "rep:tower:steps-are-calls")
 async def test_a_flow_is_a_session_and_its_steps_are_calls(client: PushClient, workspace: Path) -> None:
-    flow = chain(
-        node("greet", "log", message="$input.who"),
-        shell("make", "echo made"),
-        node("tell", "dsl.emit", said="$step.make.stdout"),
+    flow = make_chain(
+        make_node("greet", "log", message="$input.who"),
+        make_shell_step("make", "echo made"),
+        make_node("tell", "dsl.emit", said="$step.make.stdout"),
         who="string",
     )
     events, told = await run(client, workspace, flow, inputs={"who": "Ann"})
@@ -36,25 +50,27 @@ async def test_a_flow_is_a_session_and_its_steps_are_calls(client: PushClient, w
     assert [event.seq for event in events] == list(range(events[0].seq, events[0].seq + len(events)))
     assert (told["flow"], told["status"], told["exitCode"], told["eventsLeftOut"]) == ("staged", "completed", 0, 0)
     assert told["summary"] == {"completed_steps": 3, "failed_steps": 0, "outputs": {"said": "made\n"}}
-    assert steps(told) == [(step, state, 0) for step in ("greet", "make", "tell") for state in ("started", "succeeded")]
+    assert list_steps(told) == [(step, state, 0) for step in ("greet", "make", "tell") for state in ("started", "succeeded")]
     assert [event["message"] for event in told["events"] if event["type"] == "log"] == ["Ann"]
-    await nothing_is_left(client, str(events[-1].run_id))
+    await check_nothing_left(client, str(events[-1].run_id))
 
 
 @pytest.mark.requirement("rep:tower:report")
-async def test_who_comes_later_reads_the_same(client: PushClient, connect: Any, pushd: Daemon, workspace: Path) -> None:
+async def test_who_comes_later_reads_the_same(
+    client: PushClient, connect: Any, push_daemon: ManagedDaemon, workspace: Path
+) -> None:
     session_id = await start(client, workspace, IR)
-    events = await finished(client, session_id)
-    late: PushClient = await connect(pushd)
+    events = await wait_for_end(client, session_id)
+    late: PushClient = await connect(push_daemon)
     await late.attach(session_id)
 
-    seen = [event for event in await finished(late, session_id) if event.seq >= events[0].seq]
+    seen = [event for event in await wait_for_end(late, session_id) if event.seq >= events[0].seq]
     assert [event.raw for event in seen] == [event.raw for event in events]
     assert await report(late, session_id) == await report(client, session_id)
 
 
 async def test_a_client_is_told_that_there_are_flows(client: PushClient) -> None:
-    assert "flows" in (await client.hello())["capabilities"]
+    assert "flows" in (await client.send_hello())["capabilities"]
 
 
 async def test_a_report_of_what_is_no_flow_is_refused(client: PushClient, workspace: Path) -> None:
@@ -67,7 +83,7 @@ async def test_a_report_of_what_is_no_flow_is_refused(client: PushClient, worksp
 @pytest.mark.requirement("rep:tower:no-talk")
 async def test_a_flow_takes_no_messages(client: PushClient, workspace: Path) -> None:
     session_id = await start(client, workspace, IR)
-    await finished(client, session_id)
+    await wait_for_end(client, session_id)
 
     payload = {"sessionId": session_id, "clientMessageId": "msg_1", "text": "hello"}
     answer = await client.request("send_user_message", payload, session_id=session_id)
@@ -78,7 +94,7 @@ async def test_a_flow_takes_no_messages(client: PushClient, workspace: Path) -> 
 
 @pytest.mark.requirement("rep:tower:failed")
 async def test_a_step_that_fails_fails_the_run_with_its_error(client: PushClient, workspace: Path) -> None:
-    flow = chain(shell("no", "echo sorry; exit 3", retries=1), counting("never"))
+    flow = make_chain(make_shell_step("no", "echo sorry; exit 3", retries=1), make_counting_step("never"))
     events, told = await run(client, workspace, flow)
 
     assert events[-1].payload["outcome"] == "failed"
@@ -87,14 +103,14 @@ async def test_a_step_that_fails_fails_the_run_with_its_error(client: PushClient
     assert (told["status"], told["exitCode"], told["summary"]["failed_steps"]) == ("failed", 1, 1)
     error = told["summary"]["error"]
     assert (error["code"], error["data"]["step_id"]) == (2001, "no")
-    assert ran(workspace, "never") == 0
+    assert count_runs(workspace, "never") == 0
 
 
 async def test_shell_steps_need_to_be_allowed(client: PushClient, workspace: Path) -> None:
-    _, told = await run(client, workspace, chain(counting("no")), allowShell=False)
+    _, told = await run(client, workspace, make_chain(make_counting_step("no")), allowShell=False)
 
     assert told["status"] == "failed"
-    assert ran(workspace, "no") == 0
+    assert count_runs(workspace, "no") == 0
 
 
 @pytest.mark.requirement("rep:tower:refused")
@@ -102,10 +118,20 @@ async def test_shell_steps_need_to_be_allowed(client: PushClient, workspace: Pat
     ("wish", "complaint"),
     [
         ({"document": {}}, "version"),
-        ({"document": document([node("a", "log")], [edge("a", "nobody")])}, "nobody"),
-        ({"document": document([node("a", "log"), node("b", "log")], [edge("a", "b"), edge("b", "a")])}, "wait for each other"),
-        ({"document": document([node("a", "log")], who="string"), "inputs": {"who": 1}}, "the input `who` must be a string"),
-        ({"document": document([node("a", "log")], who="string")}, "who"),
+        ({"document": make_document([make_node("a", "log")], [make_edge("a", "nobody")])}, "nobody"),
+        (
+            {
+                "document": make_document(
+                    [make_node("a", "log"), make_node("b", "log")], [make_edge("a", "b"), make_edge("b", "a")]
+                )
+            },
+            "wait for each other",
+        ),
+        (
+            {"document": make_document([make_node("a", "log")], who="string"), "inputs": {"who": 1}},
+            "the input `who` must be a string",
+        ),
+        ({"document": make_document([make_node("a", "log")], who="string")}, "who"),
         ({"document": IR, "argv": ["a\0b"]}, "not one that can be started"),
     ],
     ids=["empty", "edge", "circle", "inputs", "missing input", "argv"],
@@ -125,7 +151,7 @@ async def test_a_flow_that_is_not_valid_begins_no_session(
 
     assert answer.error is not None
     assert complaint in answer.error["message"]
-    listed = await client.ask("list_sessions", {"limit": 100})
+    listed = await client.request_payload("list_sessions", {"limit": 100})
     assert not any(session.get("workspace") == str(workspace) for session in listed["sessions"])
 
 
@@ -155,7 +181,7 @@ async def test_the_engine_and_the_flow_belong_together(client: PushClient, works
 async def test_whatever_a_foreign_runtime_does_the_run_ends_and_nothing_is_left(
     client: PushClient, workspace: Path, name: str, exit_code: int, error_code: int | None
 ) -> None:
-    events, told = await run(client, workspace, IR, **foreign(name))
+    events, told = await run(client, workspace, IR, **get_foreign_runtime(name))
 
     error = told["summary"].get("error")
     assert (told["exitCode"], error and error["code"]) == (exit_code, error_code)
@@ -164,14 +190,14 @@ async def test_whatever_a_foreign_runtime_does_the_run_ends_and_nothing_is_left(
     if exit_code == 4:
         assert [event.payload["code"] for event in events if event.type == "error"] == ["FLOW_BROKEN"]
     assert "swordfish" not in str([event.payload for event in events])
-    await nothing_is_left(client, str(events[-1].run_id))
+    await check_nothing_left(client, str(events[-1].run_id))
 
 
 @pytest.mark.requirement("rep:tower:lacks-a-kind")
 async def test_a_runtime_that_lacks_a_kind_runs_nothing(client: PushClient, workspace: Path) -> None:
-    _, told = await run(client, workspace, chain(node("one", "moon.landing")), **foreign("good"))
+    _, told = await run(client, workspace, make_chain(make_node("one", "moon.landing")), **get_foreign_runtime("good"))
 
-    assert (told["exitCode"], told["summary"]["error"]["code"], steps(told)) == (3, 1002, [])
+    assert (told["exitCode"], told["summary"]["error"]["code"], list_steps(told)) == (3, 1002, [])
     assert "hint: " in told["summary"]["error"]["message"]
 
 
@@ -184,43 +210,43 @@ async def test_a_runtime_that_is_not_there_is_a_failed_run(client: PushClient, w
 @pytest.mark.requirement("rep:tower:timeout")
 @pytest.mark.parametrize("name", ["never_answers", "obeys_cancel"])
 async def test_a_runtime_that_takes_too_long_is_ended(client: PushClient, workspace: Path, name: str) -> None:
-    events, told = await run(client, workspace, IR, timeoutSeconds=0.5, **foreign(name))
+    events, told = await run(client, workspace, IR, timeoutSeconds=0.5, **get_foreign_runtime(name))
 
     assert (told["exitCode"], told["summary"]["error"]["data"]["cause"]) == (4, "Timeout")
-    await nothing_is_left(client, str(events[-1].run_id))
+    await check_nothing_left(client, str(events[-1].run_id))
 
 
 @pytest.mark.requirement("rep:tower:cancel")
 @pytest.mark.parametrize("name", ["obeys_cancel", "ignores_sigterm"])
 async def test_an_endless_run_can_be_cancelled(client: PushClient, workspace: Path, name: str) -> None:
-    session_id = await start(client, workspace, IR, **foreign(name))
-    call = await client.event()
+    session_id = await start(client, workspace, IR, **get_foreign_runtime(name))
+    call = await client.next_event()
     while call.type != "tool_call":
-        call = await client.event()
+        call = await client.next_event()
     assert (await client.cancel(session_id, str(call.run_id))).ok
-    events = await finished(client, session_id)
+    events = await wait_for_end(client, session_id)
     told = await report(client, session_id)
 
     assert events[-1].payload["outcome"] == "cancelled"
     assert (told["status"], told["summary"]["error"]["data"]["cause"]) == ("failed", "Cancelled")
-    await nothing_is_left(client, str(call.run_id))
+    await check_nothing_left(client, str(call.run_id))
 
 
 async def test_a_runtime_without_control_kinds_is_directed(client: PushClient, workspace: Path) -> None:
-    flow = chain(node("one", "log", do="hello"), node("tell", "dsl.emit", said="$step.one.said"))
-    _, told = await run(client, workspace, flow, **foreign("foreign"))
+    flow = make_chain(make_node("one", "log", do="hello"), make_node("tell", "dsl.emit", said="$step.one.said"))
+    _, told = await run(client, workspace, flow, **get_foreign_runtime("foreign"))
 
     assert (told["status"], told["summary"]["outputs"]) == ("completed", {"said": "hello"})
-    assert steps(told) == [(step, state, 0) for step in ("one", "tell") for state in ("started", "succeeded")]
+    assert list_steps(told) == [(step, state, 0) for step in ("one", "tell") for state in ("started", "succeeded")]
 
 
 async def test_steps_side_by_side_and_large_outputs_come_through(client: PushClient, workspace: Path) -> None:
-    wide = [node(f"n{number}", "log", message=f"{number}") for number in range(40)]
-    long = shell("long", "head -c 300000 /dev/zero | tr '\\0' x")
-    tell = node("tell", "dsl.emit", text="$step.long.stdout")
-    _, told = await run(client, workspace, document([*wide, long, tell], [edge("long", "tell")]))
+    wide = [make_node(f"n{number}", "log", message=f"{number}") for number in range(40)]
+    long = make_shell_step("long", "head -c 300000 /dev/zero | tr '\\0' x")
+    tell = make_node("tell", "dsl.emit", text="$step.long.stdout")
+    _, told = await run(client, workspace, make_document([*wide, long, tell], [make_edge("long", "tell")]))
 
     assert told["status"] == "completed"
-    assert len(steps(told)) == 84
+    assert len(list_steps(told)) == 84
     assert {event["message"] for event in told["events"] if event["type"] == "log"} == {str(number) for number in range(40)}
     assert len(told["summary"]["outputs"]["text"]) > 50_000

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.models.parts import KEY, Provider
+from tests.models.parts import SECRET_KEY, ScriptedProvider
 
 from switchtower.models import connect
 from switchtower.models.catalog import Catalog
@@ -15,7 +15,7 @@ from switchtower.testing.model_server import ModelServer
 
 
 @pytest.fixture
-async def provide() -> AsyncIterator[Any]:
+async def provide_model() -> AsyncIterator[Any]:
     """`await provide(answer, …)`: a provider that gives these answers, one a request, and a model that asks it.
 
     `dialect` is the API it speaks; anything else by name is a key of the `[models.work]` table.
@@ -23,12 +23,12 @@ async def provide() -> AsyncIterator[Any]:
     async with AsyncExitStack() as stack:
 
         async def make(
-            *answers: script.Answer,
+            *answers: script.ScriptedAnswer,
             dialect: str = "openai",
-            patience: connect.Patience = connect.Patience(),  # noqa: B008
+            patience: connect.ConnectionTimeouts = connect.ConnectionTimeouts(),  # noqa: B008
             clock: Callable[[], float] = time.monotonic,
             **table: Any,
-        ) -> Provider:
+        ) -> ScriptedProvider:
             server = await stack.enter_async_context(ModelServer(answers))
             entry = {
                 "provider": dialect,
@@ -37,8 +37,8 @@ async def provide() -> AsyncIterator[Any]:
                 "key_env": "WORK_KEY",
                 **table,
             }
-            catalog = Catalog({"work": entry}, {"WORK_KEY": KEY}, patience=patience, clock=clock)
+            catalog = Catalog({"work": entry}, {"WORK_KEY": SECRET_KEY}, timeouts=patience, clock=clock)
             stack.push_async_callback(catalog.close)
-            return Provider(server, catalog, await catalog.open("work", None))
+            return ScriptedProvider(server, catalog, await catalog.open_model("work", None))
 
         yield make

@@ -12,7 +12,7 @@ from switchtower.models.catalog import Catalog
 from switchtower.testing import model_server_script as script
 from switchtower.testing.model_server import ModelServer
 
-KEY = "sk-this-is-a-key-nobody-may-see"
+SECRET_KEY = "sk-this-is-a-key-nobody-may-see"
 
 READ_FILE = port.ToolSpec(
     name="read_file",
@@ -23,22 +23,22 @@ READ_FILE = port.ToolSpec(
 PartT = TypeVar("PartT", bound=port.Part)
 
 
-class Provider(Struct):
+class ScriptedProvider(Struct):
     server: ModelServer
     catalog: Catalog
     model: port.Model
 
-    async def ask(self, *conversation: engine.Message, **options: Any) -> "Said":
+    async def ask(self, *conversation: engine.Message, **options: Any) -> "CollectedReply":
         return await ask(self.model, *conversation, **options)
 
-    async def refuse(self, *conversation: engine.Message, **options: Any) -> port.ModelTrouble:
+    async def refuse(self, *conversation: engine.Message, **options: Any) -> port.ModelError:
         """Asks, and expects trouble."""
-        with pytest.raises(port.ModelTrouble) as raised:
+        with pytest.raises(port.ModelError) as raised:
             await ask(self.model, *conversation, **options)
         return raised.value
 
     @property
-    def received(self) -> script.Received:
+    def received(self) -> script.ReceivedRequest:
         return self.server.requests[-1]
 
     @property
@@ -48,37 +48,37 @@ class Provider(Struct):
         return [message for message in messages if message["role"] != "system"]
 
 
-class Provide(Protocol):
-    def __call__(self, *answers: script.Answer, dialect: str = ..., **table: Any) -> Awaitable[Provider]: ...
+class MakeProvider(Protocol):
+    def __call__(self, *answers: script.ScriptedAnswer, dialect: str = ..., **table: Any) -> Awaitable[ScriptedProvider]: ...
 
 
-class Said(Struct):
+class CollectedReply(Struct):
     parts: list[port.Part]
 
-    def of(self, kind: type[PartT]) -> list[PartT]:
+    def list_parts(self, kind: type[PartT]) -> list[PartT]:
         return [part for part in self.parts if isinstance(part, kind)]
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.of(port.TextDelta))
+        return "".join(part.text for part in self.list_parts(port.TextPart))
 
     @property
     def thinking(self) -> str:
-        return "".join(part.text for part in self.of(port.ThinkingDelta))
+        return "".join(part.text for part in self.list_parts(port.ThinkingPart))
 
     @property
-    def calls(self) -> list[port.ToolCall]:
-        return self.of(port.ToolCall)
+    def calls(self) -> list[port.ToolCallPart]:
+        return self.list_parts(port.ToolCallPart)
 
     @property
-    def usage(self) -> port.Usage:
-        [usage] = self.of(port.Usage)
+    def usage(self) -> port.UsagePart:
+        [usage] = self.list_parts(port.UsagePart)
         return usage
 
     @property
     def message(self) -> engine.Message:
         """As the engine keeps it, with ids of its own for the calls."""
-        carries = self.of(port.Carry)
+        carries = self.list_parts(port.CarryPart)
         calls = tuple(
             events.ToolRequest(call_id=f"call_own_{number}", tool=call.tool, args=call.args)
             for number, call in enumerate(self.calls, start=1)
@@ -92,14 +92,14 @@ class Said(Struct):
         )
 
 
-async def ask(model: port.Model, *conversation: engine.Message, **options: Any) -> Said:
-    request = port.Request(conversation or (user("hello"),), **options)
-    return Said([part async for part in model.stream(request)])
+async def ask(model: port.Model, *conversation: engine.Message, **options: Any) -> CollectedReply:
+    request = port.CompletionRequest(conversation or (make_user_message("hello"),), **options)
+    return CollectedReply([part async for part in model.stream(request)])
 
 
-def user(text: str) -> engine.Message:
+def make_user_message(text: str) -> engine.Message:
     return engine.Message(role="user", text=text)
 
 
-def result(call: events.ToolRequest, text: str, *, is_error: bool = False) -> engine.Message:
+def make_tool_result(call: events.ToolRequest, text: str, *, is_error: bool = False) -> engine.Message:
     return engine.Message(role="tool", text=text, call_id=call.call_id, tool=call.tool, is_error=is_error)

@@ -4,29 +4,29 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from tests.models.parts import Provide, user
+from tests.models.parts import MakeProvider, make_user_message
 
 from switchtower.models import port
 from switchtower.testing import model_server_script as script
 
-REQUEST = port.Request((user("go"),))
+REQUEST = port.CompletionRequest((make_user_message("go"),))
 DIALECTS = pytest.mark.parametrize("dialect", ["openai", "anthropic", "google"])
 
 
 @DIALECTS
-async def test_closing_the_stream_between_two_parts_closes_the_connection(provide: Provide, dialect: str) -> None:
-    provider = await provide(script.Reply((script.Text("one two"), script.Hold())), dialect=dialect)
+async def test_closing_the_stream_between_two_parts_closes_the_connection(provide_model: MakeProvider, dialect: str) -> None:
+    provider = await provide_model(script.ScriptedReply((script.TextStep("one two"), script.HoldStep())), dialect=dialect)
 
     async with aclosing(provider.model.stream(REQUEST)) as parts:  # type: ignore[type-var]
-        assert await anext(parts) == port.TextDelta("one ")
+        assert await anext(parts) == port.TextPart("one ")
 
     async with asyncio.timeout(60):
         await provider.received.gone.wait()
 
 
 @DIALECTS
-async def test_cancelling_who_waits_for_a_part_closes_the_connection(provide: Provide, dialect: str) -> None:
-    provider = await provide(script.Reply((script.Text("one two"), script.Hold())), dialect=dialect)
+async def test_cancelling_who_waits_for_a_part_closes_the_connection(provide_model: MakeProvider, dialect: str) -> None:
+    provider = await provide_model(script.ScriptedReply((script.TextStep("one two"), script.HoldStep())), dialect=dialect)
     heard: list[port.Part] = []
     two = asyncio.Event()
 
@@ -48,12 +48,12 @@ async def test_cancelling_who_waits_for_a_part_closes_the_connection(provide: Pr
 
 
 @DIALECTS
-async def test_cancelling_before_the_first_part_closes_the_connection(provide: Provide, dialect: str) -> None:
-    provider = await provide(script.Reply((script.Hold(),)), dialect=dialect)
+async def test_cancelling_before_the_first_part_closes_the_connection(provide_model: MakeProvider, dialect: str) -> None:
+    provider = await provide_model(script.ScriptedReply((script.HoldStep(),)), dialect=dialect)
     stream = provider.model.stream(REQUEST)
     waiting = asyncio.ensure_future(anext(aiter(stream)))
     async with asyncio.timeout(60):
-        received = await provider.server.received()
+        received = await provider.server.wait_for_request()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -62,18 +62,20 @@ async def test_cancelling_before_the_first_part_closes_the_connection(provide: P
         await received.gone.wait()
 
 
-async def test_after_an_abort_the_model_serves_the_next(provide: Provide) -> None:
-    provider = await provide(script.Reply((script.Text("one two"), script.Hold())), script.say("fresh"))
+async def test_after_an_abort_the_model_serves_the_next(provide_model: MakeProvider) -> None:
+    provider = await provide_model(
+        script.ScriptedReply((script.TextStep("one two"), script.HoldStep())), script.reply_text("fresh")
+    )
     async with aclosing(provider.model.stream(REQUEST)) as parts:  # type: ignore[type-var]
         await anext(parts)
 
     assert (await provider.ask()).text == "fresh"
-    assert provider.catalog.breakers()["work"].failures == 0
+    assert provider.catalog.list_breakers()["work"].failures == 0
 
 
-async def test_many_streams_at_once_do_not_mix(provide: Provide) -> None:
+async def test_many_streams_at_once_do_not_mix(provide_model: MakeProvider) -> None:
     texts = [f"number {number} " + "word " * 50 for number in range(20)]
-    provider = await provide(*[script.say(text) for text in texts])
+    provider = await provide_model(*[script.reply_text(text) for text in texts])
 
     said = await asyncio.gather(*(provider.ask() for _ in texts))
 

@@ -11,7 +11,7 @@ import keyring.errors
 import pytest
 from keyring.backends import fail, null
 
-from switchtower.models.key_store import FILE, KeyStore, StoreProblem
+from switchtower.models.key_store import FILE, KeyStore, KeyStoreError
 
 KEY, ADDRESS = "sk-test-0123456789abcdef", "https://api.openai.com/v1"
 
@@ -67,7 +67,7 @@ def test_without_a_keyring_the_key_is_in_a_file_for_the_owner_alone(
     assert stat.S_IMODE((tmp_path / "new" / FILE).stat().st_mode) == 0o600
     assert [path.name for path in (tmp_path / "new").iterdir()] == [FILE], "nothing half-written is left"
     assert KeyStore(tmp_path / "new").read("openai") == KEY
-    assert KEY not in repr(store.listed())
+    assert KEY not in repr(store.list_keys())
 
 
 def test_a_key_is_found_for_its_own_address_only(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_a_damaged_file_is_not_used_and_not_written_over(tmp_path: Path, content
     (tmp_path / FILE).chmod(0o600)
     store = KeyStore(tmp_path)
 
-    assert store.listed() == {}
+    assert store.list_keys() == {}
     assert "is damaged" in (store.problem or "")
-    with pytest.raises(StoreProblem):
+    with pytest.raises(KeyStoreError):
         store.write("openai", KEY, ADDRESS)
     assert (tmp_path / FILE).read_bytes() == content
 
@@ -99,7 +99,7 @@ def test_a_file_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     store.write("openai", KEY, ADDRESS)
     (tmp_path / FILE).chmod(0o640)
 
-    assert store.listed() == {}
+    assert store.list_keys() == {}
     assert "chmod 600" in (store.problem or "")
 
 
@@ -108,7 +108,7 @@ def test_a_keyring_that_fails_later_is_named_and_the_error_holds_no_key(tmp_path
     KeyStore(tmp_path).write("openai", KEY, ADDRESS)
     keyring.set_keyring(fail.Keyring())
 
-    with pytest.raises(StoreProblem) as problem:
+    with pytest.raises(KeyStoreError) as problem:
         KeyStore(tmp_path).read("openai")
 
     assert "system keyring" in problem.value.message

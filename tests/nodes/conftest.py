@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.nodes import fleet as fleets
-from tests.nodes.fleet import Fleet
+from tests.nodes.fleet import ProcessCluster
 
 from switchtower.stores.postgres import connections
 from switchtower.testing import postgres_server as servers
@@ -23,7 +23,7 @@ pytest.register_assert_rewrite("tests.crash.story", "tests.nodes.ledger", "tests
 
 ROUNDS = 50
 
-StartFleet = Callable[..., Awaitable[Fleet]]
+StartFleet = Callable[..., Awaitable[ProcessCluster]]
 
 _numbers = itertools.count(1)
 
@@ -47,18 +47,18 @@ def nodes_seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[PostgresServer]:
-    if reason := servers.missing():
+    if reason := servers.find_missing_reason():
         pytest.skip(reason)
-    with servers.running() as server:
+    with servers.run_server() as server:
         yield server
 
 
 @pytest.fixture
-def own_server() -> Iterator[PostgresServer]:
+def dedicated_server() -> Iterator[PostgresServer]:
     """For who stops it."""
-    if reason := servers.missing():
+    if reason := servers.find_missing_reason():
         pytest.skip(reason)
-    with servers.running() as server:
+    with servers.run_server() as server:
         yield server
 
 
@@ -75,19 +75,19 @@ def folder() -> Iterator[Path]:
 async def make_database(server: PostgresServer) -> str:
     """Empty: the nodes that start on it make its tables, all at once."""
     name = f"tower_{next(_numbers)}"
-    administrator = await connections.connect(server.dsn("postgres"))
+    administrator = await connections.connect(server.make_dsn("postgres"))
     await administrator.execute(f"CREATE DATABASE {name}")
     await administrator.close()
     return name
 
 
 @pytest.fixture
-async def start_fleet(shared_server: PostgresServer, folder: Path) -> AsyncIterator[StartFleet]:
+async def start_cluster(shared_server: PostgresServer, folder: Path) -> AsyncIterator[StartFleet]:
     """`start_fleet(3, node_lease=1)`: nodes on a database of their own, which end with the test."""
-    started: list[Fleet] = []
+    started: list[ProcessCluster] = []
 
-    async def start(count: int = fleets.COUNT, **settings: object) -> Fleet:
-        fleet = Fleet(shared_server, await make_database(shared_server), folder, **settings)
+    async def start(count: int = fleets.COUNT, **settings: object) -> ProcessCluster:
+        fleet = ProcessCluster(shared_server, await make_database(shared_server), folder, **settings)
         started.append(fleet)
         await fleet.start(count)
         return fleet

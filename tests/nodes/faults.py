@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.crash.tower_process import DidNotStart
-from tests.nodes.fleet import Fleet, Look, Node
-from tests.nodes.ledger import Ledger
+from tests.crash.tower_process import DaemonDidNotStart
+from tests.nodes.fleet import ProcessCluster, Look, NodeProcess
+from tests.nodes.ledger import ClusterOracle
 
 from switchtower.core import leases
 from switchtower.stores.postgres import connections
@@ -27,9 +27,9 @@ _AT_WORK = (
 _TAKER = "SELECT node_id FROM homes WHERE session_id = ANY ($1) AND node_id <> $2 LIMIT 1"
 
 
-class Faults:
-    def __init__(self, fleet: Fleet, ledger: Ledger, seed: int, lease: float) -> None:
-        self.fleet, self.ledger = fleet, ledger
+class FaultInjector:
+    def __init__(self, process_cluster: ProcessCluster, ledger: ClusterOracle, seed: int, lease: float) -> None:
+        self.cluster, self.ledger = process_cluster, ledger
         self.dice = random.Random(seed)
         self.lease = lease
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
@@ -42,7 +42,7 @@ class Faults:
         self._mending: set[asyncio.Task[None]] = set()
         self._deck: list[str] = []
 
-    async def round(self) -> str:
+    async def inject_fault(self) -> str:
         """One fault, and proof that the tower still serves."""
         if not self._deck:
             self._deck = list(self.kinds)
@@ -50,14 +50,14 @@ class Faults:
         kind = self._deck.pop()
         await self.kinds[kind]()
         self.ledger.seen[kind] += 1
-        await self.ledger.progress(ACKNOWLEDGED_A_ROUND)
+        await self.ledger.wait_for_progress(ACKNOWLEDGED_A_ROUND)
         self._raise_troubles()
         return kind
 
-    async def mended(self) -> None:
+    async def wait_until_repaired(self) -> None:
         """Returns when all nodes are there again."""
         await asyncio.gather(*self._mending)
-        await self.fleet.until(self._patiently(self.fleet.all_meet), "all nodes are back")
+        await self.cluster.wait_until(self._retry(self.cluster.wait_until_joined), "all nodes are back")
 
     async def stop(self) -> None:
         for task in self._mending:
@@ -69,7 +69,7 @@ class Faults:
             self._mending.discard(task)
             task.result()
 
-    def _mend(self, node: Node, work: Awaitable[None]) -> None:
+    def _repair(self, node: NodeProcess, work: Awaitable[None]) -> None:
         async def mending() -> None:
             try:
                 await work
@@ -78,22 +78,22 @@ class Faults:
 
         self._mending.add(asyncio.create_task(mending()))
 
-    async def _victim(self) -> Node:
+    async def _choose_victim(self) -> NodeProcess:
         """Somebody to whom nothing is happening, and who is not the last such."""
-        free = await self._free(2)
+        free = await self._choose_free(2)
         chosen = self.dice.choice(free)
         chosen.busy = True
         return chosen
 
-    async def _victims(self) -> list[Node]:
+    async def _choose_all(self) -> list[NodeProcess]:
         """All of them."""
-        free = await self._free(len(self.fleet.nodes))
+        free = await self._choose_free(len(self.cluster.nodes))
         for node in free:
             node.busy = True
         return free
 
-    async def _free(self, count: int) -> list[Node]:
-        while len(free := [node for node in self.fleet.nodes if not node.busy]) < count:
+    async def _choose_free(self, count: int) -> list[NodeProcess]:
+        while len(free := [node for node in self.cluster.nodes if not node.busy]) < count:
             await asyncio.wait(self._mending, return_when=asyncio.FIRST_COMPLETED)
             self._raise_troubles()
         return free
@@ -102,61 +102,61 @@ class Faults:
 
     async def _kill(self) -> None:
         """It comes back before it is missed, and inherits what it had; or too late, when others have that."""
-        node = await self._victim()
+        node = await self._choose_victim()
         node.kill()
-        self._mend(node, self._start_again(node, after=self.dice.choice([0, self.lease * 1.5])))
+        self._repair(node, self._start_again(node, after=self.dice.choice([0, self.lease * 1.5])))
 
-    async def _start_again(self, node: Node, after: float = 0) -> None:
+    async def _start_again(self, node: NodeProcess, after: float = 0) -> None:
         """As a supervisor does it: again and again, for the database may be away."""
         await asyncio.sleep(after)
         while True:
             try:
                 await node.start()
                 return
-            except DidNotStart as problem:
+            except DaemonDidNotStart as problem:
                 node.kill()
                 if "cannot start" not in str(problem):
                     raise
 
     async def _pause(self) -> None:
         """Beyond the lease, so that others take over meanwhile."""
-        node = await self._victim()
+        node = await self._choose_victim()
         node.pause()
-        self._mend(node, self._wake(node))
+        self._repair(node, self._resume_node(node))
 
-    async def _wake(self, node: Node) -> None:
+    async def _resume_node(self, node: NodeProcess) -> None:
         try:
 
             async def is_silent() -> bool:
-                return node.name not in await self.fleet.alive()
+                return node.name not in await self.cluster.list_alive()
 
-            await self.fleet.until(self._patiently(is_silent), f"{node.name} counts as silent")
+            await self.cluster.wait_until(self._retry(is_silent), f"{node.name} counts as silent")
             await asyncio.sleep(self.dice.uniform(0, self.lease / 2))
         finally:
-            node.go_on()
+            node.resume()
 
         async def is_back() -> bool:
-            return node.name in await self.fleet.alive()
+            return node.name in await self.cluster.list_alive()
 
-        await self.fleet.until(self._patiently(is_back), f"{node.name} is back after a pause")
+        await self.cluster.wait_until(self._retry(is_back), f"{node.name} is back after a pause")
         self.ledger.seen["woken"] += 1
 
     async def _cut(self) -> None:
-        node = await self._victim()
+        node = await self._choose_victim()
         self.dice.choice([node.gate.shut, node.gate.hold])()
-        self._mend(node, self._join(node))
+        self._repair(node, self._join(node))
 
-    async def _join(self, node: Node) -> None:
+    async def _join(self, node: NodeProcess) -> None:
         await asyncio.sleep(self.dice.choice([0, self.lease / 2, self.lease * 2]))
         node.gate.restore()
 
         async def is_back() -> bool:
-            return node.name in await self.fleet.alive()
+            return node.name in await self.cluster.list_alive()
 
-        await self.fleet.until(self._patiently(is_back), f"{node.name} has its database again")
+        await self.cluster.wait_until(self._retry(is_back), f"{node.name} has its database again")
 
     async def _restart(self) -> None:
-        server = self.fleet.server
+        server = self.cluster.server
         how = self.dice.choice([server.stop, server.kill, self._stop_at_once])
         how()
         await asyncio.sleep(self.dice.choice([0, 0, self.lease]))
@@ -164,16 +164,16 @@ class Faults:
 
     def _stop_at_once(self) -> None:
         """What PostgreSQL calls immediate: it recovers when it starts."""
-        server = self.fleet.server
+        server = self.cluster.server
         os.kill(int((server.folder / "data" / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
         server.stop()
 
     async def _kill_in_takeover(self) -> None:
         """One dies, and whoever begins to take its sessions over dies in the middle of it."""
-        nodes = await self._victims()
-        await self.mended()
-        by_id = {found.node_id: name for name, found in (await self.fleet.alive()).items()}
-        connection = await connections.connect(self.fleet.dsn)
+        nodes = await self._choose_all()
+        await self.wait_until_repaired()
+        by_id = {found.node_id: name for name, found in (await self.cluster.list_alive()).items()}
+        connection = await connections.connect(self.cluster.dsn)
         try:
             at_work = await connection.fetch(_AT_WORK)
             busiest = next((node_id for node_id, _ in at_work if node_id in by_id), next(iter(by_id)))
@@ -193,11 +193,11 @@ class Faults:
             self.ledger.seen["killed in a takeover"] += 1
         for node in nodes:
             if node.daemon is None:
-                self._mend(node, self._start_again(node))
+                self._repair(node, self._start_again(node))
             else:
                 node.busy = False
 
-    def _patiently(self, look: Look) -> Look:
+    def _retry(self, look: Look) -> Look:
         """While the database is away nobody can say."""
 
         async def patient() -> Any:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.crash.tower_process import Client, Daemon
+from tests.crash.tower_process import RawPushClient, DaemonProcess
 from tests.nodes import gate as gates
 
 from switchtower.core import leases
@@ -25,7 +25,7 @@ from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.testing.postgres_server import PostgresServer
 
 COUNT = 3
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """For what must happen; generous, because the machine may be busy with other tests."""
 POLL = 0.01
 _TROUBLES = ("JournalUnavailable", "LeasesUnavailable", "RegistryUnavailable", "Fenced", "HomeUnreachable")
@@ -34,10 +34,10 @@ _TROUBLES = ("JournalUnavailable", "LeasesUnavailable", "RegistryUnavailable", "
 Look = Callable[[], Any]
 
 
-class Node:
+class NodeProcess:
     """One seat of the fleet: the process in it may be killed, and another takes its place."""
 
-    def __init__(self, name: str, home: Path, gate: gates.Gate, dsn: str, settings: dict[str, object]) -> None:
+    def __init__(self, name: str, home: Path, gate: gates.DatabaseProxy, dsn: str, settings: dict[str, object]) -> None:
         self.name = name
         self.home = home
         self.gate = gate
@@ -45,7 +45,7 @@ class Node:
         self.settings = settings
         self.source: Path | None = None
         """Whose program runs, where it is not the one that is tested."""
-        self.daemon: Daemon | None = None
+        self.daemon: DaemonProcess | None = None
         self.busy = False
         """Something is being done to it."""
 
@@ -70,8 +70,8 @@ class Node:
 
     async def start(self) -> None:
         assert self.daemon is None
-        self.daemon = _daemon(self)
-        await self.daemon.listening()
+        self.daemon = _make_daemon(self)
+        await self.daemon.wait_listening()
 
     def kill(self) -> None:
         """As a crash: at once, and nobody is told."""
@@ -89,18 +89,18 @@ class Node:
         assert self.daemon is not None
         self.daemon.process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         assert self.daemon is not None
         self.daemon.process.send_signal(signal.SIGCONT)
 
 
-def _daemon(node: Node) -> Daemon:
+def _make_daemon(node: NodeProcess) -> DaemonProcess:
     settings = {"http": "127.0.0.1:0", "demo_delay_ms": 0, "node_listen": "127.0.0.1:0", **node.settings}
-    kind = Daemon if node.source is None else partial(OtherDaemon, node.source)
+    kind = DaemonProcess if node.source is None else partial(OtherVersionDaemon, node.source)
     return kind(node.home, store=node.dsn, node_name=node.name, **settings)
 
 
-class OtherDaemon(Daemon):
+class OtherVersionDaemon(DaemonProcess):
     """One whose program is not the one that is tested: its Python begins with nothing of ours."""
 
     def __init__(self, source: Path, home: Path, **settings: object) -> None:
@@ -130,14 +130,14 @@ app.run(config.load(), lambda endpoints: os.write(int(sys.argv[1]), b"listening"
 """
 
 
-class Fleet:
+class ProcessCluster:
     def __init__(self, server: PostgresServer, database: str, folder: Path, **settings: object) -> None:
         self.server = server
-        self.dsn = server.dsn(database)
+        self.dsn = server.make_dsn(database)
         self.folder = folder
         self.workspace = folder / "ws"
         self.workspace.mkdir(exist_ok=True)
-        self.nodes: list[Node] = []
+        self.nodes: list[NodeProcess] = []
         self.leases = PostgresLeases(self.dsn)
         self._database = database
         self._settings = settings
@@ -145,14 +145,14 @@ class Fleet:
     async def start(self, count: int = COUNT) -> None:
         await asyncio.gather(*(self.add() for _ in range(count)))
         await self.leases.open()
-        await self.until(self.all_meet, "the nodes know each other")
+        await self.wait_until(self.wait_until_joined, "the nodes know each other")
 
-    async def add(self) -> Node:
+    async def add(self) -> NodeProcess:
         """One more node, which has joined."""
         name = chr(ord("a") + len(self.nodes))
-        gate = gates.Gate(self.folder / f"{name}-pg", self.server.folder / gates.SOCKET)
+        gate = gates.DatabaseProxy(self.folder / f"{name}-pg", self.server.folder / gates.SOCKET)
         dsn = f"postgresql://postgres@/{self._database}?host={gate.folder}"
-        node = Node(name, self.folder / name, gate, dsn, dict(self._settings))
+        node = NodeProcess(name, self.folder / name, gate, dsn, dict(self._settings))
         self.nodes.append(node)
         await gate.open()
         await node.start()
@@ -166,20 +166,20 @@ class Fleet:
 
     # What its tables say
 
-    async def alive(self) -> dict[str, leases.Node]:
+    async def list_alive(self) -> dict[str, leases.Node]:
         """By name. Of two of one name, which one has left behind, the one that joined last."""
-        found = sorted(await self.leases.nodes(), key=lambda node: node.joined_at_ms)
+        found = sorted(await self.leases.list_nodes(), key=lambda node: node.joined_at_ms)
         return {node.name: node for node in found if node.is_alive}
 
-    async def all_meet(self) -> bool:
+    async def wait_until_joined(self) -> bool:
         """All that run are among the living."""
-        return set(await self.alive()) >= {node.name for node in self.nodes if node.daemon is not None}
+        return set(await self.list_alive()) >= {node.name for node in self.nodes if node.daemon is not None}
 
-    async def home_of(self, session_id: str) -> Node | None:
-        lease = await self.leases.owner(session_id)
+    async def find_home(self, session_id: str) -> NodeProcess | None:
+        lease = await self.leases.find_owner(session_id)
         if lease is None:
             return None
-        names = {node.node_id: node.name for node in await self.leases.nodes() if node.is_alive}
+        names = {node.node_id: node.name for node in await self.leases.list_nodes() if node.is_alive}
         return next((node for node in self.nodes if node.name == names.get(lease.node_id)), None)
 
     async def ask_database(self, query: str, *values: object) -> list[Any]:
@@ -189,9 +189,9 @@ class Fleet:
         finally:
             await connection.close()
 
-    async def until(self, look: Look, what: str) -> Any:
+    async def wait_until(self, look: Look, what: str) -> Any:
         """Looks again and again: what tells of this is a table."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (seen := await look()):
             assert time.monotonic() < deadline, f"it does not come about that {what}"
             await asyncio.sleep(POLL)
@@ -199,18 +199,18 @@ class Fleet:
 
     # Clients
 
-    async def connect(self, node: Node, **options: Any) -> Client:
-        return await Client.connect(node.socket, **options)
+    async def connect(self, node: NodeProcess, **options: Any) -> RawPushClient:
+        return await RawPushClient.connect(node.socket, **options)
 
-    async def session_on(self, node: Node, **fields: object) -> tuple[Client, str]:
+    async def start_session_on(self, node: NodeProcess, **fields: object) -> tuple[RawPushClient, str]:
         """A session whose home is this node, and who started it."""
         client = await self.connect(node)
         repo = {"rootPath": str(self.workspace), "currentBranch": "main", "defaultBranch": "main"}
         payload = {"mode": "interactive", "provider": "demo", "sandboxProvider": "local", "repo": repo, **fields}
         session_id = str((await client.ask("start_session", payload))["sessionId"])
-        home = await self.home_of(session_id)
+        home = await self.find_home(session_id)
         assert home is node, f"a session begins where it was asked for, not on {home and home.name}"
         return client, session_id
 
-    def others(self, *but: Node) -> list[Node]:
+    def list_others(self, *but: NodeProcess) -> list[NodeProcess]:
         return [node for node in self.nodes if node not in but]

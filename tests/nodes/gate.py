@@ -10,12 +10,12 @@ from pathlib import Path
 SOCKET = ".s.PGSQL.5432"
 
 
-class _End(asyncio.Protocol):
+class _ProxyEnd(asyncio.Protocol):
     """One of the two ends of a connection that goes through."""
 
-    def __init__(self, gate: "Gate") -> None:
+    def __init__(self, gate: "DatabaseProxy") -> None:
         self.gate = gate
-        self.other: _End | None = None
+        self.other: _ProxyEnd | None = None
         self.transport: asyncio.Transport | None = None
         self._early = b""
 
@@ -45,18 +45,18 @@ class _End(asyncio.Protocol):
             self.other.transport.abort() if exc else self.other.transport.close()
 
 
-class _NodesEnd(_End):
+class _NodeProxyEnd(_ProxyEnd):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self.gate.is_shut:
             assert isinstance(transport, asyncio.Transport)
             transport.abort()
             return
         super().connection_made(transport)
-        self.other = _End(self.gate)
+        self.other = _ProxyEnd(self.gate)
         self.other.other = self
-        self.gate.keep(asyncio.create_task(self._reach_the_server(self.other)))
+        self.gate.keep(asyncio.create_task(self._connect_server(self.other)))
 
-    async def _reach_the_server(self, server: _End) -> None:
+    async def _connect_server(self, server: _ProxyEnd) -> None:
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: server, str(self.gate.server))
         except OSError:
@@ -64,13 +64,13 @@ class _NodesEnd(_End):
             self.transport.abort()
 
 
-class Gate:
+class DatabaseProxy:
     def __init__(self, folder: Path, server: Path) -> None:
         """The node is to be told `folder`; `server` is the real one's socket."""
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.server = server
-        self.ends: set[_End] = set()
+        self.ends: set[_ProxyEnd] = set()
         self.is_shut = False
         self.held = False
         self._listening: asyncio.AbstractServer | None = None
@@ -78,7 +78,7 @@ class Gate:
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_unix_server(lambda: _NodesEnd(self), str(self.folder / SOCKET))
+        self._listening = await loop.create_unix_server(lambda: _NodeProxyEnd(self), str(self.folder / SOCKET))
 
     def keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -87,7 +87,7 @@ class Gate:
     def shut(self) -> None:
         """All connections break, and no new one comes about."""
         self.is_shut = True
-        self._break_all()
+        self._abort_all()
 
     def hold(self) -> None:
         """Connections stay as they are, and nothing gets through them any more, as when a network loses its packets."""
@@ -103,13 +103,13 @@ class Gate:
                 with contextlib.suppress(RuntimeError):
                     end.transport.resume_reading()
 
-    def _break_all(self) -> None:
+    def _abort_all(self) -> None:
         for end in list(self.ends):
             if end.transport is not None:
                 end.transport.abort()
 
     async def close(self) -> None:
-        self._break_all()
+        self._abort_all()
         for task in self._tasks:
             task.cancel()
         if self._listening is not None:

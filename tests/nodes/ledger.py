@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.crash import story
-from tests.crash.tower_process import Frame, decode
-from tests.nodes.fleet import PATIENCE, Fleet
+from tests.crash.tower_process import AnyPushFrame, decode
+from tests.nodes.fleet import TIMEOUT, ProcessCluster
 
 from switchtower.core import events
 from switchtower.protocols.push import outbound
@@ -21,7 +21,7 @@ ENDED = {"success": "completed", "failed": "failed", "cancelled": "cancelled", "
 
 
 @dataclass
-class Message:
+class ClusterCommand:
     """One thing that a client has asked for, and what it may do to the world."""
 
     id: str
@@ -33,19 +33,19 @@ class Message:
     """Set once a node has acknowledged it."""
     acknowledged: bool = False
 
-    def effects(self) -> int:
+    def count_effects(self) -> int:
         """How often it has happened."""
         return self.file.read_text().count(self.id) if self.file is not None and self.file.exists() else 0
 
 
-class Ledger:
+class ClusterOracle:
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
         self.logs: dict[str, dict[int, bytes]] = {}
         """Every event that any client has received, byte by byte."""
         self.sessions: set[str] = set()
         """Acknowledged ones."""
-        self.messages: dict[str, Message] = {}
+        self.messages: dict[str, ClusterCommand] = {}
         self.decisions: dict[str, str] = {}
         """Acknowledged ones, by approval."""
         self.attempted: set[str] = set()
@@ -54,54 +54,54 @@ class Ledger:
         """Approvals that any client has seen."""
         self.seen: Counter[str] = Counter()
         """How often each kind of thing was met, so that a test can tell that it tested something."""
-        self.stories: dict[str, dict[str, story.Run]] = {}
+        self.stories: dict[str, dict[str, story.LoggedRun]] = {}
         self._acknowledgements = 0
         self._more = asyncio.Event()
 
     # As it happens
 
-    def saw(self, line: bytes, frame: Frame) -> None:
+    def record_event(self, line: bytes, frame: AnyPushFrame) -> None:
         known = self.logs.setdefault(frame.sessionId, {}).setdefault(frame.seq, line)
         assert known == line, f"the same seq was told twice, and differently:\n{known!r}\n{line!r}"
         if frame.type == "approval_required":
             self.asked.add(frame.content["approvalId"])
 
-    def note(self, session_id: str, plan: str, request: str) -> Message:
+    def note(self, session_id: str, plan: str, request: str) -> ClusterCommand:
         """A message that will be sent, with a number of its own."""
         number = f"msg_{len(self.messages) + 1}"
         file = self.workspace / f"{number}.txt"
         asked = request.format(file=file.name, number=number)
-        message = Message(number, session_id, f"{asked}\n({number})", plan, file if number in asked else None)
+        message = ClusterCommand(number, session_id, f"{asked}\n({number})", plan, file if number in asked else None)
         self.messages[number] = message
         return message
 
-    def sent(self, message: Message, run_id: str) -> None:
+    def record_sent(self, message: ClusterCommand, run_id: str) -> None:
         assert message.run_id in (None, run_id), f"{message} has two outcomes: {run_id}"
         message.run_id = run_id
-        self.accepted(message)
+        self.record_accepted(message)
 
-    def accepted(self, message: Message) -> None:
+    def record_accepted(self, message: ClusterCommand) -> None:
         message.acknowledged = True
-        self._acknowledged()
+        self._count_acknowledged()
 
-    def started(self, session_id: str) -> None:
+    def record_started(self, session_id: str) -> None:
         self.sessions.add(session_id)
-        self._acknowledged()
+        self._count_acknowledged()
 
-    def decided(self, approval_id: str, decision: str) -> None:
+    def record_decision(self, approval_id: str, decision: str) -> None:
         assert approval_id not in self.decisions, f"{approval_id} was decided twice"
         self.decisions[approval_id] = decision
-        self._acknowledged()
+        self._count_acknowledged()
 
-    def _acknowledged(self) -> None:
+    def _count_acknowledged(self) -> None:
         self._acknowledgements += 1
         self._more.set()
 
-    async def progress(self, count: int) -> None:
+    async def wait_for_progress(self, count: int) -> None:
         """Waits for so many more acknowledgements: the tower works, whatever happens to some of it."""
         wanted = self._acknowledgements + count
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while self._acknowledgements < wanted:
                     self._more.clear()
                     await self._more.wait()
@@ -110,22 +110,22 @@ class Ledger:
 
     # In the end
 
-    async def check_density(self, fleet: Fleet) -> None:
+    async def check_density(self, process_cluster: ProcessCluster) -> None:
         """Cheaply, of all sessions at once: each log is 1, 2, 3 … up to its head."""
         query = (
             "SELECT session_id, head, sum(count), max(seq), min(seq - count + 1) FROM homes JOIN events USING (sid)"
             " GROUP BY session_id, head"
         )
-        for session_id, head, count, last, first in await fleet.ask_database(query):
+        for session_id, head, count, last, first in await process_cluster.ask_database(query):
             assert (count, last, first) == (head, head, 1), f"the log of {session_id} has a hole"
 
-    async def check(self, fleet: Fleet, *, settled: bool = True) -> None:
+    async def check(self, process_cluster: ProcessCluster, *, settled: bool = True) -> None:
         """`settled`: nothing is under way any more."""
-        await self.check_density(fleet)
-        journal = PostgresJournal(fleet.dsn)
+        await self.check_density(process_cluster)
+        journal = PostgresJournal(process_cluster.dsn)
         await journal.open()
         try:
-            cards = await journal.cards(limit=MOST)
+            cards = await journal.list_cards(limit=MOST)
             states = {card.session_id: card.state for card in cards}
             assert self.sessions | self.logs.keys() <= states.keys(), "a session that was acknowledged is gone"
             for session_id in states:
@@ -146,7 +146,7 @@ class Ledger:
         while more := await journal.read(session_id, entries[-1].seq, MOST):
             entries += more
         assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1)), f"seq of {session_id} has a hole"
-        lines = outbound.frames(session_id, entries)
+        lines = outbound.encode_batch(session_id, entries)
         for seq, line in self.logs.get(session_id, {}).items():
             assert seq <= len(lines), f"seq {seq} of {session_id} was seen and is gone: {line!r}"
             assert lines[seq - 1] == line, f"seq {seq} of {session_id} was seen and is another now"
@@ -157,7 +157,7 @@ class Ledger:
             assert last.outcome is not None, f"{session_id} is not settled: {list(runs.values())[-3:]}, of {sent[-3:]}"
             assert state.value == ENDED[last.outcome]
 
-    def _check_message(self, message: Message) -> None:
+    def _check_message(self, message: ClusterCommand) -> None:
         told = self.stories.get(message.session_id, {})
         runs = [run for run in told.values() if run.text == message.text]
         assert len(runs) <= 1, f"{message} was run twice"
@@ -165,7 +165,7 @@ class Ledger:
         if message.acknowledged:
             assert run is not None, f"{message} was acknowledged and is gone"
             assert message.run_id in (None, run.id)
-        happened = message.effects()
+        happened = message.count_effects()
         assert happened <= 1, f"{message} took effect {happened} times"
         if happened:
             assert run is not None, f"{message} took effect without a run"
@@ -173,7 +173,7 @@ class Ledger:
         if message.file is not None and run is not None and run.outcome == "success" and run.approved:
             assert happened == 1, f"{message} is said to have succeeded and did nothing"
 
-    def _check_untouched(self, runs: dict[str, story.Run]) -> None:
+    def _check_untouched(self, runs: dict[str, story.LoggedRun]) -> None:
         """What nobody has decided is not decided, and what somebody has seen of it is not forgotten."""
         asked = {approval_id for run in runs.values() for approval_id in run.asked}
         assert self.asked <= asked, "a question that was seen is gone"

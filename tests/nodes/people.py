@@ -9,9 +9,9 @@ import random
 import time
 from typing import Any
 
-from tests.crash.tower_process import Client, Frame, Gone, Refused
-from tests.nodes.fleet import PATIENCE, Fleet, Node
-from tests.nodes.ledger import Ledger, Message
+from tests.crash.tower_process import RawPushClient, AnyPushFrame, PushConnectionLost, PushRequestRefused
+from tests.nodes.fleet import TIMEOUT, ProcessCluster, NodeProcess
+from tests.nodes.ledger import ClusterOracle, ClusterCommand
 
 OUR_OWN_BUG = "The daemon failed at this"
 PAUSE = 0.02
@@ -22,16 +22,16 @@ PLANS = (
 )
 
 
-def is_passing(refusal: Refused) -> bool:
+def is_passing(refusal: PushRequestRefused) -> bool:
     """Whether to ask again, here or elsewhere: the tower could not say, rather than say no."""
     assert not str(refusal.args[0]["message"]).startswith(OUR_OWN_BUG), f"a bug, which a node's log tells of: {refusal}"
     return refusal.retryable or refusal.code == "INTERNAL_ERROR"
 
 
-class Patience:
+class RetryBudget:
     def __init__(self, what: str) -> None:
         self._what = what
-        self._deadline = time.monotonic() + PATIENCE
+        self._deadline = time.monotonic() + TIMEOUT
         self.heard: object = None
         """The last that was said against it."""
 
@@ -40,36 +40,36 @@ class Patience:
         await asyncio.sleep(PAUSE)
 
 
-class View:
+class LoadSessionView:
     """One client's view of one session. What it is told comes in order, whole and once, over however many connections."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger, dice: random.Random, short: float) -> None:
-        self.fleet, self.ledger, self.dice = fleet, ledger, dice
+    def __init__(self, process_cluster: ProcessCluster, ledger: ClusterOracle, dice: random.Random, short: float) -> None:
+        self.cluster, self.ledger, self.dice = process_cluster, ledger, dice
         self.session_id = ""
-        self.frames: list[Frame] = []
+        self.frames: list[AnyPushFrame] = []
         self.last_seq = 0
         self._short = short
         """How long a node is waited for that says nothing."""
-        self._client: Client | None = None
-        self._node: Node | None = None
+        self._client: RawPushClient | None = None
+        self._node: NodeProcess | None = None
 
     async def begin(self) -> None:
         """A new session. Nobody can tell what became of one that was asked for in vain."""
-        patience = Patience("a session starts")
+        patience = RetryBudget("a session starts")
         while True:
-            client = await self._connected()
+            client = await self._connect()
             try:
                 async with asyncio.timeout(self._short):
                     session_id = await client.start_session(self.ledger.workspace)
-            except (Gone, TimeoutError):
+            except (PushConnectionLost, TimeoutError):
                 pass
-            except Refused as refusal:
+            except PushRequestRefused as refusal:
                 if not is_passing(refusal):
                     raise
             else:
                 assert self.session_id in ("", session_id)
                 self.session_id = session_id
-                self.ledger.started(session_id)
+                self.ledger.record_started(session_id)
                 return
             self.leave()
             self.session_id, self.last_seq = "", 0
@@ -81,31 +81,31 @@ class View:
 
     async def ask(self, type_: str, **payload: object) -> dict[str, Any]:
         """Asked again until there is an answer. Raises `Refused` for a no."""
-        patience = Patience(f"{type_} {payload} in {self.session_id}")
+        patience = RetryBudget(f"{type_} {payload} in {self.session_id}")
         while True:
-            client = await self._attached()
+            client = await self._attach()
             try:
                 return await self._answer(client, type_, payload)
-            except (Gone, TimeoutError):
+            except (PushConnectionLost, TimeoutError):
                 self.leave()
-            except Refused as refusal:
+            except PushRequestRefused as refusal:
                 if not is_passing(refusal):
                     raise
                 if self.dice.random() < 0.5:
                     self.leave()
             await patience.wait()
 
-    async def _answer(self, client: Client, type_: str, payload: dict[str, object]) -> dict[str, Any]:
+    async def _answer(self, client: RawPushClient, type_: str, payload: dict[str, object]) -> dict[str, Any]:
         async with asyncio.timeout(self._short):
-            answer = await client.asking(type_, dict(payload), self.session_id)
+            answer = await client.start_request(type_, dict(payload), self.session_id)
         if not answer.ok:
             assert answer.error is not None
-            raise Refused(answer.error)
+            raise PushRequestRefused(answer.error)
         return answer.content
 
-    async def event(self, *types: str, run_id: str) -> Frame:
+    async def wait_for_event(self, *types: str, run_id: str) -> AnyPushFrame:
         """The first of these types in the run, wherever it has to be heard."""
-        patience = Patience(f"{types} of {run_id} in {self.session_id} is told")
+        patience = RetryBudget(f"{types} of {run_id} in {self.session_id} is told")
         looked_at = 0
 
         def found() -> bool:
@@ -120,11 +120,11 @@ class View:
         while True:
             if found():
                 return self.frames[looked_at - 1]
-            client = await self._attached()
+            client = await self._attach()
             try:
                 async with asyncio.timeout(self._short):
-                    await client.until(lambda: looked_at < len(self.frames))
-            except (Gone, TimeoutError):
+                    await client.wait_until(lambda: looked_at < len(self.frames))
+            except (PushConnectionLost, TimeoutError):
                 self.leave()
                 await patience.wait()
 
@@ -133,36 +133,36 @@ class View:
             client, self._client, self._node = self._client, None, None
             client.close()
 
-    async def _connected(self) -> Client:
-        patience = Patience("somebody connects")
+    async def _connect(self) -> RawPushClient:
+        patience = RetryBudget("somebody connects")
         while True:
-            self._node = self.dice.choice(self.fleet.nodes)
+            self._node = self.dice.choice(self.cluster.nodes)
             try:
-                self._client = await Client.connect(self._node.socket, self._heard)
+                self._client = await RawPushClient.connect(self._node.socket, self._record_frame)
                 return self._client
-            except Gone:
+            except PushConnectionLost:
                 await patience.wait()
 
-    async def _attached(self) -> Client:
-        patience = Patience(f"somebody attaches to {self.session_id}")
+    async def _attach(self) -> RawPushClient:
+        patience = RetryBudget(f"somebody attaches to {self.session_id}")
         while self._client is None or self._client.closed.is_set():
             self.leave()
-            client = await self._connected()
+            client = await self._connect()
             try:
                 answer = await self._answer(client, "attach_session", {"lastSeenSeq": self.last_seq})
                 assert answer["replay"]["gap"] is False
                 self.ledger.seen["attached"] += 1
-            except (Gone, TimeoutError):
+            except (PushConnectionLost, TimeoutError):
                 self.leave()
                 await patience.wait()
-            except Refused as refusal:
+            except PushRequestRefused as refusal:
                 self.leave()
                 if not is_passing(refusal):
                     raise
                 await patience.wait()
         return self._client
 
-    def _heard(self, line: bytes, frame: Frame) -> None:
+    def _record_frame(self, line: bytes, frame: AnyPushFrame) -> None:
         self.session_id = self.session_id or frame.sessionId
         assert frame.sessionId == self.session_id
         assert frame.seq == self.last_seq + 1, (
@@ -170,23 +170,23 @@ class View:
         )
         self.last_seq = frame.seq
         self.frames.append(frame)
-        self.ledger.saw(line, frame)
+        self.ledger.record_event(line, frame)
 
 
-class People:
-    def __init__(self, fleet: Fleet, ledger: Ledger, seed: int, short: float) -> None:
-        self.fleet, self.ledger = fleet, ledger
+class LoadGenerator:
+    def __init__(self, process_cluster: ProcessCluster, ledger: ClusterOracle, seed: int, short: float) -> None:
+        self.cluster, self.ledger = process_cluster, ledger
         self.dice = random.Random(seed)
         self._short = short
         self._working: list[asyncio.Task[None]] = []
         self._stopping = False
         self._free: list[tuple[str, int]] = []
         """Sessions in which nothing is under way, with the last seq that somebody saw."""
-        self._left: list[tuple[Message, str]] = []
+        self._left: list[tuple[ClusterCommand, str]] = []
         """Messages whose question nobody has decided, with it."""
 
-    def go_to_work(self, count: int) -> None:
-        self._working = [asyncio.create_task(self._work()) for _ in range(count)]
+    def start(self, count: int) -> None:
+        self._working = [asyncio.create_task(self._run_user()) for _ in range(count)]
 
     def check(self) -> None:
         """Raises what went wrong for any of them."""
@@ -194,7 +194,7 @@ class People:
             if worker.done():
                 worker.result()
 
-    async def rest(self) -> None:
+    async def finish(self) -> None:
         """Returns when each has finished what they were at, and every question is answered."""
         self._stopping = True
         await asyncio.gather(*self._working)
@@ -206,18 +206,18 @@ class People:
             worker.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
 
-    async def _work(self) -> None:
+    async def _run_user(self) -> None:
         while not self._stopping:
             if len(self._left) > 6 or (self._left and self.dice.random() < 0.15):
                 await self._take_up(*self._left.pop(self.dice.randrange(len(self._left))))
             else:
-                await self._turn()
+                await self._run_turn()
 
-    def _view(self) -> View:
-        return View(self.fleet, self.ledger, self.dice, self._short)
+    def _open_view(self) -> LoadSessionView:
+        return LoadSessionView(self.cluster, self.ledger, self.dice, self._short)
 
-    async def _turn(self) -> None:
-        view = self._view()
+    async def _run_turn(self) -> None:
+        view = self._open_view()
         try:
             if self._free and self.dice.random() < 0.6:
                 view.resume(*self._free.pop(self.dice.randrange(len(self._free))))
@@ -232,44 +232,44 @@ class People:
                 self.ledger.seen["sent twice"] += 1
             if message.plan == "cancel":
                 await self._cancel(view, run_id)
-            frame = await view.event("approval_required", "run_complete", run_id=run_id)
+            frame = await view.wait_for_event("approval_required", "run_complete", run_id=run_id)
             if frame.type == "approval_required":
                 if message.plan == "leave":
                     self._left.append((message, frame.content["approvalId"]))
                     return
-                await self._race(message, run_id, frame.content["approvalId"])
-                await view.event("run_complete", run_id=run_id)
+                await self._decide_concurrently(message, run_id, frame.content["approvalId"])
+                await view.wait_for_event("run_complete", run_id=run_id)
             self._free.append((view.session_id, view.last_seq))
         finally:
             view.leave()
 
-    async def _take_up(self, message: Message, approval_id: str) -> None:
+    async def _take_up(self, message: ClusterCommand, approval_id: str) -> None:
         """A question that was left, perhaps by a node that is no more: somebody decides, and somebody else hears the end."""
-        view = self._view()
+        view = self._open_view()
         view.resume(message.session_id, 0)
         assert message.run_id is not None
         try:
-            await self._race(message, message.run_id, approval_id)
-            await view.event("run_complete", run_id=message.run_id)
+            await self._decide_concurrently(message, message.run_id, approval_id)
+            await view.wait_for_event("run_complete", run_id=message.run_id)
             self.ledger.seen["taken up"] += 1
             self._free.append((view.session_id, view.last_seq))
         finally:
             view.leave()
 
-    async def _send(self, view: View, message: Message) -> str:
+    async def _send(self, view: LoadSessionView, message: ClusterCommand) -> str:
         answer = await view.ask("send_user_message", clientMessageId=message.id, text=message.text)
-        self.ledger.sent(message, answer["runId"])
+        self.ledger.record_sent(message, answer["runId"])
         return str(answer["runId"])
 
-    async def _cancel(self, view: View, run_id: str) -> None:
-        await view.event("assistant_token", "run_complete", run_id=run_id)
+    async def _cancel(self, view: LoadSessionView, run_id: str) -> None:
+        await view.wait_for_event("assistant_token", "run_complete", run_id=run_id)
         try:
             await view.ask("cancel_run", runId=run_id)
-        except Refused as refusal:
+        except PushRequestRefused as refusal:
             if refusal.code != "NO_ACTIVE_RUN":  # over before it could be cancelled
                 raise
 
-    async def _race(self, message: Message, run_id: str, approval_id: str) -> None:
+    async def _decide_concurrently(self, message: ClusterCommand, run_id: str, approval_id: str) -> None:
         """Several decide at once, on nodes of their own: at most one is told that it did."""
         self.ledger.attempted.add(approval_id)
         usual = "deny" if message.plan == "deny" else "approve"
@@ -281,19 +281,19 @@ class People:
 
     async def _decide(self, session_id: str, run_id: str, approval_id: str, verdict: str) -> bool:
         """Whether it was told that it decided. Who hears nothing asks again, and is told no if it was heard."""
-        patience = Patience(f"{approval_id} in {session_id} is decided")
+        patience = RetryBudget(f"{approval_id} in {session_id} is decided")
         while True:
-            node: Node = self.dice.choice(self.fleet.nodes)
-            client: Client | None = None
+            node: NodeProcess = self.dice.choice(self.cluster.nodes)
+            client: RawPushClient | None = None
             try:
-                client = await Client.connect(node.socket)
+                client = await RawPushClient.connect(node.socket)
                 async with asyncio.timeout(self._short):
                     await client.decide(session_id, run_id, approval_id, verdict)
-                self.ledger.decided(approval_id, verdict)
+                self.ledger.record_decision(approval_id, verdict)
                 return True
-            except (Gone, TimeoutError):
+            except (PushConnectionLost, TimeoutError):
                 pass
-            except Refused as refusal:
+            except PushRequestRefused as refusal:
                 if refusal.code == "APPROVAL_EXPIRED":
                     return False
                 if not is_passing(refusal):

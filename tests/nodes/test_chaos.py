@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.crash.tower_process import processes_of
+from tests.crash.tower_process import find_run_processes
 from tests.nodes.conftest import make_database
-from tests.nodes.faults import Faults
-from tests.nodes.fleet import Fleet
-from tests.nodes.ledger import Ledger
-from tests.nodes.minis import Mini
-from tests.nodes.people import People
+from tests.nodes.faults import FaultInjector
+from tests.nodes.fleet import ProcessCluster
+from tests.nodes.ledger import ClusterOracle
+from tests.nodes.minis import MiniCodexLoad
+from tests.nodes.people import LoadGenerator
 
 from switchtower.testing.postgres_server import PostgresServer
 
@@ -23,27 +23,27 @@ SHORT = 2.5
 
 @pytest.mark.parametrize("number", range(TOWERS))
 async def test_nothing_is_lost_whatever_fails(
-    own_server: PostgresServer, folder: Path, number: int, nodes_rounds: int, nodes_seed: int
+    dedicated_server: PostgresServer, folder: Path, number: int, nodes_rounds: int, nodes_seed: int
 ) -> None:
     rounds = -(-nodes_rounds // TOWERS)
     print(f"--nodes-seed {nodes_seed}, tower {number}, {rounds} rounds")
-    fleet = Fleet(own_server, await make_database(own_server), folder, node_lease=LEASE)
-    ledger = Ledger(fleet.workspace)
-    people = People(fleet, ledger, nodes_seed + number, SHORT)
-    minis = [Mini(fleet, ledger, people.dice, SHORT) for _ in range(MINIS)]
-    faults = Faults(fleet, ledger, nodes_seed + number, LEASE)
+    fleet = ProcessCluster(dedicated_server, await make_database(dedicated_server), folder, node_lease=LEASE)
+    ledger = ClusterOracle(fleet.workspace)
+    people = LoadGenerator(fleet, ledger, nodes_seed + number, SHORT)
+    minis = [MiniCodexLoad(fleet, ledger, people.dice, SHORT) for _ in range(MINIS)]
+    faults = FaultInjector(fleet, ledger, nodes_seed + number, LEASE)
     try:
         await fleet.start()
-        people.go_to_work(PEOPLE)
+        people.start(PEOPLE)
         for mini in minis:
-            mini.go_to_work()
+            mini.start()
         for _ in range(rounds):
-            kind = await faults.round()
+            kind = await faults.inject_fault()
             for workers in (people, *minis):
                 workers.check()
             await ledger.check_density(fleet)
             print(kind, end="; ")
-        await faults.mended()
+        await faults.wait_until_repaired()
         await asyncio.gather(*(workers.rest() for workers in (people, *minis)))
         await ledger.check(fleet)
         print(f"\n{len(ledger.stories)} sessions, {sum(map(len, ledger.logs.values()))} events, {dict(ledger.seen)}")
@@ -55,6 +55,6 @@ async def test_nothing_is_lost_whatever_fails(
             await working.stop()
         await fleet.close()
     run_ids = {message.run_id for message in ledger.messages.values() if message.run_id is not None}
-    assert processes_of(run_ids) == {}, "no process is left behind"
+    assert find_run_processes(run_ids) == {}, "no process is left behind"
     for what in ("raced", "sent twice", "taken up", "killed in a takeover", "woken", "MiniCodex runs"):
         assert ledger.seen[what] or rounds < 2 * len(faults.kinds), f"it never came to this: {what}"

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.crash.tower_process import Gone
-from tests.nodes.fleet import PATIENCE, Fleet, Node
+from tests.crash.tower_process import PushConnectionLost
+from tests.nodes.fleet import TIMEOUT, ProcessCluster, NodeProcess
 
 import switchtower
 
@@ -32,14 +32,14 @@ def make_next_version(folder: Path) -> Path:
     return package.parent
 
 
-async def drain(fleet: Fleet, node: Node, *, wait_s: float = 1) -> dict[str, Any]:
+async def drain(process_cluster: ProcessCluster, node: NodeProcess, *, wait_s: float = 1) -> dict[str, Any]:
     """Clients are let go on the way, also who asked: asked again, it says what came of it the first time."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
-            client = await fleet.connect(node)
+            client = await process_cluster.connect(node)
             try:
                 return await client.ask("drain_node", {"waitSeconds": wait_s})
-            except Gone:
+            except PushConnectionLost:
                 await asyncio.sleep(0.05)
             finally:
                 client.close()

@@ -2,4 +2,4 @@
 
 from tests.nodes.conftest import folder as folder
 from tests.nodes.conftest import shared_server as shared_server
-from tests.nodes.conftest import start_fleet as start_fleet
+from tests.nodes.conftest import start_cluster as start_cluster

@@ -3,17 +3,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pi_nodes.stage import Stage
+from tests.pi_nodes.stage import PiCluster
 
-MakeStage = Callable[..., Awaitable[Stage]]
+MakeStage = Callable[..., Awaitable[PiCluster]]
 
 
 @pytest.fixture
-async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
-    stages: list[Stage] = []
+async def make_pi_cluster(tmp_path: Path) -> AsyncIterator[MakeStage]:
+    stages: list[PiCluster] = []
 
-    async def make(*args: Any, **options: Any) -> Stage:
-        stage = Stage(tmp_path, *args, **options)
+    async def make(*args: Any, **options: Any) -> PiCluster:
+        stage = PiCluster(tmp_path, *args, **options)
         stages.append(stage)
         await stage.open()
         return stage
@@ -24,5 +24,5 @@ async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
 
 
 @pytest.fixture
-async def stage(make_stage: MakeStage) -> Stage:
-    return await make_stage()
+async def pi_cluster(make_pi_cluster: MakeStage) -> PiCluster:
+    return await make_pi_cluster()

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.runtime.parts import PATIENCE, House, Work, finish_at_once
+from tests.runtime.parts import TIMEOUT, RuntimeHarness, Work, finish_at_once
 
 from switchtower import config
 from switchtower.core.access import Access
-from switchtower.daemon.pi_house import LateHouse
-from switchtower.daemon.pi_nodes import PiNode
-from switchtower.daemon.pi_seat import Seat
+from switchtower.daemon.pi_house import LazyPiServer
+from switchtower.daemon.pi_nodes import ClusterPiServer
+from switchtower.daemon.pi_seat import SingletonLease
 from switchtower.stores.leases_memory import MemoryLeases
-from switchtower.testing.mesh_pair import MemoryMesh, ring
-from switchtower.transports.pair import Inbox, MemoryStream, pair
-from switchtower.transports.stream import Origin, Receiver
+from switchtower.testing.mesh_pair import MemoryMesh, make_cluster
+from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
+from switchtower.transports.stream import ConnectionOrigin, Receiver
 
 OWNER = Access(name="owner", via="app", trusted=True)
 LONG_MS = 600_000
 Frame = dict[str, Any]
 
 
-class Client(Inbox):
+class PiNodeClient(RecordingReceiver):
     """Somebody at one node. `closed_with` is what it was told at the end."""
 
     theirs: MemoryStream
@@ -35,21 +35,23 @@ class Client(Inbox):
         self.receiver = receiver
         self.heard: list[Frame] = []
         self._numbers = 0
-        self.theirs, _ = pair(receiver, self, origin=Origin(transport=transport), output_limit_bytes=output_limit_bytes)
+        self.theirs, _ = join_receivers(
+            receiver, self, origin=ConnectionOrigin(transport=transport), output_limit_bytes=output_limit_bytes
+        )
 
     @property
     def closed_with(self) -> tuple[int, str] | None:
         return self.theirs.closed_with
 
-    async def hear(self) -> Frame:
-        async with asyncio.timeout(PATIENCE):
-            frame: Frame = msgspec.json.decode(await self.next())
+    async def receive(self) -> Frame:
+        async with asyncio.timeout(TIMEOUT):
+            frame: Frame = msgspec.json.decode(await self.next_frame())
         self.heard.append(frame)
         return frame
 
-    async def hear_of(self, type_: str) -> Frame:
+    async def receive_type(self, type_: str) -> Frame:
         while True:
-            if (frame := await self.hear())["type"] == type_:
+            if (frame := await self.receive())["type"] == type_:
                 return frame
 
     def begin(self, type_: str, **fields: object) -> str:
@@ -60,59 +62,59 @@ class Client(Inbox):
 
     async def answer(self, id_: str) -> Frame:
         while True:
-            frame = await self.hear()
+            frame = await self.receive()
             if frame["type"] == "response" and frame.get("id") == id_:
                 return frame
 
     async def ask(self, type_: str, **fields: object) -> Frame:
         return await self.answer(self.begin(type_, **fields))
 
-    async def gone(self) -> tuple[int, str]:
+    async def wait_closed(self) -> tuple[int, str]:
         """How it was closed, once it was."""
-        async with asyncio.timeout(PATIENCE):
-            await self.until(lambda: self.closed)
+        async with asyncio.timeout(TIMEOUT):
+            await self.wait_until(lambda: self.closed)
         assert self.closed_with is not None, "it was closed, and not cut off"
         return self.closed_with
 
 
-class Node:
-    def __init__(self, stage: "Stage", mesh: MemoryMesh, idle_s: float) -> None:
+class PiClusterNode:
+    def __init__(self, pi_cluster: "PiCluster", mesh: MemoryMesh, idle_s: float) -> None:
         self.mesh = mesh
-        self.node_id = mesh.me.node_id
-        self.leases = MemoryLeases(beside=stage.leases)
-        self.seat = Seat(self.leases, self.node_id)
-        self.late = LateHouse(stage.house.runtime, stage.settings, "0")
+        self.node_id = mesh.local_peer.node_id
+        self.leases = MemoryLeases(beside=pi_cluster.leases)
+        self.lease = SingletonLease(self.leases, self.node_id)
+        self.late = LazyPiServer(pi_cluster.runtime.runtime, pi_cluster.settings, "0")
         self.holds = True
         """Whether its lease lasts, by its own clock."""
-        self.pi = PiNode(self.late, self.seat, mesh, holds=lambda: self.holds, idle_s=idle_s)
+        self.pi = ClusterPiServer(self.late, self.lease, mesh, holds_lease=lambda: self.holds, idle_s=idle_s)
 
     async def open(self) -> None:
         await self.leases.open()
         await self.leases.join(self.node_id, self.mesh.address, LONG_MS)
 
-    def client(self, access: Access = OWNER, *, transport: str = "memory", **given: Any) -> Client:
-        return Client(self.pi.accept(access, **given), transport=transport)
+    def connect(self, access: Access = OWNER, *, transport: str = "memory", **given: Any) -> PiNodeClient:
+        return PiNodeClient(self.pi.accept(access, **given), transport=transport)
 
-    async def greeted(self, access: Access = OWNER, **given: Any) -> Client:
-        client = self.client(access, **given)
-        assert (await client.hear())["type"] == "server_ready"
+    async def connect_and_greet(self, access: Access = OWNER, **given: Any) -> PiNodeClient:
+        client = self.connect(access, **given)
+        assert (await client.receive())["type"] == "server_ready"
         return client
 
-    async def die(self) -> None:
+    async def crash(self) -> None:
         """Without a word: its connections break, and it is silent from now on."""
         await self.mesh.close()
         await self.leases.renew(self.node_id, 0)
 
 
-class Stage:
+class PiCluster:
     def __init__(self, home: Path, work: Work = finish_at_once, *, idle_s: float = 3_600.0) -> None:
         self.settings = config.Settings(home=home, pi_session_rate=0, pi_client_rate=0)
-        self.house = House(work)
+        self.runtime = RuntimeHarness(work)
         self.leases = MemoryLeases()
-        self.nodes = [Node(self, mesh, idle_s) for mesh in ring(3)]
+        self.nodes = [PiClusterNode(self, mesh, idle_s) for mesh in make_cluster(3)]
 
     async def open(self) -> None:
-        await self.house.open()
+        await self.runtime.open()
         await self.leases.open()
         for node in self.nodes:
             await node.open()
@@ -121,8 +123,8 @@ class Stage:
         for node in self.nodes:
             await node.pi.close()
             await node.mesh.close()
-        await self.house.close()
+        await self.runtime.close()
 
-    async def session(self, client: Client) -> str:
+    async def start_session(self, client: PiNodeClient) -> str:
         made = await client.ask("create_session", cwd="/work")
         return str(made["data"]["sessionId"])

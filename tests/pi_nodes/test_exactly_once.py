@@ -12,8 +12,8 @@ import msgspec
 from tests.nodes.conftest import folder as folder
 from tests.nodes.conftest import nodes_seed as nodes_seed
 from tests.nodes.conftest import shared_server as shared_server
-from tests.nodes.conftest import start_fleet as start_fleet
-from tests.nodes.fleet import Fleet, Node
+from tests.nodes.conftest import start_cluster as start_cluster
+from tests.nodes.fleet import ProcessCluster, NodeProcess
 from tests.pi_nodes.test_live import SETTINGS, open_wire
 
 from switchtower.core import events
@@ -27,11 +27,11 @@ PASSING = ("The daemon is stopping", "Interrupted:", "The node that decides for 
 """What a command may be told by a session's home that goes. It has not happened, or was cut short."""
 
 
-class Asker:
+class RetryingClient:
     """Gives sessions names and runs commands in them, one after the other. Comes again with the same id until it is answered."""
 
-    def __init__(self, fleet: Fleet, name: str, sessions: list[str], dice: random.Random) -> None:
-        self.fleet, self.name, self.sessions, self.dice = fleet, name, sessions, dice
+    def __init__(self, process_cluster: ProcessCluster, name: str, sessions: list[str], dice: random.Random) -> None:
+        self.cluster, self.name, self.sessions, self.dice = process_cluster, name, sessions, dice
         self.done: dict[str, Frame] = {}
         """By id: what was asked, and the answer under `answer`."""
         self.came = 0
@@ -44,15 +44,15 @@ class Asker:
             id_ = f"{self.name}-{number}"
             kind = self.dice.choice([{"type": "set_session_name", "name": id_}, {"type": "bash", "command": f": {id_}"}])
             command = {"id": id_, "sessionId": self.dice.choice(self.sessions), **kind}
-            self.done[id_] = {**command, "answer": await self._answered(command)}
+            self.done[id_] = {**command, "answer": await self._wait_for_answer(command)}
         self._leave()
 
-    async def _answered(self, command: Frame) -> Frame:
+    async def _wait_for_answer(self, command: Frame) -> Frame:
         while True:
             try:
-                client = self._client or await self._come()
-                await client.say(command)
-                answer = await client.response(command["id"])
+                client = self._client or await self._connect()
+                await client.send_frames(command)
+                answer = await client.wait_for_response(command["id"])
             except LOST:
                 self._leave()
                 await asyncio.sleep(0.02)
@@ -61,10 +61,10 @@ class Asker:
                 return answer
             self._leave()
 
-    async def _come(self) -> PiClient:
+    async def _connect(self) -> PiClient:
         self.came += 1
-        node = self.dice.choice([node for node in self.fleet.nodes if node.daemon is not None and not node.busy])
-        client = PiClient(await open_wire(node, "unix"), patience=10)
+        node = self.dice.choice([node for node in self.cluster.nodes if node.daemon is not None and not node.busy])
+        client = PiClient(await open_wire(node, "unix"), timeout=10)
         self._client = client
         assert (await client.receive())["type"] == "server_ready"
         return client
@@ -75,35 +75,37 @@ class Asker:
             self._client = None
 
 
-async def kill(node: Node) -> None:
+async def kill(node: NodeProcess) -> None:
     node.kill()
     await node.start()
 
 
-async def stop(node: Node) -> None:
+async def stop(node: NodeProcess) -> None:
     await node.stop()
     await node.start()
 
 
-async def sleep(node: Node) -> None:
+async def sleep(node: NodeProcess) -> None:
     """Beyond its lease."""
     node.pause()
     await asyncio.sleep(2.0)
-    node.go_on()
+    node.resume()
 
 
-async def told(fleet: Fleet, session_id: str, kind: str) -> list[dict[str, Any]]:
+async def list_events(process_cluster: ProcessCluster, session_id: str, kind: str) -> list[dict[str, Any]]:
     """The events of one kind in a session, as the journal has them."""
-    rows = await fleet.ask_database(
+    rows = await process_cluster.ask_database(
         "SELECT data FROM events JOIN homes USING (sid) WHERE session_id = $1 AND kind = $2 ORDER BY seq", session_id, kind
     )
     return [msgspec.json.decode(data) for (data,) in rows]
 
 
-async def check(fleet: Fleet, session_id: str, asked: list[Frame]) -> None:
-    names = Counter(event["title"] for event in await told(fleet, session_id, events.SessionConfigured.kind))
-    shells = Counter(event["command"].removeprefix(": ") for event in await told(fleet, session_id, events.ShellStarted.kind))
-    versions = len(await told(fleet, session_id, events.VersionAdvanced.kind))
+async def check(process_cluster: ProcessCluster, session_id: str, asked: list[Frame]) -> None:
+    names = Counter(event["title"] for event in await list_events(process_cluster, session_id, events.SessionConfigured.kind))
+    shells = Counter(
+        event["command"].removeprefix(": ") for event in await list_events(process_cluster, session_id, events.ShellStarted.kind)
+    )
+    versions = len(await list_events(process_cluster, session_id, events.VersionAdvanced.kind))
     for command in asked:
         happened, succeeded = command["id"], command["answer"]["success"]
         if command["type"] == "bash":
@@ -116,17 +118,17 @@ async def check(fleet: Fleet, session_id: str, asked: list[Frame]) -> None:
 
 
 async def test_what_is_asked_until_it_is_answered_happens_once(
-    start_fleet: Callable[..., Awaitable[Fleet]], nodes_seed: int
+    start_cluster: Callable[..., Awaitable[ProcessCluster]], nodes_seed: int
 ) -> None:
     print(f"seed {nodes_seed}")
     dice = random.Random(nodes_seed)
-    fleet = await start_fleet(3, **SETTINGS)
+    fleet = await start_cluster(3, **SETTINGS)
     sessions = []
     for node in fleet.nodes:
-        client, session_id = await fleet.session_on(node)
+        client, session_id = await fleet.start_session_on(node)
         sessions.append(session_id)
         client.close()
-    askers = [Asker(fleet, f"asker{number}", sessions, random.Random(dice.random())) for number in range(ASKERS)]
+    askers = [RetryingClient(fleet, f"asker{number}", sessions, random.Random(dice.random())) for number in range(ASKERS)]
     over = asyncio.Event()
     asking = [asyncio.create_task(asker.run(over)) for asker in askers]
     faults = [kill, stop, sleep, kill, stop, sleep]
@@ -137,9 +139,9 @@ async def test_what_is_asked_until_it_is_answered_happens_once(
         async def progress(before: int = before) -> bool:
             return sum(len(asker.done) for asker in askers) >= before + 20 or any(task.done() for task in asking)
 
-        await fleet.until(progress, "somebody is answered")
+        await fleet.wait_until(progress, "somebody is answered")
         # The one that serves every other time, to be sure that it is among them.
-        holder = await fleet.home_of("seat:pi")
+        holder = await fleet.find_home("seat:pi")
         node = holder if number % 2 == 0 and holder is not None else dice.choice(fleet.nodes)
         node.busy = True
         await fault(node)

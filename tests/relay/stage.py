@@ -19,24 +19,24 @@ from typing import Any
 import msgspec
 import pytest
 from tests.conformance import daemons as conformance_daemons
-from tests.crash.tower_process import Daemon
+from tests.crash.tower_process import DaemonProcess
 from tests.warm import processes
 
 from switchtower.core import codec, journal
 from switchtower.protocols.relay import names
-from switchtower.stores.reader import Reader
+from switchtower.stores.reader import SqliteReader
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHost, RelayHttp
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Longer than anything needs: two cores are shared with other tests."""
 LOOK_AGAIN = 0.02
 TOKEN = "token-of-{}-0123456789"
 
 
-async def eventually(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
+async def wait_until(condition: Callable[[], Any], timeout: float = TIMEOUT) -> Any:
     """Looks from outside, again and again, at what no event tells. The first answer that is true."""
-    async with asyncio.timeout(patience):
+    async with asyncio.timeout(timeout):
         while True:
             found = condition()
             if asyncio.iscoroutine(found):
@@ -46,7 +46,7 @@ async def eventually(condition: Callable[[], Any], patience: float = PATIENCE) -
             await asyncio.sleep(LOOK_AGAIN)
 
 
-class Place:
+class DaemonView:
     """A daemon's home, as it is seen from outside."""
 
     def __init__(self, home: Path) -> None:
@@ -68,29 +68,29 @@ class Place:
     def http(self) -> RelayHttp:
         return RelayHttp(self.url, self.token)
 
-    async def app(self, token: str | None = None, **options: Any) -> RelayApp:
+    async def connect_app(self, token: str | None = None, **options: Any) -> RelayApp:
         return await RelayApp.open(self.url, token or self.token, **options)
 
-    async def host(self, host_id: str, token: str | None = None, **options: Any) -> RelayHost:
+    async def connect_host(self, host_id: str, token: str | None = None, **options: Any) -> RelayHost:
         """One that is made up."""
         return await RelayHost.open(self.url, host_id, token or TOKEN.format(host_id), **options)
 
     async def push(self) -> PushClient:
-        client = await PushClient.over_websocket(self.url, self.token, patience=PATIENCE)
-        await client.hello()
+        client = await PushClient.connect_websocket(self.url, self.token, timeout=TIMEOUT)
+        await client.send_hello()
         return client
 
     def log(self) -> str:
         return (self.home / "logs" / "tower.log").read_text()
 
-    def all_logs(self) -> str:
+    def read_logs(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in (self.home / "logs").rglob("*") if path.is_file())
 
-    def resident_mb(self) -> float:
+    def measure_resident_mb(self) -> float:
         status = Path(f"/proc/{self.endpoints['pid']}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
-    def tower(self, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    def run_tower(self, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         """The command line, on this home, to its end."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
         return processes.run(
@@ -99,32 +99,34 @@ class Place:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
 
     # The journal, read directly
 
-    def entries(self, run_id: str) -> list[journal.Entry]:
-        reader = Reader(self.home / "data" / "journal.db")
+    def list_entries(self, run_id: str) -> list[journal.Entry]:
+        reader = SqliteReader(self.home / "data" / "journal.db")
         try:
             found: list[journal.Entry] = []
-            session_id = names.session_of(run_id)
+            session_id = names.parse_run_id(run_id)
             while page := reader.read(session_id, found[-1].seq if found else 0, 5_000):
                 found += page
             return found
         finally:
             reader.close()
 
-    def told(self, run_id: str) -> list[Any]:
+    def list_host_events(self, run_id: str) -> list[Any]:
         """The events that a host has told, as the hub has stored them."""
-        return [event for entry in self.entries(run_id) if (event := codec.decode(entry.kind, entry.data)).relayed is not None]
+        return [
+            event for entry in self.list_entries(run_id) if (event := codec.decode(entry.kind, entry.data)).relayed is not None
+        ]
 
-    def told_seqs(self, run_id: str) -> list[int]:
-        return [event.relayed.seq for event in self.told(run_id)]
+    def list_host_seqs(self, run_id: str) -> list[int]:
+        return [event.relayed.seq for event in self.list_host_events(run_id)]
 
 
-class Tower(Place):
+class RestartableDaemon(DaemonView):
     """One home, on which a daemon may die and come back."""
 
     def __init__(self, name: str, **settings: object) -> None:
@@ -141,17 +143,17 @@ class Tower(Place):
             "host_name": name,
             **settings,
         }
-        self.daemon: Daemon | None = None
+        self.daemon: DaemonProcess | None = None
         self.lives = 0
 
     @property
     def host_id(self) -> str:
         return str(self.settings["host_id"])
 
-    async def start(self) -> "Tower":
-        self.daemon = Daemon(self.home, **self.settings)
+    async def start(self) -> "RestartableDaemon":
+        self.daemon = DaemonProcess(self.home, **self.settings)
         self.lives += 1
-        await self.daemon.listening()
+        await self.daemon.wait_listening()
         if self.settings["http"] == "127.0.0.1:0":
             # The same port in its next life: who knew the address still does.
             self.settings["http"] = self.url.partition("://")[2]
@@ -183,7 +185,7 @@ class Tower(Place):
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-class Wire:
+class HubProxy:
     """A TCP proxy in front of the hub. It can be cut, stalled, half-closed and refused."""
 
     def __init__(self, port: Callable[[], int]) -> None:
@@ -195,8 +197,8 @@ class Wire:
         self._flowing.set()
         self.refusing = False
 
-    async def open(self) -> "Wire":
-        self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+    async def open(self) -> "HubProxy":
+        self._server = await asyncio.start_server(self._forward_connection, "127.0.0.1", 0)
         return self
 
     @property
@@ -216,10 +218,10 @@ class Wire:
     def stall(self) -> None:
         self._flowing.clear()
 
-    def flow(self) -> None:
+    def forward(self) -> None:
         self._flowing.set()
 
-    def half_close(self) -> None:
+    def close_host_side(self) -> None:
         """The hub hears that the host says no more; the host hears nothing."""
         for far in tuple(self._pairs.values()):
             with contextlib.suppress(OSError, RuntimeError):
@@ -228,11 +230,11 @@ class Wire:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        self.flow()
+        self.forward()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _joined(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+    async def _forward_connection(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -264,46 +266,46 @@ class Wire:
                 await writer.drain()
 
 
-class Stage:
+class RelayNetwork:
     """Everything that a test has started, to be ended with it."""
 
     def __init__(self) -> None:
-        self.towers: list[Tower] = []
+        self.towers: list[RestartableDaemon] = []
         self._closing = contextlib.AsyncExitStack()
-        self.hub: Place
+        self.hub: DaemonView
 
-    async def open_hub(self, **settings: object) -> Tower:
-        self.hub = hub = await self.tower("hub", **settings)
+    async def open_hub(self, **settings: object) -> RestartableDaemon:
+        self.hub = hub = await self.start_daemon("hub", **settings)
         return hub
 
-    async def tower(self, name: str, **settings: object) -> Tower:
-        tower = Tower(name, **settings)
+    async def start_daemon(self, name: str, **settings: object) -> RestartableDaemon:
+        tower = RestartableDaemon(name, **settings)
         self.towers.append(tower)
         return await tower.start()
 
-    async def real_host(self, name: str, *, url: str | None = None, **settings: object) -> Tower:
+    async def start_host(self, name: str, *, url: str | None = None, **settings: object) -> RestartableDaemon:
         """A daemon that dials the hub, or whatever is at `url`, and lets it do everything unless told otherwise."""
-        return await self.tower(name, hub=url or self.hub.url, heartbeat=0.5, **{"hub_may": "start", **settings})
+        return await self.start_daemon(name, hub=url or self.hub.url, heartbeat=0.5, **{"hub_may": "start", **settings})
 
-    async def wire(self) -> Wire:
-        wire = await Wire(lambda: int(self.hub.url.rpartition(":")[2])).open()
+    async def open_proxy(self) -> HubProxy:
+        wire = await HubProxy(lambda: int(self.hub.url.rpartition(":")[2])).open()
         self._closing.push_async_callback(wire.close)
         return wire
 
-    async def app(self, tower: Place | None = None, **options: Any) -> RelayApp:
-        return await self._closing.enter_async_context(await (tower or self.hub).app(**options))
+    async def connect_app(self, tower: DaemonView | None = None, **options: Any) -> RelayApp:
+        return await self._closing.enter_async_context(await (tower or self.hub).connect_app(**options))
 
-    async def host(self, host_id: str, token: str | None = None, **options: Any) -> RelayHost:
-        return await self._closing.enter_async_context(await self.hub.host(host_id, token, **options))
+    async def connect_host(self, host_id: str, token: str | None = None, **options: Any) -> RelayHost:
+        return await self._closing.enter_async_context(await self.hub.connect_host(host_id, token, **options))
 
-    async def push(self, tower: Place | None = None) -> PushClient:
+    async def push(self, tower: DaemonView | None = None) -> PushClient:
         return await self._closing.enter_async_context(await (tower or self.hub).push())
 
-    async def online(self, host_id: str) -> None:
+    async def wait_online(self, host_id: str) -> None:
         async def is_online() -> bool:
-            return bool((await self.hub.http.hosts()).get(host_id, {}).get("online"))
+            return bool((await self.hub.http.list_hosts()).get(host_id, {}).get("online"))
 
-        await eventually(is_online)
+        await wait_until(is_online)
 
     async def close(self) -> None:
         await self._closing.aclose()
@@ -312,42 +314,46 @@ class Stage:
 
 
 @pytest.fixture
-def unique() -> str:
+def unique_name() -> str:
     """For names in a hub that several tests use."""
     return uuid.uuid4().hex[:12]
 
 
 @pytest.fixture
-async def shared(stage: "Stage", start_daemon: Callable[..., conformance_daemons.Daemon]) -> "Stage":
+async def shared_relay_network(
+    relay_network: "RelayNetwork", start_daemon: Callable[..., conformance_daemons.ManagedDaemon]
+) -> "RelayNetwork":
     """A stage whose hub other tests use too: what is asked of it goes by names of one's own."""
-    stage.hub = Place(start_daemon(new_hosts="trust", host_id="hub").home)
-    return stage
+    relay_network.hub = DaemonView(start_daemon(new_hosts="trust", host_id="hub").home)
+    return relay_network
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    made = Stage()
+async def relay_network() -> AsyncIterator[RelayNetwork]:
+    made = RelayNetwork()
     try:
         yield made
     finally:
         await made.close()
 
 
-def python(script: str) -> str:
+def make_python_command(script: str) -> str:
     """A command line that runs this script."""
     return shlex.join([sys.executable, "-u", "-c", script])
 
 
-def counting(upto: int, *, pause: float = 0.0, name: str = "line") -> str:
+def make_counting_program(upto: int, *, pause: float = 0.0, name: str = "line") -> str:
     """A program that prints numbered lines."""
-    return python(f"import time\nfor n in range({upto}):\n print('{name}', n)\n {f'time.sleep({pause})' if pause else 'pass'}")
+    return make_python_command(
+        f"import time\nfor n in range({upto}):\n print('{name}', n)\n {f'time.sleep({pause})' if pause else 'pass'}"
+    )
 
 
-def lines(upto: int, name: str = "line") -> str:
+def make_expected_lines(upto: int, name: str = "line") -> str:
     """What such a program leaves in its terminal."""
     return "".join(f"{name} {number}\r\n" for number in range(upto))
 
 
-def same_message(message: dict[str, Any]) -> tuple[Any, ...]:
+def get_comparable_message(message: dict[str, Any]) -> tuple[Any, ...]:
     """What must be equal of a message on its host and on the hub: all but its place in the one or the other journal."""
     return message["seq"], message["kind"], message["text"], json.dumps(message["data"], sort_keys=True), message["ts"]

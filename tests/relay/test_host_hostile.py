@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.relay.seen import told_up_to
-from tests.relay.stage import Stage
+from tests.relay.seen import read_up_to
+from tests.relay.stage import RelayNetwork
 
-from switchtower.testing.wires import websocket_frame
+from switchtower.testing.wires import encode_websocket_frame
 
 GARBAGE: tuple[bytes, ...] = (
     b"",
@@ -43,28 +43,28 @@ GARBAGE: tuple[bytes, ...] = (
 )
 
 
-async def test_rubbish_is_survived(shared: Stage, unique: str) -> None:
+async def test_rubbish_is_survived(shared_relay_network: RelayNetwork, unique_name: str) -> None:
     for garbage in GARBAGE:
-        host = await shared.host(unique)
-        await host.say(garbage)
-        run = f"run_{unique}_{hashlib.sha256(garbage).hexdigest()[:8]}"
+        host = await shared_relay_network.connect_host(unique_name)
+        await host.send_frames(garbage)
+        run = f"run_{unique_name}_{hashlib.sha256(garbage).hexdigest()[:8]}"
         # Some of it ends the connection; then the host comes again.
         try:
-            await host.say(host.started(run))
-            await host.acknowledged(run, 1)
+            await host.send_frames(host.make_started(run))
+            await host.wait_for_ack(run, 1)
         except (EOFError, ConnectionError):
-            host = await shared.host(unique)
-            await host.say(host.started(run))
-            await host.acknowledged(run, 1)
+            host = await shared_relay_network.connect_host(unique_name)
+            await host.send_frames(host.make_started(run))
+            await host.wait_for_ack(run, 1)
         assert not [frame for frame in host.frames if "Traceback" in str(frame)]
-    assert "Traceback" not in shared.hub.log()
+    assert "Traceback" not in shared_relay_network.hub.log()
 
 
-async def test_a_host_that_sends_nothing_but_rubbish_is_cut_off(shared: Stage, unique: str) -> None:
-    host = await shared.host(unique)
-    await host.say(*([b"{"] * 500))
-    assert await host.closed() == 1008
-    await (await shared.host(unique)).heard()
+async def test_a_host_that_sends_nothing_but_rubbish_is_cut_off(shared_relay_network: RelayNetwork, unique_name: str) -> None:
+    host = await shared_relay_network.connect_host(unique_name)
+    await host.send_frames(*([b"{"] * 500))
+    assert await host.wait_closed() == 1008
+    await (await shared_relay_network.connect_host(unique_name)).wait_until_read()
 
 
 WRONG: tuple[Any, ...] = (None, True, 7, -1, 2.5, 2**70, "text", "", [], [1], {}, {"a": {}}, "\u0000", "x" * 5_000)
@@ -95,97 +95,107 @@ FIELDS = {
 RIGHT = {"request_id": "q", "text": "t", "cols": 80, "rows": 24, "tool": "x", "decision": "approve", "exit_code": 0}
 
 
-async def test_wrong_types_in_any_field_never_stop_what_comes_after(shared: Stage, unique: str) -> None:
-    app, host = await shared.app(), await shared.host(unique)
+async def test_wrong_types_in_any_field_never_stop_what_comes_after(shared_relay_network: RelayNetwork, unique_name: str) -> None:
+    app, host = await shared_relay_network.connect_app(), await shared_relay_network.connect_host(unique_name)
     for type_, fields in FIELDS.items():
-        run = f"{type_}_{unique}"
-        told = [host.started(run)]
+        run = f"{type_}_{unique_name}"
+        told = [host.make_started(run)]
         for field in fields:
             for wrong in WRONG:
                 usual = {name: RIGHT[name] for name in fields if name in RIGHT}
-                told.append(host.event(type_, run, len(told) + 1, {**usual, field: wrong}))
-        told += [host.event(type_, run, len(told) + 1 + place, data) for place, data in enumerate(WRONG)]
-        told.append(host.event("run.exited", run, len(told) + 1, {"exit_code": 0}))
-        await host.say(*told)
-        await host.acknowledged(run, len(told))
+                told.append(host.make_event(type_, run, len(told) + 1, {**usual, field: wrong}))
+        told += [host.make_event(type_, run, len(told) + 1 + place, data) for place, data in enumerate(WRONG)]
+        told.append(host.make_event("run.exited", run, len(told) + 1, {"exit_code": 0}))
+        await host.send_frames(*told)
+        await host.wait_for_ack(run, len(told))
         # A run begins once: that it began again is noted and not told.
         shown = list(range(1, len(told) + 1)) if type_ != "run.started" else [1, len(told)]
-        seen = await told_up_to(app, run, len(told))
+        seen = await read_up_to(app, run, len(told))
         assert [seq for seq in seen if type_ != "run.started" or seq in shown] == shown, type_
         assert seen == sorted(set(seen)), type_
-        assert shared.hub.told_seqs(run) == list(range(1, len(told) + 1)), type_
-        assert (await shared.hub.http.run(run))["status"] == "exited"
-        assert [message["seq"] for message in await shared.hub.http.messages(run) if message["seq"]] == seen
-        assert (await shared.hub.http.request("GET", f"/runs/{run}/screen")).status in (200, 404)
-    assert "Traceback" not in shared.hub.log()
+        assert shared_relay_network.hub.list_host_seqs(run) == list(range(1, len(told) + 1)), type_
+        assert (await shared_relay_network.hub.http.get_run(run))["status"] == "exited"
+        assert [message["seq"] for message in await shared_relay_network.hub.http.list_messages(run) if message["seq"]] == seen
+        assert (await shared_relay_network.hub.http.request("GET", f"/runs/{run}/screen")).status in (200, 404)
+    assert "Traceback" not in shared_relay_network.hub.log()
 
 
 @pytest.mark.parametrize("code", WRONG, ids=lambda code: type(code).__name__)
-async def test_a_wrong_exit_code_is_survived(shared: Stage, unique: str, code: object) -> None:
-    host, run = await shared.host(unique), f"run_{unique}"
-    await host.say(host.started(run), host.event("run.exited", run, 2, {"exit_code": code}))
-    await host.acknowledged(run, 2)
-    await shared.hub.http.run(run)
-    await host.say(host.event("run.exited", run, 3, {"exit_code": 1}), host.event("run.exited", run, 4, {"exit_code": 2}))
-    await host.acknowledged(run, 4)
-    assert (await shared.hub.http.run(run))["status"] == "exited"
+async def test_a_wrong_exit_code_is_survived(shared_relay_network: RelayNetwork, unique_name: str, code: object) -> None:
+    host, run = await shared_relay_network.connect_host(unique_name), f"run_{unique_name}"
+    await host.send_frames(host.make_started(run), host.make_event("run.exited", run, 2, {"exit_code": code}))
+    await host.wait_for_ack(run, 2)
+    await shared_relay_network.hub.http.get_run(run)
+    await host.send_frames(
+        host.make_event("run.exited", run, 3, {"exit_code": 1}), host.make_event("run.exited", run, 4, {"exit_code": 2})
+    )
+    await host.wait_for_ack(run, 4)
+    assert (await shared_relay_network.hub.http.get_run(run))["status"] == "exited"
 
 
-async def test_stamps_that_are_none_are_survived(shared: Stage, unique: str) -> None:
-    app, host, run = await shared.app(), await shared.host(unique), f"run_{unique}"
+async def test_stamps_that_are_none_are_survived(shared_relay_network: RelayNetwork, unique_name: str) -> None:
+    app, host, run = (
+        await shared_relay_network.connect_app(),
+        await shared_relay_network.connect_host(unique_name),
+        f"run_{unique_name}",
+    )
     stamps = (None, 7, 1e300, -1, "", "yesterday", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2025-13-45T99:99:99Z", {}, [])
-    await host.say(host.started(run), *(host.output(run, seq, ts=ts) for seq, ts in enumerate(stamps, 2)))
-    await host.acknowledged(run, len(stamps) + 1)
-    await told_up_to(app, run, len(stamps) + 1)
-    assert all(isinstance(frame["ts"], str) for frame in app.events(run))
-    assert len(await shared.hub.http.messages(run)) == len(stamps) + 1
+    await host.send_frames(host.make_started(run), *(host.make_output(run, seq, ts=ts) for seq, ts in enumerate(stamps, 2)))
+    await host.wait_for_ack(run, len(stamps) + 1)
+    await read_up_to(app, run, len(stamps) + 1)
+    assert all(isinstance(frame["ts"], str) for frame in app.list_events(run))
+    assert len(await shared_relay_network.hub.http.list_messages(run)) == len(stamps) + 1
 
 
-async def test_the_largest_number_is_a_number_and_a_larger_one_is_not(shared: Stage, unique: str) -> None:
-    host, run = await shared.host(unique), f"run_{unique}"
+async def test_the_largest_number_is_a_number_and_a_larger_one_is_not(
+    shared_relay_network: RelayNetwork, unique_name: str
+) -> None:
+    host, run = await shared_relay_network.connect_host(unique_name), f"run_{unique_name}"
     largest = 2**53 - 1
-    await host.say({**host.started(run), "prev_seq": 0}, host.output(run, largest, prev_seq=1))
-    await host.acknowledged(run, largest)
-    await host.say(host.event("run.output", run, largest + 1, {"text": "beyond"}))
-    await host.next_of("error")
-    assert shared.hub.told_seqs(run) == [1, largest]
+    await host.send_frames({**host.make_started(run), "prev_seq": 0}, host.make_output(run, largest, prev_seq=1))
+    await host.wait_for_ack(run, largest)
+    await host.send_frames(host.make_event("run.output", run, largest + 1, {"text": "beyond"}))
+    await host.next_of_type("error")
+    assert shared_relay_network.hub.list_host_seqs(run) == [1, largest]
 
 
-async def test_ten_megabytes_in_one_message_do_not_stop_the_hub(shared: Stage, unique: str) -> None:
-    app, run = await shared.app(), f"run_{unique}"
-    host = await shared.host(unique)
-    await host.say(host.started(run))
-    await host.acknowledged(run, 1)
-    big = msgspec.json.encode(host.output(run, 2, "x" * 10_000_000))
+async def test_ten_megabytes_in_one_message_do_not_stop_the_hub(shared_relay_network: RelayNetwork, unique_name: str) -> None:
+    app, run = await shared_relay_network.connect_app(), f"run_{unique_name}"
+    host = await shared_relay_network.connect_host(unique_name)
+    await host.send_frames(host.make_started(run))
+    await host.wait_for_ack(run, 1)
+    big = msgspec.json.encode(host.make_output(run, 2, "x" * 10_000_000))
     try:
-        await host.say(big)
-        await host.acknowledged(run, 2)
+        await host.send_frames(big)
+        await host.wait_for_ack(run, 2)
     except (EOFError, ConnectionError, TimeoutError):
         assert host.wire.close_code in (None, 1009)
-        host = await shared.host(unique)
-        await host.say(host.output(run, 2, "small"))
-        await host.acknowledged(run, 2)
-    assert await told_up_to(app, run, 2) == [1, 2]
+        host = await shared_relay_network.connect_host(unique_name)
+        await host.send_frames(host.make_output(run, 2, "small"))
+        await host.wait_for_ack(run, 2)
+    assert await read_up_to(app, run, 2) == [1, 2]
 
 
-async def test_a_binary_message_is_survived(shared: Stage, unique: str) -> None:
-    host = await shared.host(unique)
-    host.wire.send_bytes(websocket_frame(b"\x00\xff" * 100, opcode=2))
+async def test_a_binary_message_is_survived(shared_relay_network: RelayNetwork, unique_name: str) -> None:
+    host = await shared_relay_network.connect_host(unique_name)
+    host.wire.send_bytes(encode_websocket_frame(b"\x00\xff" * 100, opcode=2))
     try:
-        await host.heard()
+        await host.wait_until_read()
     except (EOFError, ConnectionError):
-        await (await shared.host(unique)).heard()
+        await (await shared_relay_network.connect_host(unique_name)).wait_until_read()
 
 
-async def test_a_flood_without_reading_acknowledgements_is_taken_whole(shared: Stage, unique: str) -> None:
+async def test_a_flood_without_reading_acknowledgements_is_taken_whole(
+    shared_relay_network: RelayNetwork, unique_name: str
+) -> None:
     count = 50_000
-    host, run = await shared.host(unique, patience=90.0), f"run_{unique}"
-    before_mb = shared.hub.resident_mb()
-    await host.say(host.started(run))
+    host, run = await shared_relay_network.connect_host(unique_name, patience=90.0), f"run_{unique_name}"
+    before_mb = shared_relay_network.hub.measure_resident_mb()
+    await host.send_frames(host.make_started(run))
     for start in range(2, count + 1, 1_000):
-        await host.say(*(host.output(run, seq, "x" * 20) for seq in range(start, min(start + 1_000, count + 1))))
-    grown_mb = shared.hub.resident_mb() - before_mb
-    await host.acknowledged(run, count)
-    assert shared.hub.told_seqs(run) == list(range(1, count + 1))
-    assert max(grown_mb, shared.hub.resident_mb() - before_mb) < 150
-    assert host.acks(run) == sorted(host.acks(run))
+        await host.send_frames(*(host.make_output(run, seq, "x" * 20) for seq in range(start, min(start + 1_000, count + 1))))
+    grown_mb = shared_relay_network.hub.measure_resident_mb() - before_mb
+    await host.wait_for_ack(run, count)
+    assert shared_relay_network.hub.list_host_seqs(run) == list(range(1, count + 1))
+    assert max(grown_mb, shared_relay_network.hub.measure_resident_mb() - before_mb) < 150
+    assert host.list_acks(run) == sorted(host.list_acks(run))

@@ -5,89 +5,95 @@ from collections import deque
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from switchtower.protocols.relay.nodes.claims import Change, Claims
-from switchtower.protocols.relay.nodes.letters import Presence
+from switchtower.protocols.relay.nodes.claims import ClaimChanges, HostClaims
+from switchtower.protocols.relay.nodes.letters import PresenceMessage
 
 NODES, HOSTS = ("n1", "n2", "n3"), ("h1", "h2")
 
 
 def test_the_other_node_has_what_it_says_and_nothing_else() -> None:
-    claims = Claims("me")
-    assert claims.heard("n1", Presence(1, here={"h1": 1})) == Change(appeared=frozenset({"h1"}))
-    assert claims.holder("h1") == "n1"
-    assert claims.heard("n2", Presence(2, here={"h1": 2})) == Change(), "it was there already"
-    assert (claims.holder("h1"), sorted(claims.holders("h1"))) == ("n2", ["n1", "n2"])
-    assert claims.heard("n1", Presence(3, gone=["h1"])) == Change()
-    assert claims.heard("n2", Presence(4, is_all=True)) == Change(vanished=frozenset({"h1"}))
+    claims = HostClaims("me")
+    assert claims.apply_presence("n1", PresenceMessage(1, here={"h1": 1})) == ClaimChanges(appeared=frozenset({"h1"}))
+    assert claims.find_holder("h1") == "n1"
+    assert claims.apply_presence("n2", PresenceMessage(2, here={"h1": 2})) == ClaimChanges(), "it was there already"
+    assert (claims.find_holder("h1"), sorted(claims.list_holders("h1"))) == ("n2", ["n1", "n2"])
+    assert claims.apply_presence("n1", PresenceMessage(3, gone=["h1"])) == ClaimChanges()
+    assert claims.apply_presence("n2", PresenceMessage(4, is_all=True)) == ClaimChanges(vanished=frozenset({"h1"}))
     assert "h1" not in claims
-    assert claims.holder("h1") is None
+    assert claims.find_holder("h1") is None
 
 
 def test_older_words_do_not_undo_newer_ones() -> None:
-    claims = Claims("me")
-    claims.heard("n1", Presence(5, gone=["h1"]))
-    assert claims.heard("n1", Presence(4, here={"h1": 4})) == Change()
-    assert claims.heard("n1", Presence(5, here={"h1": 4})) == Change()
+    claims = HostClaims("me")
+    claims.apply_presence("n1", PresenceMessage(5, gone=["h1"]))
+    assert claims.apply_presence("n1", PresenceMessage(4, here={"h1": 4})) == ClaimChanges()
+    assert claims.apply_presence("n1", PresenceMessage(5, here={"h1": 4})) == ClaimChanges()
     assert "h1" not in claims
 
 
 def test_a_node_takes_its_hosts_with_it_and_brings_them_again() -> None:
-    claims = Claims("me")
-    claims.heard("n1", Presence(1, here={"h1": 1, "h2": 1}))
-    claims.heard("n2", Presence(2, here={"h2": 2}))
-    assert claims.forget("n1") == Change(vanished=frozenset({"h1"}))
-    assert claims.forget("n1") == Change()
-    assert claims.heard("n1", Presence(3, here={"h1": 1}, is_all=True)) == Change(appeared=frozenset({"h1"}))
+    claims = HostClaims("me")
+    claims.apply_presence("n1", PresenceMessage(1, here={"h1": 1, "h2": 1}))
+    claims.apply_presence("n2", PresenceMessage(2, here={"h2": 2}))
+    assert claims.remove_node("n1") == ClaimChanges(vanished=frozenset({"h1"}))
+    assert claims.remove_node("n1") == ClaimChanges()
+    assert claims.apply_presence("n1", PresenceMessage(3, here={"h1": 1}, is_all=True)) == ClaimChanges(
+        appeared=frozenset({"h1"})
+    )
 
 
 def test_ours_is_replaced_by_what_came_later_and_not_by_what_came_before() -> None:
-    claims = Claims("m")
-    claims.heard("n", Presence(7, here={"h1": 7}))
-    assert claims.took("h1") == Presence(8, here={"h1": 8}), "the count goes on from what was heard"
-    assert claims.heard("n", Presence(9, here={"h1": 7}, is_all=True)).replaced == frozenset()
-    assert claims.heard("n", Presence(10, here={"h1": 10})).replaced == frozenset({"h1"})
-    claims.took("h2")
-    assert claims.heard("z", Presence(11, here={"h2": 11})).replaced == frozenset({"h2"}), "of equals the greater name stays"
-    claims.took("h2")
-    assert claims.heard("a", Presence(12, here={"h2": 12})).replaced == frozenset()
+    claims = HostClaims("m")
+    claims.apply_presence("n", PresenceMessage(7, here={"h1": 7}))
+    assert claims.claim("h1") == PresenceMessage(8, here={"h1": 8}), "the count goes on from what was heard"
+    assert claims.apply_presence("n", PresenceMessage(9, here={"h1": 7}, is_all=True)).replaced == frozenset()
+    assert claims.apply_presence("n", PresenceMessage(10, here={"h1": 10})).replaced == frozenset({"h1"})
+    claims.claim("h2")
+    assert claims.apply_presence("z", PresenceMessage(11, here={"h2": 11})).replaced == frozenset({"h2"}), (
+        "of equals the greater name stays"
+    )
+    claims.claim("h2")
+    assert claims.apply_presence("a", PresenceMessage(12, here={"h2": 12})).replaced == frozenset()
 
 
-class World:
+class ClaimSimulation:
     """Nodes that tell each other over lines that deliver in order, when they please, or break."""
 
     def __init__(self) -> None:
-        self.claims = {node: Claims(node) for node in NODES}
+        self.claims = {node: HostClaims(node) for node in NODES}
         self.connected: dict[str, set[str]] = {node: set() for node in NODES}
         """The sockets that are open, by node."""
         self.peers: dict[str, set[str]] = {node: set() for node in NODES}
-        self.lines: dict[tuple[str, str], deque[Presence]] = {(one, two): deque() for one in NODES for two in NODES if one != two}
+        self.lines: dict[tuple[str, str], deque[PresenceMessage]] = {
+            (one, two): deque() for one in NODES for two in NODES if one != two
+        }
         self.believed: dict[str, set[str]] = {node: set() for node in NODES}
         """Which hosts others have, by what each node was told of changes."""
         for one, two in self.lines:
-            self.meet(one, two)
+            self.connect_nodes(one, two)
 
-    def meet(self, one: str, two: str) -> None:
+    def connect_nodes(self, one: str, two: str) -> None:
         """The first can speak to the second from now on."""
         if two not in self.peers[one]:
             self.peers[one].add(two)
-            self.lines[one, two].append(self.claims[one].everything(wants_all=True))
+            self.lines[one, two].append(self.claims[one].make_full_presence(wants_all=True))
 
-    def part(self, one: str, two: str) -> None:
+    def disconnect_nodes(self, one: str, two: str) -> None:
         if two in self.peers[one]:
             self.peers[one].discard(two)
             self.lines[one, two].clear()
-            self.changed(one, self.claims[one].forget(two))
+            self.on_change(one, self.claims[one].remove_node(two))
 
-    def come(self, node: str, host: str) -> None:
+    def connect_host(self, node: str, host: str) -> None:
         self.connected[node].add(host)
-        self.tell(node, self.claims[node].took(host))
+        self.send_claim(node, self.claims[node].claim(host))
 
-    def go(self, node: str, host: str) -> None:
+    def disconnect_host(self, node: str, host: str) -> None:
         if host in self.connected[node]:
             self.connected[node].discard(host)
-            self.tell(node, self.claims[node].lost(host))
+            self.send_claim(node, self.claims[node].release(host))
 
-    def tell(self, node: str, said: Presence) -> None:
+    def send_claim(self, node: str, said: PresenceMessage) -> None:
         for other in self.peers[node]:
             self.lines[node, other].append(said)
 
@@ -95,30 +101,30 @@ class World:
         if self.lines[one, two]:
             said = self.lines[one, two].popleft()
             if said.wants_all and one in self.peers[two]:
-                self.lines[two, one].append(self.claims[two].everything(wants_all=False))
+                self.lines[two, one].append(self.claims[two].make_full_presence(wants_all=False))
             if one in self.peers[two]:
-                self.changed(two, self.claims[two].heard(one, said))
+                self.on_change(two, self.claims[two].apply_presence(one, said))
 
-    def changed(self, node: str, change: Change) -> None:
+    def on_change(self, node: str, change: ClaimChanges) -> None:
         for host in change.replaced:
-            self.go(node, host)
+            self.disconnect_host(node, host)
         assert not change.appeared & self.believed[node]
         assert change.vanished <= self.believed[node]
         self.believed[node] = (self.believed[node] | change.appeared) - change.vanished
 
-    def where(self, host: str) -> list[str]:
+    def find_host(self, host: str) -> list[str]:
         return [node for node in NODES if host in self.connected[node]]
 
-    def agree(self, host: str) -> None:
+    def check_agreement(self, host: str) -> None:
         """Everybody knows where it is."""
         for node in NODES:
-            others = [other for other in self.where(host) if other != node]
-            assert self.claims[node].holders(host) == others
+            others = [other for other in self.find_host(host) if other != node]
+            assert self.claims[node].list_holders(host) == others
             assert (host in self.claims[node]) is (host in self.believed[node]) is bool(others)
 
     def settle(self) -> None:
         for one, two in self.lines:
-            self.meet(one, two)
+            self.connect_nodes(one, two)
         while any(self.lines.values()):
             for one, two in self.lines:
                 self.deliver(one, two)
@@ -135,33 +141,33 @@ steps = st.one_of(
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=60), st.sampled_from(NODES))
 def test_in_the_end_each_host_has_one_connection_and_every_node_knows_where(told: list[tuple[str, ...]], last: str) -> None:
-    world = World()
+    world = ClaimSimulation()
     for step in told:
         match step:
             case ("come", node, host):
-                world.come(node, host)
+                world.connect_host(node, host)
             case ("go", node, host):
-                world.go(node, host)
+                world.disconnect_host(node, host)
             case (verb, (one, two)):
                 getattr(world, verb)(one, two)
     world.settle()
     for host in HOSTS:
         # None, if it left one node and came to another before the second had heard of the first: it comes again.
-        assert world.where(host) in ([], *([node] for node in NODES))
-        world.agree(host)
-    world.come(last, HOSTS[0])
+        assert world.find_host(host) in ([], *([node] for node in NODES))
+        world.check_agreement(host)
+    world.connect_host(last, HOSTS[0])
     world.settle()
-    assert world.where(HOSTS[0]) == [last], "where it came last, once all have heard of what was before"
-    world.agree(HOSTS[0])
+    assert world.find_host(HOSTS[0]) == [last], "where it came last, once all have heard of what was before"
+    world.check_agreement(HOSTS[0])
 
 
 @given(st.sets(st.sampled_from(NODES), min_size=1), st.lists(two_nodes, max_size=20))
 def test_of_connections_that_come_at_once_one_stays(nodes: set[str], delivered: list[list[str]]) -> None:
-    world = World()
+    world = ClaimSimulation()
     for node in nodes:
-        world.come(node, "h1")
+        world.connect_host(node, "h1")
     for one, two in delivered:
         world.deliver(one, two)
     world.settle()
-    assert len(world.where("h1")) == 1
-    world.agree("h1")
+    assert len(world.find_host("h1")) == 1
+    world.check_agreement("h1")

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.protocols.relay.hall import FarHost, told_of
-from tests.relay_nodes.parts import ANN, City, Node, city
+from tests.protocols.relay.hall import MemoryHost, report_run
+from tests.relay_nodes.parts import ANN, RelayCluster, RelayNode, open_cluster
 
 from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
@@ -21,25 +21,25 @@ READ = messages.FsRead("q", "notes.txt")
 
 
 @pytest.fixture
-async def three(tmp_path: Path) -> AsyncIterator[City]:
-    async with city(tmp_path, "a", "b", "c") as made:
+async def three_nodes(tmp_path: Path) -> AsyncIterator[RelayCluster]:
+    async with open_cluster(tmp_path, "a", "b", "c") as made:
         yield made
 
 
-async def come(made: City, node: Node, host_id: str = "h") -> FarHost:
+async def connect_host(made: RelayCluster, node: RelayNode, host_id: str = "h") -> MemoryHost:
     """A host that has come in at a node, and that all nodes know of."""
-    host = await node.host(host_id)
+    host = await node.connect_host(host_id)
     for other in made.nodes:
-        await other.until_it_sees(host_id)
+        await other.wait_for_host(host_id)
     return host
 
 
-def calling(node: Node, request_id: str = "q") -> "asyncio.Future[Any]":
+def start_call(node: RelayNode, request_id: str = "q") -> "asyncio.Future[Any]":
     asked = messages.FsRead(request_id, "notes.txt")
-    return asyncio.ensure_future(node.hub.run_rpc("rpc.fs.read", "run-7", asked, ANN))
+    return asyncio.ensure_future(node.hub.call_on_run("rpc.fs.read", "run-7", asked, ANN))
 
 
-def watching(node: Node) -> tuple[asyncio.Event, asyncio.Event]:
+def watch_losses(node: RelayNode) -> tuple[asyncio.Event, asyncio.Event]:
     """Set when the node has lost another, and when it has found one again after that."""
     parted, met = asyncio.Event(), asyncio.Event()
     node.mesh.watch(lambda peer: met.set() if parted.is_set() else None, lambda peer: parted.set())
@@ -49,149 +49,149 @@ def watching(node: Node) -> tuple[asyncio.Event, asyncio.Event]:
 # Commands
 
 
-async def test_what_an_app_on_any_node_commands_reaches_the_host_once_and_in_order(three: City) -> None:
-    _, b, _ = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    for node in three.nodes:
-        app = node.app()
+async def test_what_an_app_on_any_node_commands_reaches_the_host_once_and_in_order(three_nodes: RelayCluster) -> None:
+    _, b, _ = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    for node in three_nodes.nodes:
+        app = node.connect_app()
         for number in range(20):
-            app.say("run.send_stdin", "run-7", text=str(number), more={"er": 1})
+            app.send_message("run.send_stdin", "run-7", text=str(number), more={"er": 1})
         for number in range(20):
-            told = await host.told()
+            told = await host.list_messages()
             assert (told["type"], told["run_id"], told["host_id"]) == ("run.send_stdin", "run-7", "h")
             assert told["data"].pop("command_id").startswith(f"{node.node_id}.")
             assert told["data"] == {"text": str(number), "more": {"er": 1}, "actor": "web", "by": "ann"}
 
 
-async def test_a_late_refusal_reaches_who_asked_on_whichever_node_and_nobody_else(three: City) -> None:
-    a, b, c = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    apps = [node.app() for node in (a, b, c)]
+async def test_a_late_refusal_reaches_who_asked_on_whichever_node_and_nobody_else(three_nodes: RelayCluster) -> None:
+    a, b, c = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    apps = [node.connect_app() for node in (a, b, c)]
     commands_ = []
     for app in apps:
-        app.say("run.stop", "run-7")
-        commands_.append((await host.told())["data"]["command_id"])
+        app.send_message("run.stop", "run-7")
+        commands_.append((await host.list_messages())["data"]["command_id"])
     assert len(set(commands_)) == 3, "numbers of different nodes are different"
     for command_id in commands_:
         for _ in range(2):
-            host.say("run.error", "run-7", error=f"no to {command_id}", command_id=command_id)
+            host.send_message("run.error", "run-7", error=f"no to {command_id}", command_id=command_id)
     for app, command_id in zip(apps, commands_, strict=True):
-        assert (await app.told("run.error"))["data"] == {"error": f"no to {command_id}"}
-        await app.asks("rpc.host.info", host_id="machine_b")
+        assert (await app.wait_for_message("run.error"))["data"] == {"error": f"no to {command_id}"}
+        await app.request("rpc.host.info", host_id="machine_b")
         assert [other["type"] for other in app.others].count("run.error") == 0
 
 
-async def test_a_host_cannot_refuse_what_another_was_told_by_another_node(three: City) -> None:
-    a, b, _ = three.nodes
-    host, forger = await come(three, b), await come(three, b, "forger")
-    await told_of(three.house, "h", "run-7")
-    app = a.app()
-    app.say("run.stop", "run-7")
-    command_id = (await host.told())["data"]["command_id"]
-    forger.say("run.error", "run-7", error="forged", command_id=command_id)
-    await forger.heard()
-    host.say("run.error", "run-7", error="true", command_id=command_id)
-    assert (await app.told("run.error"))["data"] == {"error": "true"}
+async def test_a_host_cannot_refuse_what_another_was_told_by_another_node(three_nodes: RelayCluster) -> None:
+    a, b, _ = three_nodes.nodes
+    host, forger = await connect_host(three_nodes, b), await connect_host(three_nodes, b, "forger")
+    await report_run(three_nodes.runtime, "h", "run-7")
+    app = a.connect_app()
+    app.send_message("run.stop", "run-7")
+    command_id = (await host.list_messages())["data"]["command_id"]
+    forger.send_message("run.error", "run-7", error="forged", command_id=command_id)
+    await forger.drain()
+    host.send_message("run.error", "run-7", error="true", command_id=command_id)
+    assert (await app.wait_for_message("run.error"))["data"] == {"error": "true"}
 
 
 @pytest.mark.parametrize(
     "command_id", ["", ".", "node_a.", "node_a.999", "node_x.1", ".1", "node_b.1", "1", None, 7, {}], ids=repr
 )
-async def test_a_refusal_of_what_was_never_asked_is_nobodys(three: City, command_id: object) -> None:
-    a, b, _ = three.nodes
-    host, app = await come(three, b), a.app()
-    host.say("run.error", "run-7", error="no", command_id=command_id)
-    await host.heard()
-    await app.asks("rpc.host.info", host_id="machine_b")
+async def test_a_refusal_of_what_was_never_asked_is_nobodys(three_nodes: RelayCluster, command_id: object) -> None:
+    a, b, _ = three_nodes.nodes
+    host, app = await connect_host(three_nodes, b), a.connect_app()
+    host.send_message("run.error", "run-7", error="no", command_id=command_id)
+    await host.drain()
+    await app.request("rpc.host.info", host_id="machine_b")
     assert app.others == []
 
 
-async def test_what_other_protocols_ask_finds_the_host_on_another_node(three: City) -> None:
-    _, _, c = three.nodes
-    host = await come(three, c)
-    await told_of(three.house, "h", "run-7")
-    keys = commands.TypeKeys(session_id=names.session_of("run-7"), actor=OWNER, text="x")
-    assert "run_id" in await three.house.ask(keys)
-    assert (await host.told())["data"]["text"] == "x"
+async def test_what_other_protocols_ask_finds_the_host_on_another_node(three_nodes: RelayCluster) -> None:
+    _, _, c = three_nodes.nodes
+    host = await connect_host(three_nodes, c)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    keys = commands.TypeKeys(session_id=names.parse_run_id("run-7"), actor=OWNER, text="x")
+    assert "run_id" in await three_nodes.runtime.ask(keys)
+    assert (await host.list_messages())["data"]["text"] == "x"
 
 
-async def test_a_host_that_no_node_has_is_offline_on_all_of_them(three: City) -> None:
-    _, b, _ = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
+async def test_a_host_that_no_node_has_is_offline_on_all_of_them(three_nodes: RelayCluster) -> None:
+    _, b, _ = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
     host.stream.abort()
-    for node in three.nodes:
-        await node.until_it_sees("h", online=False)
+    for node in three_nodes.nodes:
+        await node.wait_for_host("h", online=False)
         with pytest.raises(errors.HostOffline, match=r"^host offline$"):
-            await node.hub.command("run.stop", "run-7", messages.Stop(), ANN)
+            await node.hub.send_command("run.stop", "run-7", messages.Stop(), ANN)
         with pytest.raises(errors.HostOffline, match=r"^host offline$"):
-            await calling(node)
-    keys = commands.TypeKeys(session_id=names.session_of("run-7"), actor=OWNER, text="x")
+            await start_call(node)
+    keys = commands.TypeKeys(session_id=names.parse_run_id("run-7"), actor=OWNER, text="x")
     with pytest.raises(core_errors.HostUnreachable):
-        await three.house.ask(keys)
+        await three_nodes.runtime.ask(keys)
 
 
-async def test_a_host_that_went_while_a_command_was_on_its_way_is_offline(three: City) -> None:
-    a, b, _ = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
+async def test_a_host_that_went_while_a_command_was_on_its_way_is_offline(three_nodes: RelayCluster) -> None:
+    a, b, _ = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
     host.stream.abort()
     await host.is_cut()
     # The other node has not heard of it yet.
     with pytest.raises(errors.HostOffline, match=r"^host offline$"):
-        await a.hub.command("run.stop", "run-7", messages.Stop(), ANN)
+        await a.hub.send_command("run.stop", "run-7", messages.Stop(), ANN)
 
 
 # Calls
 
 
-async def test_a_call_through_another_node_has_the_hosts_result_and_its_refusals(three: City) -> None:
-    a, b, _ = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    call = calling(a)
-    asked = await host.told()
+async def test_a_call_through_another_node_has_the_hosts_result_and_its_refusals(three_nodes: RelayCluster) -> None:
+    a, b, _ = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    call = start_call(a)
+    asked = await host.list_messages()
     assert (asked["type"], asked["run_id"], asked["host_id"]) == ("rpc.fs.read", "run-7", "h")
     host.respond(asked, result={"content": "hello", "more": [1, None, 1.5]})
     assert await call == {"content": "hello", "more": [1, None, 1.5]}
-    call = calling(a)
-    host.respond(await host.told(), ok=False, error="path must be relative")
-    with pytest.raises(errors.Refused, match=r"^path must be relative$"):
+    call = start_call(a)
+    host.respond(await host.list_messages(), ok=False, error="path must be relative")
+    with pytest.raises(errors.RelayError, match=r"^path must be relative$"):
         await call
-    call = asyncio.ensure_future(a.hub.host_rpc("rpc.host.info", "h", messages.HostLook("q"), ANN))
-    host.respond(await host.told(), result={"host_id": "h"})
+    call = asyncio.ensure_future(a.hub.call_on_host("rpc.host.info", "h", messages.HostLook("q"), ANN))
+    host.respond(await host.list_messages(), result={"host_id": "h"})
     assert await call == {"host_id": "h"}
 
 
-async def test_an_id_in_use_is_in_use_on_every_node(three: City) -> None:
-    a, b, c = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    first = calling(a)
-    asked = await host.told()
+async def test_an_id_in_use_is_in_use_on_every_node(three_nodes: RelayCluster) -> None:
+    a, b, c = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    first = start_call(a)
+    asked = await host.list_messages()
     for node in (a, b, c):
-        with pytest.raises(errors.Refused, match="already in use"):
-            await calling(node)
+        with pytest.raises(errors.RelayError, match="already in use"):
+            await start_call(node)
     host.respond(asked, result=1)
     assert await first == 1
 
 
-async def test_who_waits_for_a_host_of_another_node_is_told_when_the_host_or_the_node_goes(three: City) -> None:
-    a, b, c = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    call = calling(a)
-    await host.told()
+async def test_who_waits_for_a_host_of_another_node_is_told_when_the_host_or_the_node_goes(three_nodes: RelayCluster) -> None:
+    a, b, c = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    call = start_call(a)
+    await host.list_messages()
     host.stream.abort()
     with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
         await call
-    await a.until_it_sees("h", online=False)
-    host = await come(three, b)
-    call = calling(a)
-    await host.told()
-    three.join([a, c], [b])
+    await a.wait_for_host("h", online=False)
+    host = await connect_host(three_nodes, b)
+    call = start_call(a)
+    await host.list_messages()
+    three_nodes.join([a, c], [b])
     with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
         await call
 
@@ -199,106 +199,108 @@ async def test_who_waits_for_a_host_of_another_node_is_told_when_the_host_or_the
 # A host that comes anew
 
 
-async def test_a_host_that_comes_to_another_node_is_cut_off_at_the_first_and_reached_at_the_second(three: City) -> None:
-    a, b, c = three.nodes
-    old = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    call = calling(a)
-    await old.told()
-    new = await c.host("h")
+async def test_a_host_that_comes_to_another_node_is_cut_off_at_the_first_and_reached_at_the_second(
+    three_nodes: RelayCluster,
+) -> None:
+    a, b, c = three_nodes.nodes
+    old = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    call = start_call(a)
+    await old.list_messages()
+    new = await c.connect_host("h")
     assert await old.is_cut() == (roster.REPLACED, "replaced by a new connection")
     with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
         await call
     for node in (b, a, c):
-        assert await node.sees("h")
-        call = calling(node)
-        new.respond(await new.told(), result=node.name)
+        assert await node.is_host_online("h")
+        call = start_call(node)
+        new.respond(await new.list_messages(), result=node.name)
         assert await call == node.name
     assert not new.closed
 
 
-async def test_a_host_that_comes_back_and_forth_is_where_it_came_last(three: City) -> None:
-    a, b, _ = three.nodes
-    await told_of(three.house, "h", "run-7")
-    host = await come(three, a)
+async def test_a_host_that_comes_back_and_forth_is_where_it_came_last(three_nodes: RelayCluster) -> None:
+    a, b, _ = three_nodes.nodes
+    await report_run(three_nodes.runtime, "h", "run-7")
+    host = await connect_host(three_nodes, a)
     for number in range(10):
-        older, host = host, await (b if number % 2 == 0 else a).host("h")
+        older, host = host, await (b if number % 2 == 0 else a).connect_host("h")
         assert await older.is_cut() == (roster.REPLACED, "replaced by a new connection")
-    for node in three.nodes:
-        call = calling(node)
-        host.respond(await host.told(), result=node.name)
+    for node in three_nodes.nodes:
+        call = start_call(node)
+        host.respond(await host.list_messages(), result=node.name)
         assert await call == node.name
 
 
-async def test_of_two_connections_that_come_at_once_exactly_one_stays(three: City) -> None:
-    hosts = [await node.host("h") for node in three.nodes]
-    await three.until(lambda: [host.closed for host in hosts].count(False) == 1)
+async def test_of_two_connections_that_come_at_once_exactly_one_stays(three_nodes: RelayCluster) -> None:
+    hosts = [await node.connect_host("h") for node in three_nodes.nodes]
+    await three_nodes.wait_until(lambda: [host.closed for host in hosts].count(False) == 1)
     (host,) = [host for host in hosts if not host.closed]
-    await told_of(three.house, "h", "run-7")
-    for node in three.nodes:
-        call = calling(node)
-        host.respond(await host.told(), result=node.name)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    for node in three_nodes.nodes:
+        call = start_call(node)
+        host.respond(await host.list_messages(), result=node.name)
         assert await call == node.name
 
 
-async def test_nodes_that_meet_again_agree_on_where_a_host_is(three: City) -> None:
-    a, b, c = three.nodes
-    old = await come(three, a)
-    await three.joined([a], [b, c])
-    new = await b.host("h")
-    await new.heard()
+async def test_nodes_that_meet_again_agree_on_where_a_host_is(three_nodes: RelayCluster) -> None:
+    a, b, c = three_nodes.nodes
+    old = await connect_host(three_nodes, a)
+    await three_nodes.join_nodes([a], [b, c])
+    new = await b.connect_host("h")
+    await new.drain()
     assert not old.closed, "nobody could say so"
-    await three.joined(three.nodes)
-    await three.until(lambda: old.closed != new.closed)
+    await three_nodes.join_nodes(three_nodes.nodes)
+    await three_nodes.wait_until(lambda: old.closed != new.closed)
     host = new if old.closed else old
-    await told_of(three.house, "h", "run-7")
-    for node in three.nodes:
-        call = calling(node)
-        host.respond(await host.told(), result=node.name)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    for node in three_nodes.nodes:
+        call = start_call(node)
+        host.respond(await host.list_messages(), result=node.name)
         assert await call == node.name
 
 
-async def test_a_host_that_went_from_its_last_node_is_gone_wherever_it_was_before(three: City) -> None:
-    a, b, c = three.nodes
-    host = await come(three, a)
+async def test_a_host_that_went_from_its_last_node_is_gone_wherever_it_was_before(three_nodes: RelayCluster) -> None:
+    a, b, c = three_nodes.nodes
+    host = await connect_host(three_nodes, a)
     for node in (b, c, a, c):
-        older, host = host, await come(three, node)
+        older, host = host, await connect_host(three_nodes, node)
         await older.is_cut()
     host.stream.abort()
-    for node in three.nodes:
-        await node.until_it_sees("h", online=False)
+    for node in three_nodes.nodes:
+        await node.wait_for_host("h", online=False)
 
 
-async def test_a_node_that_found_its_way_back_knows_the_hosts_of_the_other_again(three: City) -> None:
-    a, b, _ = three.nodes
-    await come(three, b)
-    parted, met = watching(a)
+async def test_a_node_that_found_its_way_back_knows_the_hosts_of_the_other_again(three_nodes: RelayCluster) -> None:
+    a, b, _ = three_nodes.nodes
+    await connect_host(three_nodes, b)
+    parted, met = watch_losses(a)
     # Only the one way: the other node still speaks to this one, and has no reason to say anything again.
-    a.mesh._lines["node_b"].hang_up("for a test")
+    a.mesh._dialled_links["node_b"].close("for a test")
     async with asyncio.timeout(60):
         await parted.wait()
-        assert not await a.sees("h")
+        assert not await a.is_host_online("h")
         await met.wait()
-    await a.until_it_sees("h")
+    await a.wait_for_host("h")
 
 
 async def test_what_a_node_says_that_cannot_be_reached_does_not_count(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b") as made:
+    async with open_cluster(tmp_path, "a", "b") as made:
         a, b = made.nodes
-        parted, met = watching(b)
-        a.mesh.meet([])
+        parted, met = watch_losses(b)
+        a.mesh.update_nodes([])
         async with asyncio.timeout(60):
             await parted.wait()
             await met.wait()
         assert "node_b" not in a.mesh.peers
-        await b.host("h")
+        await b.connect_host("h")
         answers: list[Any] = []
-        b.mesh.ask("node_a", letters.LINE_CALL, b"", answers.append)
-        await made.until(lambda: len(answers) == 1)
+        b.mesh.request("node_a", letters.HOST_CALL, b"", answers.append)
+        await made.wait_until(lambda: len(answers) == 1)
         assert isinstance(answers[0], bytes), "this was heard, and so was what was said before"
-        assert not await a.sees("h")
-        await made.joined(made.nodes)
-        await a.until_it_sees("h")
+        assert not await a.is_host_online("h")
+        await made.join_nodes(made.nodes)
+        await a.wait_for_host("h")
 
 
 # Who may stay
@@ -308,9 +310,9 @@ async def test_what_a_node_says_that_cannot_be_reached_does_not_count(tmp_path: 
     ("verb", "reason"),
     [("refuse", "this host is refused"), ("remove", "this host was removed"), ("rotate", "come back with a new token")],
 )
-async def test_a_host_is_shut_out_from_any_node(three: City, verb: str, reason: str) -> None:
-    a, b, _ = three.nodes
-    host, other = await come(three, b), await come(three, b, "other")
+async def test_a_host_is_shut_out_from_any_node(three_nodes: RelayCluster, verb: str, reason: str) -> None:
+    a, b, _ = three_nodes.nodes
+    host, other = await connect_host(three_nodes, b), await connect_host(three_nodes, b, "other")
     verbs = {
         "refuse": lambda: a.hub.set_host_state("h", "refused"),
         "remove": lambda: a.hub.remove_host("h"),
@@ -318,19 +320,19 @@ async def test_a_host_is_shut_out_from_any_node(three: City, verb: str, reason: 
     }
     assert await verbs[verb]()
     assert await host.is_cut() == (roster.REMOVED, reason)
-    await other.heard()
+    await other.drain()
 
 
 async def test_a_host_that_was_shut_out_while_its_node_was_away_is_shut_out_later(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", lost_after_s=0.01) as made:
+    async with open_cluster(tmp_path, "a", "b", lost_after_s=0.01) as made:
         a, b = made.nodes
-        host = await come(made, b)
-        await made.joined([a], [b])
+        host = await connect_host(made, b)
+        await made.join_nodes([a], [b])
         assert await a.hub.set_host_state("h", "refused")
         async with asyncio.timeout(60):
             while not host.closed:
-                host.say("host.heartbeat")
-                await made.turn()
+                host.send_message("host.heartbeat")
+                await made.run_network_turn()
         assert host.hubs_end.closed_with == (roster.REMOVED, "this host may not stay")
 
 
@@ -341,56 +343,56 @@ RUBBISH = [b"", b"\xff" * 10, b"{}", msgspec.msgpack.encode({}), msgspec.msgpack
 
 
 @pytest.mark.parametrize("body", RUBBISH, ids=lambda body: repr(body[:8]))
-async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three: City, body: bytes) -> None:
-    a, b, _ = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    for subject in (letters.PRESENCE, letters.LINE_CUT, letters.LATE_REFUSAL):
-        assert a.mesh.tell("node_b", subject, body)
+async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three_nodes: RelayCluster, body: bytes) -> None:
+    a, b, _ = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    for subject in (letters.PRESENCE, letters.HOST_DISCONNECT, letters.DELAYED_REFUSAL):
+        assert a.mesh.notify("node_b", subject, body)
     answers: list[Any] = []
-    for subject in (letters.LINE_SEND, letters.LINE_CALL, letters.RUN_RPC, letters.HOST_RPC):
-        a.mesh.ask("node_b", subject, body, answers.append)
-    await three.until(lambda: len(answers) == 4)
-    assert [letters.decode(answer, letters.Answer).ok for answer in answers] == [False] * 4
-    call = calling(a)
-    host.respond(await host.told(), result=1)
+    for subject in (letters.HOST_SEND, letters.HOST_CALL, letters.RUN_RPC, letters.HOST_RPC):
+        a.mesh.request("node_b", subject, body, answers.append)
+    await three_nodes.wait_until(lambda: len(answers) == 4)
+    assert [letters.decode(answer, letters.NodeReply).ok for answer in answers] == [False] * 4
+    call = start_call(a)
+    host.respond(await host.list_messages(), result=1)
     assert await call == 1
 
 
 @pytest.mark.parametrize(
     ("rpc", "refusal"),
     [
-        (letters.Rpc("rpc.no.such", b"", ANN), "unknown rpc type"),
-        (letters.Rpc("rpc.fs.read", letters.encode(READ), ANN), "unknown run_id"),
-        (letters.Rpc("rpc.fs.read", letters.encode(READ), ANN, "sess_x"), "unknown run_id"),
-        (letters.Rpc("rpc.fs.read", letters.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
+        (letters.NodeRpcMessage("rpc.no.such", b"", ANN), "unknown rpc type"),
+        (letters.NodeRpcMessage("rpc.fs.read", letters.encode(READ), ANN), "unknown run_id"),
+        (letters.NodeRpcMessage("rpc.fs.read", letters.encode(READ), ANN, "sess_x"), "unknown run_id"),
+        (letters.NodeRpcMessage("rpc.fs.read", letters.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
     ],
 )
 async def test_what_a_node_of_another_version_may_ask_is_refused_in_relays_words(
-    three: City, rpc: letters.Rpc, refusal: str
+    three_nodes: RelayCluster, rpc: letters.NodeRpcMessage, refusal: str
 ) -> None:
-    a, _, _ = three.nodes
+    a, _, _ = three_nodes.nodes
     answers: list[Any] = []
-    a.mesh.ask("node_b", letters.RUN_RPC, letters.encode(rpc), answers.append)
-    await three.until(lambda: len(answers) == 1)
-    assert letters.decode(answers[0], letters.Answer).error == refusal
+    a.mesh.request("node_b", letters.RUN_RPC, letters.encode(rpc), answers.append)
+    await three_nodes.wait_until(lambda: len(answers) == 1)
+    assert letters.decode(answers[0], letters.NodeReply).error == refusal
 
 
-async def test_a_result_of_many_bytes_comes_whole(three: City) -> None:
-    a, b, _ = three.nodes
-    host = await come(three, b)
-    await told_of(three.house, "h", "run-7")
-    call = calling(a)
+async def test_a_result_of_many_bytes_comes_whole(three_nodes: RelayCluster) -> None:
+    a, b, _ = three_nodes.nodes
+    host = await connect_host(three_nodes, b)
+    await report_run(three_nodes.runtime, "h", "run-7")
+    call = start_call(a)
     content = "é" * 2_000_000
-    host.respond(await host.told(), result={"content": content})
+    host.respond(await host.list_messages(), result={"content": content})
     assert await call == {"content": content}
 
 
-async def test_events_of_a_mirrored_run_name_its_host_on_every_node(three: City) -> None:
-    _, b, _ = three.nodes
-    apps = [node.app() for node in three.nodes]
-    await come(three, b)
-    outlet = await told_of(three.house, "h", "run-7")
-    await outlet.next_of(events.SessionStarted)
+async def test_events_of_a_mirrored_run_name_its_host_on_every_node(three_nodes: RelayCluster) -> None:
+    _, b, _ = three_nodes.nodes
+    apps = [node.connect_app() for node in three_nodes.nodes]
+    await connect_host(three_nodes, b)
+    outlet = await report_run(three_nodes.runtime, "h", "run-7")
+    await outlet.wait_for_event(events.SessionStarted)
     for app in apps:
-        assert (await app.told("run.started"))["host_id"] == "h"
+        assert (await app.wait_for_message("run.started"))["host_id"] == "h"

@@ -3,137 +3,137 @@
 import asyncio
 from pathlib import Path
 
-from tests.protocols.relay.hall import FarHost, told_of
-from tests.relay_nodes.parts import SOON, City, Node, city
-from tests.runtime.parts import Outlet, SteeredJournal
+from tests.protocols.relay.hall import MemoryHost, report_run
+from tests.relay_nodes.parts import SOON, RelayCluster, RelayNode, open_cluster
+from tests.runtime.parts import RecordingSubscriber, ControlledJournal
 
 from switchtower.core import commands, errors, events
-from switchtower.protocols.relay.hub.losses import Losses
-from switchtower.protocols.relay.hub.roster import Roster
+from switchtower.protocols.relay.hub.losses import LostRunMarker
+from switchtower.protocols.relay.hub.roster import ConnectedHosts
 
 
-async def leave(host: FarHost) -> None:
+async def leave(host: MemoryHost) -> None:
     host.stream.abort()
     await host.is_cut()
 
 
-async def enough_time_has_passed(made: City, node: Node, name: str = "clock") -> None:
+async def wait_for_expiry(made: RelayCluster, node: RelayNode, name: str = "clock") -> None:
     """Whatever was to be lost by now is: one that went after all others has been."""
-    host = await node.host(name)
-    run = await told_of(made.house, name, f"run of {name}")
+    host = await node.connect_host(name)
+    run = await report_run(made.runtime, name, f"run of {name}")
     await leave(host)
-    await run.next_of(events.HostLost)
+    await run.wait_for_event(events.HostLost)
 
 
-async def keep_talking(host: FarHost) -> None:
+async def keep_talking(host: MemoryHost) -> None:
     while True:
-        host.say("host.heartbeat")
+        host.send_message("host.heartbeat")
         await asyncio.sleep(SOON / 10)
 
 
-def fate(run: Outlet) -> list[type[events.Event]]:
+def get_outcome(run: RecordingSubscriber) -> list[type[events.Event]]:
     return [type(event) for event in run.told if isinstance(event, events.HostLost | events.HostReturned)]
 
 
 async def test_a_host_that_is_away_from_all_nodes_is_lost_and_found_when_it_comes_to_any(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", lost_after_s=SOON) as made:
+    async with open_cluster(tmp_path, "a", "b", lost_after_s=SOON) as made:
         a, b = made.nodes
-        run = await told_of(made.house, "h", "run-7")
-        await leave(await a.host("h"))
-        await run.next_of(events.HostLost)
-        await b.host("h")
-        await run.next_of(events.HostReturned)
-        await enough_time_has_passed(made, a)
-        assert fate(run) == [events.HostLost, events.HostReturned]
+        run = await report_run(made.runtime, "h", "run-7")
+        await leave(await a.connect_host("h"))
+        await run.wait_for_event(events.HostLost)
+        await b.connect_host("h")
+        await run.wait_for_event(events.HostReturned)
+        await wait_for_expiry(made, a)
+        assert get_outcome(run) == [events.HostLost, events.HostReturned]
 
 
 async def test_a_host_that_changes_its_node_in_time_was_never_lost(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", lost_after_s=SOON) as made:
+    async with open_cluster(tmp_path, "a", "b", lost_after_s=SOON) as made:
         a, b = made.nodes
-        run = await told_of(made.house, "h", "run-7")
-        await leave(await a.host("h"))
-        await b.host("h")
-        await enough_time_has_passed(made, a)
-        await enough_time_has_passed(made, b, "another clock")
-        assert fate(run) == []
+        run = await report_run(made.runtime, "h", "run-7")
+        await leave(await a.connect_host("h"))
+        await b.connect_host("h")
+        await wait_for_expiry(made, a)
+        await wait_for_expiry(made, b, "another clock")
+        assert get_outcome(run) == []
 
 
 async def test_hosts_of_a_node_that_dies_are_waited_for_and_then_lost(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", "c", lost_after_s=SOON) as made:
+    async with open_cluster(tmp_path, "a", "b", "c", lost_after_s=SOON) as made:
         a, b, c = made.nodes
-        away, back = await told_of(made.house, "away", "run-1"), await told_of(made.house, "back", "run-2")
-        dead = [await b.host("away"), await b.host("back")]
+        away, back = await report_run(made.runtime, "away", "run-1"), await report_run(made.runtime, "back", "run-2")
+        dead = [await b.connect_host("away"), await b.connect_host("back")]
         for node in (a, c):
-            await node.until_it_sees("back")
+            await node.wait_for_host("back")
         # It is dead: nothing of it does anything any more, and its sockets are never closed.
         await b.hub.close()
-        await made.joined([a, c], [b])
-        await c.host("back")
-        await away.next_of(events.HostLost)
-        await enough_time_has_passed(made, a)
-        assert fate(away) == [events.HostLost]
-        assert fate(back) == []
+        await made.join_nodes([a, c], [b])
+        await c.connect_host("back")
+        await away.wait_for_event(events.HostLost)
+        await wait_for_expiry(made, a)
+        assert get_outcome(away) == [events.HostLost]
+        assert get_outcome(back) == []
         assert not any(host.closed for host in dead)
 
 
 async def test_a_host_of_a_node_that_cannot_be_spoken_to_is_not_lost_while_it_is_seen(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", lost_after_s=SOON) as made:
+    async with open_cluster(tmp_path, "a", "b", lost_after_s=SOON) as made:
         a, b = made.nodes
-        run = await told_of(made.house, "h", "run-7")
-        host = await b.host("h")
-        await a.until_it_sees("h")
+        run = await report_run(made.runtime, "h", "run-7")
+        host = await b.connect_host("h")
+        await a.wait_for_host("h")
         talking = asyncio.ensure_future(keep_talking(host))
-        await made.joined([a], [b])
-        assert not await a.sees("h")
+        await made.join_nodes([a], [b])
+        assert not await a.is_host_online("h")
         for number in range(3):
-            await enough_time_has_passed(made, a, f"clock {number}")
-        assert fate(run) == []
+            await wait_for_expiry(made, a, f"clock {number}")
+        assert get_outcome(run) == []
         talking.cancel()
         await leave(host)
-        await run.next_of(events.HostLost)
-        await enough_time_has_passed(made, a)
-        assert fate(run) == [events.HostLost], "by whichever node it was"
+        await run.wait_for_event(events.HostLost)
+        await wait_for_expiry(made, a)
+        assert get_outcome(run) == [events.HostLost], "by whichever node it was"
 
 
 async def test_a_node_that_starts_waits_for_hosts_that_are_away_and_not_for_those_that_others_have(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", lost_after_s=SOON) as made:
+    async with open_cluster(tmp_path, "a", "b", lost_after_s=SOON) as made:
         a, b = made.nodes
-        away, there = await told_of(made.house, "away", "run-1"), await told_of(made.house, "there", "run-2")
-        host = await b.host("there")
-        await a.until_it_sees("there")
+        away, there = await report_run(made.runtime, "away", "run-1"), await report_run(made.runtime, "there", "run-2")
+        host = await b.connect_host("there")
+        await a.wait_for_host("there")
         talking = asyncio.ensure_future(keep_talking(host))
         await a.hub._presence.start()
-        await away.next_of(events.HostLost)
-        await enough_time_has_passed(made, a)
-        assert fate(there) == []
+        await away.wait_for_event(events.HostLost)
+        await wait_for_expiry(made, a)
+        assert get_outcome(there) == []
         talking.cancel()
 
 
 async def test_only_what_holds_at_that_moment_is_marked(tmp_path: Path) -> None:
-    async with city(tmp_path, "a", "b", lost_after_s=SOON) as made:
+    async with open_cluster(tmp_path, "a", "b", lost_after_s=SOON) as made:
         a, b = made.nodes
-        near, far = await told_of(made.house, "near", "run-1"), await told_of(made.house, "far", "run-2")
-        gone = await told_of(made.house, "gone", "run-3")
-        await a.host("near"), await b.host("far")
-        await a.until_it_sees("far")
-        losses = Losses(made.house.runtime, a.hub._presence.roster)
+        near, far = await report_run(made.runtime, "near", "run-1"), await report_run(made.runtime, "far", "run-2")
+        gone = await report_run(made.runtime, "gone", "run-3")
+        await a.connect_host("near"), await b.connect_host("far")
+        await a.wait_for_host("far")
+        losses = LostRunMarker(made.runtime.runtime, a.hub._presence.connected_hosts)
         for host_id in ("near", "far", "gone"):
             losses.mark(host_id, lost=True)
-        await gone.next_of(events.HostLost)
+        await gone.wait_for_event(events.HostLost)
         losses.mark("gone", lost=False)
-        await made.until(lambda: losses._task is None)
-        assert (fate(near), fate(far), fate(gone)) == ([], [], [events.HostLost])
+        await made.wait_until(lambda: losses._task is None)
+        assert (get_outcome(near), get_outcome(far), get_outcome(gone)) == ([], [], [events.HostLost])
 
 
 # What cannot be stored now
 
 
-class Unsteady:
+class UnsteadyStore:
     """A tower whose first answers are refusals."""
 
-    def __init__(self, made: City, refusals: list[errors.CoreError]) -> None:
-        self._runtime = made.house.runtime
-        self.cards = made.house.runtime.cards
+    def __init__(self, made: RelayCluster, refusals: list[errors.CoreError]) -> None:
+        self._runtime = made.runtime.runtime
+        self.cards = made.runtime.runtime.list_cards
         self.refusals = refusals
 
     async def ask(self, command: commands.AnyCommand) -> object:
@@ -143,31 +143,31 @@ class Unsteady:
 
 
 async def test_a_mark_that_cannot_be_stored_is_tried_again_and_one_that_makes_no_sense_is_not(tmp_path: Path) -> None:
-    async with city(tmp_path, "a") as made:
-        run = await told_of(made.house, "h", "run-7")
+    async with open_cluster(tmp_path, "a") as made:
+        run = await report_run(made.runtime, "h", "run-7")
         refusals = [errors.Fenced(), errors.JournalUnavailable("gone"), errors.HostUnreachable("h")]
-        losses = Losses(Unsteady(made, refusals), Roster(), retry_s=0.001)  # type: ignore[arg-type]
+        losses = LostRunMarker(UnsteadyStore(made, refusals), ConnectedHosts(), retry_s=0.001)  # type: ignore[arg-type]
         losses.mark("h", lost=True)
-        await run.next_of(events.HostLost)
+        await run.wait_for_event(events.HostLost)
         assert refusals == []
-        senseless = Unsteady(made, [errors.InvalidCommand("no")])
-        losses = Losses(senseless, Roster(), retry_s=0.001)  # type: ignore[arg-type]
-        later = await told_of(made.house, "h", "run-8")
+        senseless = UnsteadyStore(made, [errors.InvalidCommand("no")])
+        losses = LostRunMarker(senseless, ConnectedHosts(), retry_s=0.001)  # type: ignore[arg-type]
+        later = await report_run(made.runtime, "h", "run-8")
         losses.mark("h", lost=True)
-        await made.until(lambda: losses._task is None)
+        await made.wait_until(lambda: losses._task is None)
         assert senseless.refusals == []
-        assert fate(later) == []
+        assert get_outcome(later) == []
 
 
 async def test_a_journal_that_cannot_be_read_is_asked_again(tmp_path: Path) -> None:
-    async with city(tmp_path, "a") as made:
-        run = await told_of(made.house, "h", "run-7")
-        losses = Losses(made.house.runtime, Roster(), retry_s=0.001)
-        inner = made.house.journal.inner
+    async with open_cluster(tmp_path, "a") as made:
+        run = await report_run(made.runtime, "h", "run-7")
+        losses = LostRunMarker(made.runtime.runtime, ConnectedHosts(), retry_s=0.001)
+        inner = made.runtime.journal.inner
         await inner.close()
         losses.mark("h", lost=True)
-        await made.turn()
+        await made.run_network_turn()
         await inner.open()
-        await run.next_of(events.HostLost)
-        assert isinstance(made.house.journal, SteeredJournal)
+        await run.wait_for_event(events.HostLost)
+        assert isinstance(made.runtime.journal, ControlledJournal)
         await losses.close()

@@ -3,15 +3,15 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.runtime.parts import House, MakeHouse
+from tests.runtime.parts import RuntimeHarness, MakeRuntime
 
 
 @pytest.fixture
-async def make_house() -> AsyncIterator[MakeHouse]:
-    houses: list[House] = []
+async def make_runtime() -> AsyncIterator[MakeRuntime]:
+    houses: list[RuntimeHarness] = []
 
-    async def make(*args: object, **options: object) -> House:
-        house = House(*args, **options)  # type: ignore[arg-type]
+    async def make(*args: object, **options: object) -> RuntimeHarness:
+        house = RuntimeHarness(*args, **options)  # type: ignore[arg-type]
         houses.append(house)
         await house.open()
         return house
@@ -22,5 +22,5 @@ async def make_house() -> AsyncIterator[MakeHouse]:
 
 
 @pytest.fixture
-async def house(make_house: Callable[[], Awaitable[House]]) -> House:
-    return await make_house()
+async def runtime_harness(make_runtime: Callable[[], Awaitable[RuntimeHarness]]) -> RuntimeHarness:
+    return await make_runtime()

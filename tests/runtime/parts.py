@@ -5,61 +5,61 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from switchtower.core import codec, commands, engine, errors, events, homes, journal, redact, tower
-from switchtower.runtime.limits import Limits
+from switchtower.runtime.limits import RuntimeLimits
 from switchtower.runtime.runtime import DEFAULT_LIMITS, Runtime
 from switchtower.stores.memory import MemoryJournal
 from switchtower.testing.sessions import OWNER, start_session
-from switchtower.testing.workshop import BareWorkshop
+from switchtower.testing.workshop import StubHostServices
 
 SESSION = "sess_1"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 KEEP_ALL = journal.Retention(0, 0)
 
-Work = Callable[[engine.Task, engine.Desk], Awaitable[engine.Result]]
-SUCCESS = engine.Result(events.Outcome.SUCCESS, "done")
+Work = Callable[[engine.Task, engine.RunContext], Awaitable[engine.RunResult]]
+SUCCESS = engine.RunResult(events.Outcome.SUCCESS, "done")
 
 
-async def finish_at_once(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def finish_at_once(task: engine.Task, context: engine.RunContext) -> engine.RunResult:
     return SUCCESS
 
 
-async def work_until_cancelled(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def work_until_cancelled(task: engine.Task, context: engine.RunContext) -> engine.RunResult:
     await asyncio.Event().wait()
     return SUCCESS
 
 
-async def ask_once(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def ask_once(task: engine.Task, context: engine.RunContext) -> engine.RunResult:
     """Goes on where a restart left it, because the question is the same."""
-    answer = await desk.ask(question())
+    answer = await context.request_approval(make_question())
     if answer.verdict is None:
-        return engine.Result(events.Outcome.FAILED, "expired")
+        return engine.RunResult(events.Outcome.FAILED, "expired")
     approved = answer.verdict is events.Verdict.APPROVE
-    return SUCCESS if approved else engine.Result(events.Outcome.DENIED, "denied")
+    return SUCCESS if approved else engine.RunResult(events.Outcome.DENIED, "denied")
 
 
-def question(call_id: str = "call_1", subject: str = "make test") -> engine.Question:
-    return engine.Question(
+def make_question(call_id: str = "call_1", subject: str = "make test") -> engine.ApprovalQuestion:
+    return engine.ApprovalQuestion(
         call_id=call_id, kind="exec", title="Run a command", summary=subject, details={"command": subject}, subject=subject
     )
 
 
-class Changing:
+class Waitable:
     """Something that can be waited on."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    def changed(self) -> None:
+    def notify_changed(self) -> None:
         self._changed.set()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
 
-class Scripted(Changing):
+class ScriptedEngine(Waitable):
     """An engine that does what the test says; `tasks` are the runs that it was given."""
 
     def __init__(self, work: Work = finish_at_once) -> None:
@@ -67,31 +67,31 @@ class Scripted(Changing):
         self.work = work
         self.tasks: list[engine.Task] = []
 
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         self.tasks.append(task)
-        self.changed()
-        return await self.work(task, desk)
+        self.notify_changed()
+        return await self.work(task, context)
 
 
-class Outlet(Changing):
+class RecordingSubscriber(Waitable):
     """A subscriber that keeps what it is given. `ready` says whether it takes more."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ready = True
+        self.is_ready = True
         self.entries: list[journal.Entry] = []
         self.batches = 0
         self.behind: list[str] = []
 
     def deliver(self, batch: tower.Batch) -> None:
-        assert self.ready, "nothing is delivered to who cannot take it"
+        assert self.is_ready, "nothing is delivered to who cannot take it"
         self.batches += 1
         self.entries.extend(batch.entries)
-        self.changed()
+        self.notify_changed()
 
-    def fell_behind(self, session_id: str) -> None:
+    def on_gap(self, session_id: str) -> None:
         self.behind.append(session_id)
-        self.changed()
+        self.notify_changed()
 
     @property
     def seqs(self) -> list[int]:
@@ -105,16 +105,16 @@ class Outlet(Changing):
     def told(self) -> list[events.AnyEvent]:
         return [codec.decode(entry.kind, entry.data) for entry in self.entries]
 
-    def seen(self, event_type: type[events.Event]) -> list[Any]:
+    def list_events(self, event_type: type[events.Event]) -> list[Any]:
         return [event for event in self.told if isinstance(event, event_type)]
 
-    async def next_of(self, event_type: type[events.Event], count: int = 1) -> Any:
+    async def wait_for_event(self, event_type: type[events.Event], count: int = 1) -> Any:
         """The `count`-th event of this type, once it is there."""
-        await self.until(lambda: self.kinds.count(event_type.kind) >= count)
-        return self.seen(event_type)[count - 1]
+        await self.wait_until(lambda: self.kinds.count(event_type.kind) >= count)
+        return self.list_events(event_type)[count - 1]
 
 
-class SteeredJournal(Changing):
+class ControlledJournal(Waitable):
     """A journal in front of another: appends wait while the gate is shut, and fail as often as told to."""
 
     def __init__(self, inner: journal.Journal | None = None) -> None:
@@ -139,7 +139,7 @@ class SteeredJournal(Changing):
 
     async def append(self, append: journal.Append) -> None:
         self.appends.append(append)
-        self.changed()
+        self.notify_changed()
         await self.gate.wait()
         if self.gone:
             raise errors.JournalUnavailable("nothing is stored any more")
@@ -147,7 +147,7 @@ class SteeredJournal(Changing):
             raise failure
         await self.inner.append(append)
         self.stored += 1
-        self.changed()
+        self.notify_changed()
         await self.confirmation.wait()
         for _ in range(self.turns_to_confirm()):
             await asyncio.sleep(0)
@@ -169,7 +169,7 @@ class SteeredJournal(Changing):
         keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
     ) -> int:
         self.prunings.append(session_id)
-        self.changed()
+        self.notify_changed()
         if self.failing_prunings:
             raise self.failing_prunings.pop(0)
         return await self.inner.prune(retention, now_ms, session_id, keep_from=keep_from)
@@ -185,19 +185,19 @@ class SteeredJournal(Changing):
     async def close(self) -> None:
         await self.inner.close()
 
-    async def load(self, session_id: str) -> journal.Stored | None:
+    async def load(self, session_id: str) -> journal.StoredSession | None:
         return await self.inner.load(session_id)
 
-    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
-        return await self.inner.gap_after(session_id, after_seq)
+    async def find_gap(self, session_id: str, after_seq: int) -> int | None:
+        return await self.inner.find_gap(session_id, after_seq)
 
-    async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
-        return await self.inner.receipt(scope, key, now_ms)
+    async def find_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        return await self.inner.find_receipt(scope, key, now_ms)
 
-    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
-        return await self.inner.receipts(scope, limit, now_ms)
+    async def list_receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        return await self.inner.list_receipts(scope, limit, now_ms)
 
-    async def cards(
+    async def list_cards(
         self,
         *,
         limit: int,
@@ -205,10 +205,10 @@ class SteeredJournal(Changing):
         session_id: str | None = None,
         loaded: bool = False,
     ) -> list[journal.Card]:
-        return await self.inner.cards(limit=limit, states=states, session_id=session_id, loaded=loaded)
+        return await self.inner.list_cards(limit=limit, states=states, session_id=session_id, loaded=loaded)
 
 
-class House:
+class RuntimeHarness:
     """One runtime over one journal. Opening a second one over the same journal is a restart."""
 
     def __init__(
@@ -221,12 +221,12 @@ class House:
         retention: journal.Retention = KEEP_ALL,
         clock: Callable[[], int] | None = None,
         check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        homes_: homes.Homes | None = None,
+        limits: RuntimeLimits = DEFAULT_LIMITS,
+        homes_: homes.SessionOwnership | None = None,
     ) -> None:
-        self.engine = Scripted(work)
-        self.journal = SteeredJournal(journal_)
-        self.workshop = workshop = BareWorkshop(check_criterion) if check_criterion else BareWorkshop()
+        self.engine = ScriptedEngine(work)
+        self.journal = ControlledJournal(journal_)
+        self.workshop = workshop = StubHostServices(check_criterion) if check_criterion else StubHostServices()
         self.killed = workshop.killed
         self.runtime = Runtime(
             self.journal,
@@ -237,7 +237,7 @@ class House:
             receipt_ttl_ms=receipt_ttl_ms,
             retention=retention,
             limits=limits,
-            homes_=homes_,
+            ownership=homes_,
             **({"clock": clock} if clock else {}),
         )
 
@@ -255,15 +255,15 @@ class House:
         self.journal.gone = True
         await self.runtime.stop()
 
-    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
         """The answer, or the refusal raised."""
-        async with asyncio.timeout(PATIENCE):
-            return await self.asking(command)
+        async with asyncio.timeout(TIMEOUT):
+            return await self.start_submit(command)
 
-    def asking(self, command: commands.AnyCommand) -> "asyncio.Future[tower.Outcome]":
-        answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
+    def start_submit(self, command: commands.AnyCommand) -> "asyncio.Future[tower.SubmitOutcome]":
+        answer: asyncio.Future[tower.SubmitOutcome] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: tower.Outcome | errors.CoreError) -> None:
+        def done(outcome: tower.SubmitOutcome | errors.CoreError) -> None:
             assert not answer.done() or answer.cancelled(), "an asker is answered once"
             if isinstance(outcome, errors.CoreError):
                 answer.set_exception(outcome)
@@ -273,12 +273,16 @@ class House:
         self.runtime.submit(command, done)
         return answer
 
-    async def attached(self, session_id: str = SESSION, after_seq: int = 0, outlet: Outlet | None = None) -> Outlet:
-        outlet = outlet or Outlet()
-        (await self.attachment(outlet, session_id, after_seq)).subscription.start()
+    async def attach_subscriber(
+        self, session_id: str = SESSION, after_seq: int = 0, outlet: RecordingSubscriber | None = None
+    ) -> RecordingSubscriber:
+        outlet = outlet or RecordingSubscriber()
+        (await self.open_attachment(outlet, session_id, after_seq)).subscription.start()
         return outlet
 
-    async def attachment(self, outlet: Outlet, session_id: str = SESSION, after_seq: int = 0) -> tower.Attachment:
+    async def open_attachment(
+        self, outlet: RecordingSubscriber, session_id: str = SESSION, after_seq: int = 0
+    ) -> tower.Attachment:
         answer: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
 
         def done(attachment: tower.Attachment | errors.CoreError) -> None:
@@ -288,25 +292,25 @@ class House:
                 answer.set_result(attachment)
 
         self.runtime.attach(session_id, after_seq, outlet, admit=lambda session: None, done=done)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return await answer
 
-    async def with_session(self, session_id: str = SESSION) -> Outlet:
+    async def start_session(self, session_id: str = SESSION) -> RecordingSubscriber:
         """Starts a session and follows it."""
         await self.ask(start_session(session_id))
-        outlet = await self.attached(session_id)
-        await outlet.next_of(events.SessionStarted)
+        outlet = await self.attach_subscriber(session_id)
+        await outlet.wait_for_event(events.SessionStarted)
         return outlet
 
     async def send(self, text: str = "hello", session_id: str = SESSION, **fields: Any) -> str:
         return str((await self.ask(send(text, session_id, **fields)))["run_id"])
 
-    async def stored(self, session_id: str = SESSION) -> list[journal.Entry]:
+    async def list_stored(self, session_id: str = SESSION) -> list[journal.Entry]:
         return await self.journal.inner.read(session_id, 0, 1_000_000)
 
 
-class MakeHouse(Protocol):
-    async def __call__(self, work: Work = ..., journal_: journal.Journal | None = None, **options: Any) -> House: ...
+class MakeRuntime(Protocol):
+    async def __call__(self, work: Work = ..., journal_: journal.Journal | None = None, **options: Any) -> RuntimeHarness: ...
 
 
 def send(text: str = "hello", session_id: str = SESSION, **fields: Any) -> commands.SendMessage:

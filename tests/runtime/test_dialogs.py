@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.runtime.parts import SESSION, SUCCESS, MakeHouse
+from tests.runtime.parts import SESSION, SUCCESS, MakeRuntime
 
 from switchtower.core import commands, engine, events
 from switchtower.testing.sessions import OWNER
@@ -10,39 +10,39 @@ from switchtower.testing.sessions import OWNER
 FAR = 2**53
 
 
-def consulting(answers: list[engine.DialogAnswer], expires_at_ms: int = FAR) -> object:
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
-        answers.append(await desk.consult(events.Dialog("", "select", "Which?", expires_at_ms, options=("a", "b"))))
+def make_consulting_engine(answers: list[engine.DialogAnswer], expires_at_ms: int = FAR) -> object:
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
+        answers.append(await desk.open_dialog(events.Dialog("", "select", "Which?", expires_at_ms, options=("a", "b"))))
         return SUCCESS
 
     return work
 
 
-async def test_an_answer_reaches_who_asked(make_house: MakeHouse) -> None:
+async def test_an_answer_reaches_who_asked(make_runtime: MakeRuntime) -> None:
     answers: list[engine.DialogAnswer] = []
-    house = await make_house(consulting(answers))  # type: ignore[arg-type]
-    outlet = await house.with_session()
+    house = await make_runtime(make_consulting_engine(answers))  # type: ignore[arg-type]
+    outlet = await house.start_session()
     await house.send()
-    dialog = (await outlet.next_of(events.DialogOpened)).dialog
+    dialog = (await outlet.wait_for_event(events.DialogOpened)).dialog
 
     await house.ask(commands.AnswerDialog(session_id=SESSION, actor=OWNER, dialog_id=dialog.id, response={"value": "b"}))
-    await outlet.next_of(events.RunCompleted)
+    await outlet.wait_for_event(events.RunCompleted)
 
     assert answers == [engine.DialogAnswer({"value": "b"})]
 
 
-async def test_nobodys_answer_is_an_answer_too(make_house: MakeHouse) -> None:
+async def test_nobodys_answer_is_an_answer_too(make_runtime: MakeRuntime) -> None:
     answers: list[engine.DialogAnswer] = []
-    house = await make_house(consulting(answers, expires_at_ms=0))  # type: ignore[arg-type]
-    outlet = await house.with_session()
+    house = await make_runtime(make_consulting_engine(answers, expires_at_ms=0))  # type: ignore[arg-type]
+    outlet = await house.start_session()
     await house.send()
 
-    await outlet.next_of(events.RunCompleted)
+    await outlet.wait_for_event(events.RunCompleted)
 
     assert answers == [engine.DialogAnswer(None, "expired")]
 
 
-async def test_a_stopped_step_is_told_and_the_run_goes_on(make_house: MakeHouse) -> None:
+async def test_a_stopped_step_is_told_and_the_run_goes_on(make_runtime: MakeRuntime) -> None:
     stopped: list[str] = []
     waiting = asyncio.Event()
 
@@ -50,27 +50,27 @@ async def test_a_stopped_step_is_told_and_the_run_goes_on(make_house: MakeHouse)
         waiting.set()
         await asyncio.Event().wait()
 
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
         try:
-            await desk.unless_stopped("retry", wait())
-        except engine.StepStopped as step:
+            await desk.run_step("retry", wait())
+        except engine.StepCancelled as step:
             stopped.append(str(step))
         return SUCCESS
 
-    house = await make_house(work)
-    outlet = await house.with_session()
+    house = await make_runtime(work)
+    outlet = await house.start_session()
     await house.send()
     await waiting.wait()
 
     await house.ask(commands.StopStep(session_id=SESSION, actor=OWNER, step="compaction"))  # not what is under way
     await house.ask(commands.StopStep(session_id=SESSION, actor=OWNER, step="retry"))
-    completed = await outlet.next_of(events.RunCompleted)
+    completed = await outlet.wait_for_event(events.RunCompleted)
 
     assert stopped == ["retry"]
     assert completed.outcome is events.Outcome.SUCCESS
 
 
-async def test_a_cancelled_run_cancels_the_step_it_is_in(make_house: MakeHouse) -> None:
+async def test_a_cancelled_run_cancels_the_step_it_is_in(make_runtime: MakeRuntime) -> None:
     ended = asyncio.Event()
     waiting = asyncio.Event()
 
@@ -81,33 +81,33 @@ async def test_a_cancelled_run_cancels_the_step_it_is_in(make_house: MakeHouse) 
         finally:
             ended.set()
 
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
-        await desk.unless_stopped("retry", wait())
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
+        await desk.run_step("retry", wait())
         return SUCCESS
 
-    house = await make_house(work)
-    outlet = await house.with_session()
+    house = await make_runtime(work)
+    outlet = await house.start_session()
     await house.send()
     await waiting.wait()
 
     await house.ask(commands.CancelRun(session_id=SESSION, actor=OWNER))
-    completed = await outlet.next_of(events.RunCompleted)
+    completed = await outlet.wait_for_event(events.RunCompleted)
 
     assert ended.is_set()
     assert completed.outcome is events.Outcome.CANCELLED
 
 
-async def test_who_watches_hears_of_every_session_but_not_of_its_pieces(make_house: MakeHouse) -> None:
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def test_who_watches_hears_of_every_session_but_not_of_its_pieces(make_runtime: MakeRuntime) -> None:
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
         await desk.emit(events.TextDelta("piece"))
         return SUCCESS
 
-    house = await make_house(work)
+    house = await make_runtime(work)
     heard: list[tuple[str, type]] = []
     stop = house.runtime.watch(lambda session, event: heard.append((session.id, type(event))))
-    outlet = await house.with_session()
+    outlet = await house.start_session()
     await house.send()
-    await outlet.next_of(events.RunCompleted)
+    await outlet.wait_for_event(events.RunCompleted)
     stop()
     await house.ask(commands.LoadSession(session_id=SESSION, actor=OWNER))
 

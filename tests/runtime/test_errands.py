@@ -1,25 +1,25 @@
 """Errands over the end of a daemon: none stays open, and no question about one is left that nobody waits for."""
 
-from tests.runtime.parts import SESSION, MakeHouse, work_until_cancelled
+from tests.runtime.parts import SESSION, MakeRuntime, work_until_cancelled
 
 from switchtower.core import commands, events
-from switchtower.core.session import ERRAND
+from switchtower.core.session import REMOTE_CALL
 from switchtower.testing.sessions import OWNER
 
 
-async def test_an_errand_that_the_daemon_s_end_cut_short_is_closed_by_the_next(make_house: MakeHouse) -> None:
-    before = await make_house(work_until_cancelled)
-    outlet = await before.with_session()
+async def test_an_errand_that_the_daemon_s_end_cut_short_is_closed_by_the_next(make_runtime: MakeRuntime) -> None:
+    before = await make_runtime(work_until_cancelled)
+    outlet = await before.start_session()
     run_id = await before.send()
     await before.ask(
-        commands.StartErrand(session_id=SESSION, actor=OWNER, errand_id="req_1", tool="rpc.bash", args={"cmd": "make"})
+        commands.StartRemoteCall(session_id=SESSION, actor=OWNER, errand_id="req_1", tool="rpc.bash", args={"cmd": "make"})
     )
     await before.ask(
         commands.RequestApproval(
             session_id=SESSION,
             run_id=run_id,
             call_id="req_1",
-            kind=ERRAND,
+            kind=REMOTE_CALL,
             title="Run make",
             summary="Run make",
             details={},
@@ -28,16 +28,16 @@ async def test_an_errand_that_the_daemon_s_end_cut_short_is_closed_by_the_next(m
             approval_id="appr_1",
         )
     )
-    await outlet.next_of(events.ApprovalRequested)
+    await outlet.wait_for_event(events.ApprovalRequested)
     await before.crash()
 
-    after = await make_house(work_until_cancelled, before.journal.inner)
-    outlet = await after.attached()
-    finished = await outlet.next_of(events.ErrandFinished)
+    after = await make_runtime(work_until_cancelled, before.journal.inner)
+    outlet = await after.attach_subscriber()
+    finished = await outlet.wait_for_event(events.RemoteCallFinished)
     assert (finished.errand_id, finished.tool, finished.ok) == ("req_1", "rpc.bash", False)
     assert finished.error
-    withdrawn = await outlet.next_of(events.ApprovalWithdrawn)
+    withdrawn = await outlet.wait_for_event(events.ApprovalWithdrawn)
     assert withdrawn.approval_id == "appr_1"
-    completed = await outlet.next_of(events.RunCompleted)
+    completed = await outlet.wait_for_event(events.RunCompleted)
     assert completed.outcome is events.Outcome.FAILED, "the run did not wait for the errand's question, so it was at work"
     assert after.engine.tasks == []

@@ -5,23 +5,32 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.parts import SESSION, SUCCESS, House, MakeHouse, Outlet, cancel, send, work_until_cancelled
+from tests.runtime.parts import (
+    SESSION,
+    SUCCESS,
+    RuntimeHarness,
+    MakeRuntime,
+    RecordingSubscriber,
+    cancel,
+    send,
+    work_until_cancelled,
+)
 
 from switchtower.core import engine, events, journal, tower
-from switchtower.runtime.limits import Limits
+from switchtower.runtime.limits import RuntimeLimits
 
 WORDS = 300
 
 
-async def _say_words(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def _emit_words(task: engine.Task, context: engine.RunContext) -> engine.RunResult:
     for number in range(WORDS):
-        await desk.emit(events.TextDelta(f"{number} "))
+        await context.emit(events.TextDelta(f"{number} "))
         if number % 7 == 0:
             await asyncio.sleep(0)
     return SUCCESS
 
 
-class Moody(Outlet):
+class SlowSubscriber(RecordingSubscriber):
     """Takes a random number of batches, then none for a random while, as a socket does whose client reads in spurts."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -35,15 +44,15 @@ class Moody(Outlet):
         super().deliver(batch)
         self._takes -= 1
         if self._takes <= 0:
-            self.ready = False
+            self.is_ready = False
             self.pauses += 1
-            self._after_turns(self._dice.randrange(20))
+            self._recover_after(self._dice.randrange(20))
 
-    def _after_turns(self, turns: int) -> None:
-        asyncio.get_running_loop().call_soon(self._after_turns, turns - 1) if turns > 0 else self._resume()
+    def _recover_after(self, turns: int) -> None:
+        asyncio.get_running_loop().call_soon(self._recover_after, turns - 1) if turns > 0 else self._resume()
 
     def _resume(self) -> None:
-        self.ready = True
+        self.is_ready = True
         self._takes = self._dice.randrange(1, 6)
         if self.subscription is not None:
             self.subscription.wake()
@@ -54,86 +63,86 @@ class Moody(Outlet):
 def test_subscribers_that_attach_anywhere_and_pause_at_will_see_each_event_once_in_order(seed: int, page: int) -> None:
     async def scenario() -> None:
         dice = random.Random(seed)
-        house = House(_say_words, limits=Limits(page=page))
+        house = RuntimeHarness(_emit_words, limits=RuntimeLimits(page=page))
         house.journal.turns_to_confirm = lambda: dice.randrange(4)
         await house.open()
-        whole = await house.with_session()
+        whole = await house.start_session()
         await house.send()
-        attached: list[tuple[int, Moody]] = []
+        attached: list[tuple[int, SlowSubscriber]] = []
         while "run.completed" not in whole.kinds:
             after_seq = dice.randint(0, whole.seqs[-1])
-            outlet = Moody(dice)
-            attachment = await house.attachment(outlet, after_seq=after_seq)
+            outlet = SlowSubscriber(dice)
+            attachment = await house.open_attachment(outlet, after_seq=after_seq)
             assert not attachment.gap
             outlet.subscription = attachment.subscription
             attachment.subscription.start()
             attached.append((after_seq, outlet))
             for _ in range(dice.randrange(10)):
                 await asyncio.sleep(0)
-        stored = await house.stored()
+        stored = await house.list_stored()
         for after_seq, outlet in attached:
-            await outlet.until(lambda outlet=outlet: bool(outlet.seqs) and outlet.seqs[-1] == stored[-1].seq)
+            await outlet.wait_until(lambda outlet=outlet: bool(outlet.seqs) and outlet.seqs[-1] == stored[-1].seq)
             assert outlet.entries == stored[after_seq:]
         await house.close()
 
     asyncio.run(scenario())
 
 
-async def test_what_was_read_from_the_journal_before_it_was_published_is_not_told_again(make_house: MakeHouse) -> None:
-    house = await make_house(work_until_cancelled)
-    whole = await house.with_session()
-    early = Outlet()
-    attachment = await house.attachment(early)
+async def test_what_was_read_from_the_journal_before_it_was_published_is_not_told_again(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime(work_until_cancelled)
+    whole = await house.start_session()
+    early = RecordingSubscriber()
+    attachment = await house.open_attachment(early)
     house.journal.confirmation.clear()
-    sent = house.asking(send())
-    await house.journal.until(lambda: house.journal.stored == 2)
+    sent = house.start_submit(send())
+    await house.journal.wait_until(lambda: house.journal.stored == 2)
     attachment.subscription.start()
-    await early.next_of(events.RunStarted)
+    await early.wait_for_event(events.RunStarted)
     assert "run.started" not in whole.kinds
     house.journal.confirmation.set()
     async with asyncio.timeout(60):
         await sent
     await house.ask(cancel())
     for outlet in (early, whole):
-        await outlet.next_of(events.RunCompleted)
-        assert outlet.entries == await house.stored()
+        await outlet.wait_for_event(events.RunCompleted)
+        assert outlet.entries == await house.list_stored()
 
 
-async def test_a_subscriber_that_does_not_read_holds_back_nobody(make_house: MakeHouse) -> None:
-    house = await make_house(_say_words)
-    whole = await house.with_session()
-    stuck = Outlet()
-    stuck.ready = False
-    attachment = await house.attachment(stuck)
+async def test_a_subscriber_that_does_not_read_holds_back_nobody(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime(_emit_words)
+    whole = await house.start_session()
+    stuck = RecordingSubscriber()
+    stuck.is_ready = False
+    attachment = await house.open_attachment(stuck)
     attachment.subscription.start()
     await house.send()
-    await whole.next_of(events.RunCompleted)
+    await whole.wait_for_event(events.RunCompleted)
     assert stuck.entries == []
 
-    stuck.ready = True
+    stuck.is_ready = True
     attachment.subscription.wake()
-    await stuck.until(lambda: stuck.entries == whole.entries)
+    await stuck.wait_until(lambda: stuck.entries == whole.entries)
 
 
-async def test_a_subscriber_that_has_caught_up_by_paging_hears_the_next_event_live(make_house: MakeHouse) -> None:
-    house = await make_house(_say_words)
-    whole = await house.with_session()
+async def test_a_subscriber_that_has_caught_up_by_paging_hears_the_next_event_live(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime(_emit_words)
+    whole = await house.start_session()
     await house.send()
-    await whole.next_of(events.RunCompleted)
-    late = await house.attached()
-    await late.until(lambda: late.seqs == whole.seqs)
+    await whole.wait_for_event(events.RunCompleted)
+    late = await house.attach_subscriber()
+    await late.wait_until(lambda: late.seqs == whole.seqs)
     batches = late.batches
     house.engine.work = work_until_cancelled
     await house.send()
-    await late.next_of(events.RunStarted, count=2)
+    await late.wait_for_event(events.RunStarted, count=2)
     assert late.batches == batches + 1
 
 
-async def test_closing_while_a_page_is_being_read_delivers_nothing_more(make_house: MakeHouse) -> None:
-    house = await make_house(_say_words)
-    whole = await house.with_session()
+async def test_closing_while_a_page_is_being_read_delivers_nothing_more(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime(_emit_words)
+    whole = await house.start_session()
     await house.send()
-    await whole.next_of(events.RunCompleted)
+    await whole.wait_for_event(events.RunCompleted)
 
     reading, go_on = asyncio.Event(), asyncio.Event()
     read = house.journal.read
@@ -144,57 +153,57 @@ async def test_closing_while_a_page_is_being_read_delivers_nothing_more(make_hou
         return await read(session_id, after_seq, limit)
 
     house.journal.read = slow_read  # type: ignore[method-assign]
-    late = Outlet()
-    attachment = await house.attachment(late)
+    late = RecordingSubscriber()
+    attachment = await house.open_attachment(late)
     attachment.subscription.start()
     async with asyncio.timeout(60):
         await reading.wait()
     attachment.subscription.close()
     go_on.set()
-    await house.attached(after_seq=whole.seqs[-1])
+    await house.attach_subscriber(after_seq=whole.seqs[-1])
     assert late.entries == []
     assert late.behind == []
     attachment.subscription.wake()
     attachment.subscription.close()
-    await house.attached(after_seq=whole.seqs[-1])
+    await house.attach_subscriber(after_seq=whole.seqs[-1])
     assert late.entries == []
 
 
-async def test_a_subscriber_that_retention_has_overtaken_is_told_that_it_fell_behind(make_house: MakeHouse) -> None:
-    house = await make_house(_say_words, retention=journal.Retention(10, 0))
-    whole = await house.with_session()
-    slow = Outlet()
-    slow.ready = False
-    attachment = await house.attachment(slow, after_seq=1)
+async def test_a_subscriber_that_retention_has_overtaken_is_told_that_it_fell_behind(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime(_emit_words, retention=journal.Retention(10, 0))
+    whole = await house.start_session()
+    slow = RecordingSubscriber()
+    slow.is_ready = False
+    attachment = await house.open_attachment(slow, after_seq=1)
     attachment.subscription.start()
     await house.send()
-    await whole.next_of(events.RunCompleted)
-    await house.journal.until(lambda: SESSION in house.journal.prunings)
-    assert await house.journal.gap_after(SESSION, 1) is not None
+    await whole.wait_for_event(events.RunCompleted)
+    await house.journal.wait_until(lambda: SESSION in house.journal.prunings)
+    assert await house.journal.find_gap(SESSION, 1) is not None
 
-    slow.ready = True
+    slow.is_ready = True
     attachment.subscription.wake()
-    await slow.until(lambda: bool(slow.behind))
+    await slow.wait_until(lambda: bool(slow.behind))
     assert slow.behind == [SESSION]
     # Whatever came before it was told is the log without a hole.
     assert slow.seqs == list(range(2, 2 + len(slow.seqs)))
     assert len(slow.seqs) < WORDS
 
-    anew = await house.attachment(Outlet(), after_seq=1)
+    anew = await house.open_attachment(RecordingSubscriber(), after_seq=1)
     assert anew.gap
     assert anew.subscription.cursor == whole.seqs[-1]
-    assert anew.earliest_seq == (await house.journal.gap_after(SESSION, 1) or 0) + 1
+    assert anew.earliest_seq == (await house.journal.find_gap(SESSION, 1) or 0) + 1
 
 
-async def test_a_cursor_beyond_the_head_is_a_gap_too(make_house: MakeHouse) -> None:
-    house = await make_house()
-    await house.with_session()
-    attachment = await house.attachment(Outlet(), after_seq=1_000)
+async def test_a_cursor_beyond_the_head_is_a_gap_too(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime()
+    await house.start_session()
+    attachment = await house.open_attachment(RecordingSubscriber(), after_seq=1_000)
     assert attachment.gap
     assert attachment.subscription.cursor == 1
 
 
-class PacedOutlet(Outlet):
+class LagAwareSubscriber(RecordingSubscriber):
     """Tells when it fell behind the live stream, and when it had caught up."""
 
     def __init__(self) -> None:
@@ -207,22 +216,22 @@ class PacedOutlet(Outlet):
 
     def caught_up(self, session_id: str) -> None:
         self.paces.append("caught up")
-        self.changed()
+        self.notify_changed()
 
 
-async def test_who_wants_to_know_is_told_when_it_falls_behind_and_when_it_has_caught_up(make_house: MakeHouse) -> None:
-    house = await make_house()
-    follower = await house.with_session()
-    paced = PacedOutlet()
-    subscription = (await house.attachment(paced, after_seq=1)).subscription
+async def test_who_wants_to_know_is_told_when_it_falls_behind_and_when_it_has_caught_up(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime()
+    follower = await house.start_session()
+    paced = LagAwareSubscriber()
+    subscription = (await house.open_attachment(paced, after_seq=1)).subscription
     subscription.start()
 
-    paced.ready = False
+    paced.is_ready = False
     await house.send("one")
-    await follower.next_of(events.RunCompleted)
+    await follower.wait_for_event(events.RunCompleted)
     assert paced.paces == ["behind"]
 
-    paced.ready = True
+    paced.is_ready = True
     subscription.wake()
-    await paced.until(lambda: paced.paces == ["behind", "caught up"])
+    await paced.wait_until(lambda: paced.paces == ["behind", "caught up"])
     assert paced.seqs == follower.seqs[1:]

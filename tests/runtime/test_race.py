@@ -4,12 +4,12 @@ import asyncio
 import json
 import random
 
-from tests.runtime.parts import MakeHouse, ask_once
+from tests.runtime.parts import MakeRuntime, ask_once
 
 from switchtower.core import events
 from switchtower.core.access import Access
-from switchtower.protocols.push.peer import PushPeer
-from switchtower.transports.pair import Inbox, pair
+from switchtower.protocols.push.peer import PushConnection
+from switchtower.transports.pair import RecordingReceiver, join_receivers
 
 CLIENTS = 100
 ROUNDS = 50
@@ -20,28 +20,28 @@ def _request(number: int, type_: str, session_id: str | None, payload: dict[str,
     return json.dumps(envelope | ({"sessionId": session_id} if session_id else {})).encode()
 
 
-async def _answer(inbox: Inbox, number: int) -> dict[str, object]:
+async def _answer(inbox: RecordingReceiver, number: int) -> dict[str, object]:
     async with asyncio.timeout(60):
         while True:
-            frame = json.loads(await inbox.next())
+            frame = json.loads(await inbox.next_frame())
             if frame["kind"] == "response" and frame["requestId"] == f"req_{number}":
                 return dict(frame)
 
 
-async def test_exactly_one_of_a_hundred_clients_decides(make_house: MakeHouse) -> None:
-    house = await make_house(ask_once)
+async def test_exactly_one_of_a_hundred_clients_decides(make_runtime: MakeRuntime) -> None:
+    house = await make_runtime(ask_once)
     dice = random.Random(1)
-    inboxes: list[Inbox] = []
+    inboxes: list[RecordingReceiver] = []
     for number in range(CLIENTS):
-        inbox = Inbox()
-        pair(PushPeer(house.runtime, Access(name=f"client {number}", via="cli", trusted=True), "test"), inbox)
+        inbox = RecordingReceiver()
+        join_receivers(PushConnection(house.runtime, Access(name=f"client {number}", via="cli", trusted=True), "test"), inbox)
         inboxes.append(inbox)
 
     for round_ in range(ROUNDS):
         session_id = f"sess_{round_}"
-        outlet = await house.with_session(session_id)
+        outlet = await house.start_session(session_id)
         run_id = await house.send(session_id=session_id)
-        approval_id = (await outlet.next_of(events.ApprovalRequested)).approval.id
+        approval_id = (await outlet.wait_for_event(events.ApprovalRequested)).approval.id
         decisions = [dice.choice(["approve", "deny"]) for _ in inboxes]
         for inbox, decision in zip(dice.sample(inboxes, CLIENTS), decisions, strict=True):
             payload = {"runId": run_id, "approvalId": approval_id, "decision": decision}
@@ -54,7 +54,7 @@ async def test_exactly_one_of_a_hundred_clients_decides(make_house: MakeHouse) -
         refusals = [answer["error"]["code"] for answer in answers if not answer["ok"]]  # type: ignore[index]
         assert len(winners) == 1
         assert refusals == ["APPROVAL_EXPIRED"] * (CLIENTS - 1)
-        completed = await outlet.next_of(events.RunCompleted)
-        (decided,) = outlet.seen(events.ApprovalDecided)
+        completed = await outlet.wait_for_event(events.RunCompleted)
+        (decided,) = outlet.list_events(events.ApprovalDecided)
         approved = decided.verdict is events.Verdict.APPROVE
         assert completed.outcome is (events.Outcome.SUCCESS if approved else events.Outcome.DENIED)

@@ -5,59 +5,59 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.runtime.parts import KEEP_ALL, PATIENCE, SESSION, Outlet, Scripted, SteeredJournal
+from tests.runtime.parts import KEEP_ALL, TIMEOUT, SESSION, RecordingSubscriber, ScriptedEngine, ControlledJournal
 
 from switchtower.core import commands, engine, errors, events, redact, terminals, tower
 from switchtower.runtime import terminal_inbox
 from switchtower.runtime.runtime import Runtime
-from switchtower.runtime.terminal_inbox import TerminalInbox
+from switchtower.runtime.terminal_inbox import TerminalInputQueue
 from switchtower.testing.sessions import OWNER
-from switchtower.testing.workshop import BareWorkshop
+from switchtower.testing.workshop import StubHostServices
 
 LONGEST = terminals.MOST_TYPED
 
 
-class Program(Scripted):
+class TypingEngine(ScriptedEngine):
     """A program in a terminal that takes only what it is told to take."""
 
     def __init__(self) -> None:
         super().__init__(self.take_as_told)
-        self.taken: list[engine.Typed | engine.Resized] = []
+        self.taken: list[engine.TypedText | engine.ResizedScreen] = []
         self._allowed = asyncio.Semaphore(0)
 
-    async def take_as_told(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def take_as_told(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         while True:
             await self._allowed.acquire()
-            self.taken.append(await desk.typed())
-            self.changed()
+            self.taken.append(await context.next_terminal_input())
+            self.notify_changed()
 
-    async def take(self, count: int) -> list[engine.Typed | engine.Resized]:
+    async def take(self, count: int) -> list[engine.TypedText | engine.ResizedScreen]:
         """The next so many."""
         wanted = len(self.taken) + count
         for _ in range(count):
             self._allowed.release()
-        await self.until(lambda: len(self.taken) == wanted)
+        await self.wait_until(lambda: len(self.taken) == wanted)
         return self.taken[-count:]
 
 
-class Terminal:
+class TypingHarness:
     """A runtime with one such program."""
 
     def __init__(self) -> None:
-        self.program = Program()
-        self.journal = SteeredJournal()
+        self.program = TypingEngine()
+        self.journal = ControlledJournal()
         self.runtime = Runtime(
             self.journal,
             {"pty": self.program},
-            BareWorkshop(),
+            StubHostServices(),
             redactor=redact.Redactor(),
             approval_timeout_ms=3_600_000,
             receipt_ttl_ms=3_600_000,
             retention=KEEP_ALL,
         )
 
-    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
-        async with asyncio.timeout(PATIENCE):
+    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+        async with asyncio.timeout(TIMEOUT):
             return await self.runtime.ask(command)
 
     async def start(self, session_id: str = SESSION) -> None:
@@ -70,14 +70,14 @@ class Terminal:
             sandbox="local",
             workspace=events.Workspace(root="/"),
             attach_token_sha256="0" * 64,
-            program=terminals.program(["cat"]),
+            program=terminals.make_program(["cat"]),
         )
         await self.ask(start)
 
-    async def type(self, text: str, input_id: str, session_id: str = SESSION) -> tower.Outcome:
-        return await self.ask(typed(text, input_id, session_id))
+    async def type(self, text: str, input_id: str, session_id: str = SESSION) -> tower.SubmitOutcome:
+        return await self.ask(make_typed_input(text, input_id, session_id))
 
-    async def keys(self, text: str, session_id: str = SESSION) -> None:
+    async def send_keys(self, text: str, session_id: str = SESSION) -> None:
         await self.ask(commands.TypeKeys(session_id=session_id, actor=OWNER, text=text))
 
     async def resize(self, cols: int, rows: int) -> None:
@@ -87,13 +87,13 @@ class Terminal:
         """Types until no more is taken; how often that went well."""
         for number in range(100):
             try:
-                await self.keys("x" * LONGEST)
+                await self.send_keys("x" * LONGEST)
             except errors.Overloaded:
                 return number
         raise AssertionError("there is no end to it")
 
 
-def typed(text: str, input_id: str, session_id: str = SESSION) -> commands.TypeInput:
+def make_typed_input(text: str, input_id: str, session_id: str = SESSION) -> commands.TypeInput:
     return commands.TypeInput(
         session_id=session_id,
         actor=OWNER,
@@ -105,8 +105,8 @@ def typed(text: str, input_id: str, session_id: str = SESSION) -> commands.TypeI
 
 
 @pytest.fixture
-async def terminal() -> AsyncIterator[Terminal]:
-    made = Terminal()
+async def typing_harness() -> AsyncIterator[TypingHarness]:
+    made = TypingHarness()
     await made.journal.open()
     await made.runtime.start()
     await made.start()
@@ -116,113 +116,113 @@ async def terminal() -> AsyncIterator[Terminal]:
     await made.journal.close()
 
 
-async def test_typing_keys_and_sizes_are_taken_in_the_order_they_were_accepted(terminal: Terminal) -> None:
-    await terminal.type("one\r", "1")
-    await terminal.keys("two")
-    await terminal.resize(90, 30)
-    await terminal.type("three\r", "3")
-    assert await terminal.program.take(4) == [
-        engine.Typed("one\r"),
-        engine.Typed("two"),
-        engine.Resized(90, 30),
-        engine.Typed("three\r"),
+async def test_typing_keys_and_sizes_are_taken_in_the_order_they_were_accepted(typing_harness: TypingHarness) -> None:
+    await typing_harness.type("one\r", "1")
+    await typing_harness.send_keys("two")
+    await typing_harness.resize(90, 30)
+    await typing_harness.type("three\r", "3")
+    assert await typing_harness.program.take(4) == [
+        engine.TypedText("one\r"),
+        engine.TypedText("two"),
+        engine.ResizedScreen(90, 30),
+        engine.TypedText("three\r"),
     ]
 
 
-async def test_what_many_type_at_once_is_taken_in_the_order_of_the_journal(terminal: Terminal) -> None:
-    await asyncio.gather(*(terminal.type(f"{number};", str(number)) for number in range(200)))
-    taken = await terminal.program.take(200)
-    entries = await terminal.journal.inner.read(SESSION, 0, 1_000)
+async def test_what_many_type_at_once_is_taken_in_the_order_of_the_journal(typing_harness: TypingHarness) -> None:
+    await asyncio.gather(*(typing_harness.type(f"{number};", str(number)) for number in range(200)))
+    taken = await typing_harness.program.take(200)
+    entries = await typing_harness.journal.inner.read(SESSION, 0, 1_000)
     stored = [entry.data for entry in entries if entry.kind == events.TerminalTyped.kind]
     assert len(stored) == 200
     for typed_, data in zip(taken, stored, strict=True):
-        assert isinstance(typed_, engine.Typed)
+        assert isinstance(typed_, engine.TypedText)
         assert f'"{typed_.text}"'.encode() in data
 
 
-async def test_nothing_is_typed_before_it_is_stored(terminal: Terminal) -> None:
-    terminal.journal.gate.clear()
-    asked = asyncio.ensure_future(terminal.type("one\r", "1"))
-    taking = asyncio.ensure_future(terminal.program.take(1))
-    appended = len(terminal.journal.appends)
-    await terminal.journal.until(lambda: len(terminal.journal.appends) > appended)
-    assert terminal.program.taken == []
-    terminal.journal.gate.set()
+async def test_nothing_is_typed_before_it_is_stored(typing_harness: TypingHarness) -> None:
+    typing_harness.journal.gate.clear()
+    asked = asyncio.ensure_future(typing_harness.type("one\r", "1"))
+    taking = asyncio.ensure_future(typing_harness.program.take(1))
+    appended = len(typing_harness.journal.appends)
+    await typing_harness.journal.wait_until(lambda: len(typing_harness.journal.appends) > appended)
+    assert typing_harness.program.taken == []
+    typing_harness.journal.gate.set()
     await asked
-    assert await taking == [engine.Typed("one\r")]
+    assert await taking == [engine.TypedText("one\r")]
 
 
-async def test_the_same_input_twice_is_taken_once(terminal: Terminal) -> None:
-    first = await terminal.type("once\r", "1")
-    assert await terminal.type("once\r", "1") == {**first, "replayed": True}
-    await terminal.keys("then")
-    assert await terminal.program.take(2) == [engine.Typed("once\r"), engine.Typed("then")]
+async def test_the_same_input_twice_is_taken_once(typing_harness: TypingHarness) -> None:
+    first = await typing_harness.type("once\r", "1")
+    assert await typing_harness.type("once\r", "1") == {**first, "replayed": True}
+    await typing_harness.send_keys("then")
+    assert await typing_harness.program.take(2) == [engine.TypedText("once\r"), engine.TypedText("then")]
 
 
-async def test_a_program_that_does_not_take_what_is_typed_makes_more_of_it_refused_for_now(terminal: Terminal) -> None:
-    assert await terminal.fill() == terminal_inbox.MOST_CHARS // LONGEST
-    stored = len(await terminal.journal.inner.read(SESSION, 0, 1_000))
+async def test_a_program_that_does_not_take_what_is_typed_makes_more_of_it_refused_for_now(typing_harness: TypingHarness) -> None:
+    assert await typing_harness.fill() == terminal_inbox.MOST_CHARS // LONGEST
+    stored = len(await typing_harness.journal.inner.read(SESSION, 0, 1_000))
     more: tuple[commands.AnyCommand, ...] = (
-        typed("more", "1"),
+        make_typed_input("more", "1"),
         commands.TypeKeys(session_id=SESSION, actor=OWNER, text="m"),
         commands.SendMessage(session_id=SESSION, actor=OWNER, text="m"),
         commands.QueueMessage(session_id=SESSION, actor=OWNER, text="m", delivery=events.Delivery.STEER),
     )
     for command in more:
         with pytest.raises(errors.Overloaded) as refusal:
-            await terminal.ask(command)
+            await typing_harness.ask(command)
         assert refusal.value.retryable
-    assert len(await terminal.journal.inner.read(SESSION, 0, 1_000)) == stored, "what is refused has not happened"
+    assert len(await typing_harness.journal.inner.read(SESSION, 0, 1_000)) == stored, "what is refused has not happened"
 
 
-async def test_it_goes_on_when_the_program_takes_again_and_nothing_accepted_is_missing(terminal: Terminal) -> None:
-    filled = await terminal.fill()
+async def test_it_goes_on_when_the_program_takes_again_and_nothing_accepted_is_missing(typing_harness: TypingHarness) -> None:
+    filled = await typing_harness.fill()
     with pytest.raises(errors.Overloaded):
-        await terminal.type("again\r", "1")
-    await terminal.program.take(1)
+        await typing_harness.type("again\r", "1")
+    await typing_harness.program.take(1)
     # The same again, as one who is refused for now would ask: it was not done, so it is done now.
-    await terminal.type("again\r", "1")
-    taken = await terminal.program.take(filled)
-    assert taken == [engine.Typed("x" * LONGEST)] * (filled - 1) + [engine.Typed("again\r")]
-    await terminal.keys("and on")
-    assert await terminal.program.take(1) == [engine.Typed("and on")]
+    await typing_harness.type("again\r", "1")
+    taken = await typing_harness.program.take(filled)
+    assert taken == [engine.TypedText("x" * LONGEST)] * (filled - 1) + [engine.TypedText("again\r")]
+    await typing_harness.send_keys("and on")
+    assert await typing_harness.program.take(1) == [engine.TypedText("and on")]
 
 
-async def test_a_full_program_is_still_resized_and_ended(terminal: Terminal) -> None:
-    filled = await terminal.fill()
-    await terminal.resize(90, 30)
-    assert (await terminal.program.take(filled + 1))[-1] == engine.Resized(90, 30)
-    await terminal.fill()
-    outlet = Outlet()
-    terminal.runtime.subscribe(SESSION, 0, outlet).start()
-    await terminal.ask(commands.CancelRun(session_id=SESSION, actor=OWNER))
-    assert (await outlet.next_of(events.RunCompleted)).outcome is events.Outcome.CANCELLED
+async def test_a_full_program_is_still_resized_and_ended(typing_harness: TypingHarness) -> None:
+    filled = await typing_harness.fill()
+    await typing_harness.resize(90, 30)
+    assert (await typing_harness.program.take(filled + 1))[-1] == engine.ResizedScreen(90, 30)
+    await typing_harness.fill()
+    outlet = RecordingSubscriber()
+    typing_harness.runtime.subscribe(SESSION, 0, outlet).start()
+    await typing_harness.ask(commands.CancelRun(session_id=SESSION, actor=OWNER))
+    assert (await outlet.wait_for_event(events.RunCompleted)).outcome is events.Outcome.CANCELLED
 
 
-async def test_a_full_program_is_in_nobody_else_s_way(terminal: Terminal) -> None:
-    await terminal.fill()
-    await terminal.start("sess_2")
-    await terminal.keys("hello", "sess_2")
+async def test_a_full_program_is_in_nobody_else_s_way(typing_harness: TypingHarness) -> None:
+    await typing_harness.fill()
+    await typing_harness.start("sess_2")
+    await typing_harness.send_keys("hello", "sess_2")
 
 
-async def test_who_types_into_a_program_that_has_ended_is_told_so_however_much_was_left(terminal: Terminal) -> None:
-    await terminal.fill()
-    outlet = Outlet()
-    terminal.runtime.subscribe(SESSION, 0, outlet).start()
-    await terminal.ask(commands.CancelRun(session_id=SESSION, actor=OWNER))
-    await outlet.next_of(events.RunCompleted)
+async def test_who_types_into_a_program_that_has_ended_is_told_so_however_much_was_left(typing_harness: TypingHarness) -> None:
+    await typing_harness.fill()
+    outlet = RecordingSubscriber()
+    typing_harness.runtime.subscribe(SESSION, 0, outlet).start()
+    await typing_harness.ask(commands.CancelRun(session_id=SESSION, actor=OWNER))
+    await outlet.wait_for_event(events.RunCompleted)
     with pytest.raises(errors.ProgramEnded):
-        await terminal.keys("x")
+        await typing_harness.send_keys("x")
 
 
 async def test_an_inbox_counts_what_waits_and_not_what_was_taken() -> None:
-    inbox = TerminalInbox()
+    inbox = TerminalInputQueue()
     half = terminal_inbox.MOST_CHARS // 2
     for _ in range(10):
-        inbox.take(engine.Typed("x" * half))
+        inbox.put(engine.TypedText("x" * half))
         assert not inbox.is_full
-        inbox.take(engine.Resized(80, 24))
-        inbox.take(engine.Typed("x" * half))
+        inbox.put(engine.ResizedScreen(80, 24))
+        inbox.put(engine.TypedText("x" * half))
         assert inbox.is_full
         for _ in range(3):
             await inbox.next()
@@ -230,9 +230,9 @@ async def test_an_inbox_counts_what_waits_and_not_what_was_taken() -> None:
 
 
 async def test_who_hurries_is_heard_whenever_they_did() -> None:
-    inbox = TerminalInbox()
-    waiting = asyncio.ensure_future(inbox.hurried())
-    inbox.hurry()
-    async with asyncio.timeout(PATIENCE):
+    inbox = TerminalInputQueue()
+    waiting = asyncio.ensure_future(inbox.wait_for_force())
+    inbox.force_end()
+    async with asyncio.timeout(TIMEOUT):
         await waiting
-        await inbox.hurried()
+        await inbox.wait_for_force()

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65_534
-PATIENCE = 600
+TIMEOUT = 600
 AGAIN = "TOWER_TESTS_ORDINARY_USER"
 
 
@@ -22,16 +22,16 @@ def run_tests(module: str, *arguments: str) -> None:
     words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-x", *arguments, module]
     become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
     environment = {**os.environ, AGAIN: "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/tmp"}
-    closed = _closed_folder(Path(sys.base_prefix).resolve())
+    closed = _find_closed_folder(Path(sys.base_prefix).resolve())
     command = [*become, *words] if closed is None else ["unshare", "-m", "sh", "-c", _OPEN, "sh", str(closed), *become, *words]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if "unshare failed" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"the interpreter is in `{closed}`, which ordinary users cannot enter: {done.stderr.strip()}")
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
     assert " passed" in done.stdout
 
 
-def _closed_folder(place: Path) -> Path | None:
+def _find_closed_folder(place: Path) -> Path | None:
     """The interpreter may lie below root's home. The topmost folder on the way to it that others cannot enter."""
     return next((folder for folder in reversed(place.parents) if not folder.stat().st_mode & 0o001), None)
 

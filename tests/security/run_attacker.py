@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 from switchtower.protocols.push import messages
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import SocketWire, UpgradeRefused, WebSocketWire, Wire
+from switchtower.testing.wires import SocketWire, UpgradeRefused, WebSocketWire, ClientWire
 
 UNREACHABLE, CLOSED = "unreachable", "closed"
 Target = dict[str, Any]
 
 
-def approval(target: Target) -> dict[str, Any]:
+def request_approval(target: Target) -> dict[str, Any]:
     session_id = target["session"]
     payload = {"sessionId": session_id, "approvalId": target["approval"], "runId": target["run"], "decision": "approve"}
     return {
@@ -52,9 +52,9 @@ async def attempt(what: Awaitable[Any]) -> Any:
 
 
 async def decide_over_push(target: Target) -> Any:
-    async with await PushClient.over_socket(target["socket"]) as push:
-        await push.say(approval(target))
-        return (await push.response()).code or "approved"
+    async with await PushClient.connect_socket(target["socket"]) as push:
+        await push.send_frames(request_approval(target))
+        return (await push.wait_for_response()).code or "approved"
 
 
 async def open_websocket(target: Target, path: str) -> Any:
@@ -62,23 +62,23 @@ async def open_websocket(target: Target, path: str) -> Any:
     return "open"
 
 
-async def be_a_host(target: Target) -> Any:
+async def connect_as_host(target: Target) -> Any:
     await WebSocketWire.open(target["http"], None, "/ws/host?host_id=host_forged&host_token=0123456789")
     return "open"
 
 
-async def greet_pi(wire: Wire) -> Any:
+async def greet_pi(wire: ClientWire) -> Any:
     try:
         return (await PiClient(wire).receive())["type"]
     except EOFError:
         return getattr(wire, "close_code", None) or CLOSED
 
 
-async def pi_port(target: Target, token: str | None) -> Any:
+async def connect_pi_port(target: Target, token: str | None) -> Any:
     return await greet_pi(await WebSocketWire.open(target["pi"].replace("ws://", "http://"), token, path="/"))
 
 
-async def pi_socket(target: Target) -> Any:
+async def connect_pi_socket(target: Target) -> Any:
     return await greet_pi(await SocketWire.open(target["piSocket"]))
 
 
@@ -111,11 +111,11 @@ async def everywhere(target: Target) -> dict[str, Any]:
         "ws app": await attempt(open_websocket(target, "/ws/app")),
         "ws minicodex": await attempt(open_websocket(target, "/ws/minicodex")),
         "ws pi": await attempt(open_websocket(target, "/ws/pi")),
-        "ws host": await attempt(be_a_host(target)),
+        "ws host": await attempt(connect_as_host(target)),
         "http": await attempt(rename_over_http(target)),
-        "pi": await attempt(pi_port(target, None)),
-        "pi with token": await attempt(pi_port(target, target["token"])),
-        "pi socket": await attempt(pi_socket(target)),
+        "pi": await attempt(connect_pi_port(target, None)),
+        "pi with token": await attempt(connect_pi_port(target, target["token"])),
+        "pi socket": await attempt(connect_pi_socket(target)),
         "host socket": await attempt(decide_at_host_socket(target)),
     }
 
@@ -131,7 +131,7 @@ def connected_by_a_child(target: Target) -> dict[str, Any]:
                 os._exit(0)
             os.wait()
             try:
-                shared.sendall(json.dumps(approval(target)).encode() + b"\n")
+                shared.sendall(json.dumps(request_approval(target)).encode() + b"\n")
                 answer = shared.recv(65_536)
             except OSError:
                 answer = b""
@@ -150,7 +150,7 @@ def asked_by_a_child_that_ends(target: Target) -> dict[str, Any]:
                 over_http.sendall(rename_request(target, address.netloc))
             with socket.socket(socket.AF_UNIX) as over_push:
                 over_push.connect(target["socket"])
-                over_push.sendall(json.dumps(approval(target)).encode() + b"\n")
+                over_push.sendall(json.dumps(request_approval(target)).encode() + b"\n")
                 os._exit(0)
         os.wait()
     return {}

@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from switchtower.engines.pty import prompts, rules
-from switchtower.engines.pty.screen import Screen
+from switchtower.engines.pty.screen import TerminalScreen
 
 CORPUS = Path(__file__).parent / "corpus"
 SCREENS = CORPUS / "terminal_screens"
-RULES = rules.load()
+RULES = rules.load_rules()
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def expected() -> list[dict[str, Any]]:
+def load_expected() -> list[dict[str, Any]]:
     """Of each screen: for which tool it is read, and what must be found on it."""
     return [json.loads(line) for line in (CORPUS / "terminal_screens.jsonl").read_text().splitlines()]
 
 
-def draw(name: str) -> Screen:
+def draw(name: str) -> TerminalScreen:
     found = re.search(r"\.(\d+)x(\d+)\.txt$", name)
     assert found is not None, name
     columns, rows = int(found[1]), int(found[2])
@@ -34,25 +34,25 @@ def read_rows(name: str) -> list[str]:
     return rows
 
 
-def plain_rows(name: str) -> list[str]:
+def read_plain_rows(name: str) -> list[str]:
     return [_ESCAPES.sub("", row).rstrip() for row in read_rows(name)]
 
 
-def draw_text(text: str, *, columns: int = 80, rows: int = 24) -> Screen:
-    screen = Screen(columns, rows)
+def draw_text(text: str, *, columns: int = 80, rows: int = 24) -> TerminalScreen:
+    screen = TerminalScreen(columns, rows)
     screen.feed(text)
-    screen.settle()
+    screen.update()
     return screen
 
 
-def seek(screen: Screen, tool: str) -> prompts.Prompt | None:
-    return prompts.seek(
-        screen.lines(),
+def seek(screen: TerminalScreen, tool: str) -> prompts.ScreenPrompt | None:
+    return prompts.find_prompt(
+        screen.render_lines(),
         screen.cursor,
         tool,
         RULES,
         columns=screen.cols,
-        history=screen.history(),
+        history=screen.list_history(),
         scrolled=screen.scrolled,
-        background=screen.background,
+        background=screen.find_background,
     )

@@ -4,17 +4,17 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.conftest import Tower
+from tests.cli.conftest import TowerCommand
 
 from switchtower.testing import model_server_script as script
-from switchtower.testing.model_server import in_thread
+from switchtower.testing.model_server import run_in_thread
 
 DENIED, WRONG_USAGE = 3, 64
 
 
 @pytest.fixture(scope="module")
-def tower() -> Iterator[Tower]:
-    started = Tower()
+def tower_command() -> Iterator[TowerCommand]:
+    started = TowerCommand()
     subprocess.run(["git", "init", "-q"], cwd=started.folder, check=True)
     (started.folder / "a.txt").write_text("foo\n")
     (started.folder / "Makefile").write_text("test:\n\t@echo tested\n")
@@ -34,10 +34,10 @@ def tower() -> Iterator[Tower]:
         ("run", "touch x; rm -rf x; touch PWNED"),
     ],
 )
-def test_a_rule_lets_nothing_run_that_it_does_not_name(tower: Tower, rule: str, command: str) -> None:
-    ended = tower("run", "--headless", f"run: {command}", "--approve", rule)
+def test_a_rule_lets_nothing_run_that_it_does_not_name(tower_command: TowerCommand, rule: str, command: str) -> None:
+    ended = tower_command("run", "--headless", f"run: {command}", "--approve", rule)
 
-    assert not (tower.folder / "PWNED").exists()
+    assert not (tower_command.folder / "PWNED").exists()
     assert ended.code != 0
 
 
@@ -52,8 +52,8 @@ def test_a_rule_lets_nothing_run_that_it_does_not_name(tower: Tower, rule: str, 
         ("exec", "run: make test"),
     ],
 )
-def test_a_rule_lets_run_what_it_names(tower: Tower, rule: str, text: str) -> None:
-    assert tower("run", "--headless", text, "--approve", rule).code == 0
+def test_a_rule_lets_run_what_it_names(tower_command: TowerCommand, rule: str, text: str) -> None:
+    assert tower_command("run", "--headless", text, "--approve", rule).code == 0
 
 
 HIDDEN = [
@@ -63,11 +63,11 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize(("rule", "command"), HIDDEN)
-def test_what_redaction_would_hide_is_judged_too(tower: Tower, rule: str, command: str) -> None:
+def test_what_redaction_would_hide_is_judged_too(tower_command: TowerCommand, rule: str, command: str) -> None:
     """A model server chooses the command: what a person writes is redacted before the demo model reads it."""
-    with in_thread([script.call("run", command=command), script.say("done")]) as server:
+    with run_in_thread([script.reply_call("run", command=command), script.reply_text("done")]) as server:
         models = f'[models.fake]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\nkey_env = "FAKE_KEY"\n'
-        own = Tower()
+        own = TowerCommand()
         try:
             (own.home / "config.toml").write_text(models)
             (own.folder / "Makefile").write_text("test:\n\t@echo tested\n")
@@ -80,19 +80,19 @@ def test_what_redaction_would_hide_is_judged_too(tower: Tower, rule: str, comman
             own.remove()
 
 
-def test_what_no_rule_names_is_denied(tower: Tower) -> None:
-    assert tower("run", "--headless", "run: make test", "--approve", "write").code == DENIED
+def test_what_no_rule_names_is_denied(tower_command: TowerCommand) -> None:
+    assert tower_command("run", "--headless", "run: make test", "--approve", "write").code == DENIED
 
 
-def test_always_approves_every_question_and_says_so(tower: Tower) -> None:
-    ended = tower("run", "--headless", "run: touch gone; rm -rf gone", "--approve", "always")
+def test_always_approves_every_question_and_says_so(tower_command: TowerCommand) -> None:
+    ended = tower_command("run", "--headless", "run: touch gone; rm -rf gone", "--approve", "always")
 
     assert ended.code == 0
     assert "every question of this run is approved" in ended.stderr
 
 
-def test_a_typo_is_refused_with_a_suggestion(tower: Tower) -> None:
-    ended = tower("run", "--headless", "run: make test", "--approve", "foo:bar")
+def test_a_typo_is_refused_with_a_suggestion(tower_command: TowerCommand) -> None:
+    ended = tower_command("run", "--headless", "run: make test", "--approve", "foo:bar")
 
     assert ended.code == WRONG_USAGE
     assert "no kind or tool is called `foo`; kinds are exec" in ended.stderr

@@ -11,32 +11,32 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.relay.stage import Tower, eventually
-from tests.stores.copying.filled import database_reading, home_reading
+from tests.relay.stage import RestartableDaemon, wait_until
+from tests.stores.copying.filled import read_database, read_home
 from tests.stores.postgres.conftest import dsn as dsn
-from tests.stores.postgres.conftest import emptied as emptied
+from tests.stores.postgres.conftest import emptied_databases as emptied_databases
 from tests.stores.postgres.conftest import shared_server as shared_server
 
 from switchtower.core import audit, codec, events, journal, registry
 from switchtower.core.roles import Role
 from switchtower.stores import audit_chain, looking, migrations, sqlite_audit_check
-from switchtower.stores.audit_chain import Verified
+from switchtower.stores.audit_chain import ChainReport
 from switchtower.stores.copying import comparing, moving, postgres_writing
-from switchtower.stores.copying.sqlite_writing import SqliteWriting
+from switchtower.stores.copying.sqlite_writing import SqliteTarget
 from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.registry import PostgresRegistry
 from switchtower.stores.postgres_tools import audit_check
 from switchtower.stores.registry import SqliteRegistry
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import NOON, card
+from switchtower.testing.journal_contract import NOON, make_card
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 ANN = events.Actor(name="ann", via="web", device="ci, curl/8", address="192.0.2.7")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
-def decisions(session: int) -> list[journal.Entry]:
+def make_decisions(session: int) -> list[journal.Entry]:
     told: list[events.AnyEvent] = []
     for number in range(4):
         approval_id = f"appr_{session}_{number}"
@@ -49,15 +49,15 @@ def decisions(session: int) -> list[journal.Entry]:
 async def fill(store: journal.Journal) -> None:
     for session in range(3):
         name = f"sess_{session}"
-        entries = decisions(session)
-        await store.append(journal.Append(session_id=name, epoch=1, entries=entries[:5], card=card(name)))
+        entries = make_decisions(session)
+        await store.append(journal.Append(session_id=name, epoch=1, entries=entries[:5], card=make_card(name)))
         await store.append(journal.Append(session_id=name, epoch=1, entries=entries[5:]))
 
 
 async def note(store: registry.Registry) -> None:
     for name in ("ann", "bob", "cyd"):
         user = registry.User(name, "$argon2id$", NOON)
-        assert await store.add_user(user, note=audit.Note("user.added", NOON, ANN, name, "operator"))
+        assert await store.add_user(user, note=audit.AuditNote("user.added", NOON, ANN, name, "operator"))
 
 
 # What an attacker with write access would do, without computing the hashes again.
@@ -99,8 +99,8 @@ IN_POSTGRES = {
 }
 
 
-def check(folder: Path, *wanted: str) -> list[Verified]:
-    return sqlite_audit_check.verify(folder / "journal.db", folder / "registry.db", frozenset(wanted))
+def check(folder: Path, *wanted: str) -> list[ChainReport]:
+    return sqlite_audit_check.verify_audit_chains(folder / "journal.db", folder / "registry.db", frozenset(wanted))
 
 
 def change(path: Path, script: str) -> None:
@@ -108,7 +108,7 @@ def change(path: Path, script: str) -> None:
         connection.executescript(script)
 
 
-async def filled(folder: Path) -> None:
+async def make_filled_store(folder: Path) -> None:
     store, accounts = SqliteJournal(folder / "journal.db"), SqliteRegistry(folder / "registry.db")
     await store.open()
     await fill(store)
@@ -119,7 +119,7 @@ async def filled(folder: Path) -> None:
 
 
 async def test_what_was_recorded_holds_and_is_the_same_in_both_stores(dsn: str, tmp_path: Path) -> None:
-    await filled(tmp_path)
+    await make_filled_store(tmp_path)
     store, accounts = PostgresJournal(dsn), PostgresRegistry(dsn)
     await store.open()
     await fill(store)
@@ -128,18 +128,18 @@ async def test_what_was_recorded_holds_and_is_the_same_in_both_stores(dsn: str, 
     await note(accounts)
     await accounts.close()
 
-    ours, theirs = check(tmp_path), await audit_check.verify(dsn)
+    ours, theirs = check(tmp_path), await audit_check.verify_audit_chains(dsn)
     assert [(one.name, one.links, one.broken) for one in ours] == [("sessions", 24, None), ("accounts", 3, None)]
     assert [one.head for one in ours] == [one.head for one in theirs], "PostgreSQL computes what Python computes"
-    assert [one async for one in audit_check.read(dsn)] == list(
-        sqlite_audit_check.read(tmp_path / "journal.db", tmp_path / "registry.db")
+    assert [one async for one in audit_check.read_audit_links(dsn)] == list(
+        sqlite_audit_check.read_audit_links(tmp_path / "journal.db", tmp_path / "registry.db")
     )
     assert [one.broken for one in theirs] == [None, None]
 
 
 @pytest.mark.parametrize("what", TAMPERED)
 async def test_each_change_is_found_in_a_file(tmp_path: Path, what: str) -> None:
-    await filled(tmp_path)
+    await make_filled_store(tmp_path)
     change(tmp_path / "journal.db", TAMPERED[what].format(**IN_SQLITE))
     sessions, accounts = check(tmp_path)
     assert sessions.broken is not None, what
@@ -155,13 +155,13 @@ async def test_each_change_is_found_in_a_database(dsn: str, what: str) -> None:
     connection = await connections.connect(dsn)
     await connection.execute(TAMPERED[what].format(**IN_POSTGRES))
     await connection.close()
-    sessions, accounts = await audit_check.verify(dsn)
+    sessions, accounts = await audit_check.verify_audit_chains(dsn)
     assert sessions.broken is not None, what
     assert accounts.broken is None
 
 
 async def test_a_change_of_who_changed_a_user_is_found(tmp_path: Path) -> None:
-    await filled(tmp_path)
+    await make_filled_store(tmp_path)
     change(tmp_path / "registry.db", f"UPDATE audit SET record = {IN_SQLITE['record_changed']} WHERE number = 2")
     sessions, accounts = check(tmp_path)
     assert sessions.broken is None
@@ -170,7 +170,7 @@ async def test_a_change_of_who_changed_a_user_is_found(tmp_path: Path) -> None:
 
 
 async def test_a_chain_that_was_computed_again_lacks_the_head_that_was_kept(tmp_path: Path) -> None:
-    await filled(tmp_path)
+    await make_filled_store(tmp_path)
     kept = check(tmp_path)[0].head
     assert check(tmp_path, kept)[0].heads == {kept}
     # With write access, and the source of this program at hand.
@@ -187,11 +187,11 @@ async def test_a_chain_that_was_computed_again_lacks_the_head_that_was_kept(tmp_
 
 
 async def test_a_head_that_was_kept_is_found_in_a_longer_chain(tmp_path: Path) -> None:
-    await filled(tmp_path)
+    await make_filled_store(tmp_path)
     kept = check(tmp_path)[0].head
     store = SqliteJournal(tmp_path / "journal.db")
     await store.open()
-    await store.append(journal.Append(session_id="sess_9", epoch=1, entries=decisions(9), card=card("sess_9")))
+    await store.append(journal.Append(session_id="sess_9", epoch=1, entries=make_decisions(9), card=make_card("sess_9")))
     await store.close()
     (sessions, _) = check(tmp_path, kept)
     assert (sessions.heads, sessions.links) == ({kept}, 32)
@@ -203,16 +203,18 @@ async def test_a_deleted_session_leaves_who_decided_and_breaks_nothing(tmp_path:
         await store.open()
         await fill(store)
         gone = journal.Entry(9, NOON + 9, None, events.SessionDeleted.kind, codec.encode(events.SessionDeleted(ANN)))
-        deleted = msgspec.structs.replace(card("sess_1"), state=events.SessionState.DELETED)
+        deleted = msgspec.structs.replace(make_card("sess_1"), state=events.SessionState.DELETED)
         await store.append(journal.Append(session_id="sess_1", epoch=1, entries=[gone], card=deleted))
-        sessions = check(tmp_path)[0] if verify is None else (await audit_check.verify(verify))[0]
+        sessions = check(tmp_path)[0] if verify is None else (await audit_check.verify_audit_chains(verify))[0]
         assert (sessions.broken, sessions.deleted) == (None, 9), "while it goes"
         await store.delete("sess_1")
         await store.close()
-        sessions = check(tmp_path)[0] if verify is None else (await audit_check.verify(verify))[0]
+        sessions = check(tmp_path)[0] if verify is None else (await audit_check.verify_audit_chains(verify))[0]
         assert (sessions.broken, sessions.deleted, sessions.links) == (None, 9, 25)
     kept = [
-        link for _, link in sqlite_audit_check.read(tmp_path / "journal.db", tmp_path / "none") if link.session_id == "sess_1"
+        link
+        for _, link in sqlite_audit_check.read_audit_links(tmp_path / "journal.db", tmp_path / "none")
+        if link.session_id == "sess_1"
     ]
     assert [link.record is None for link in kept] == [True, False] * 4 + [False], "what was asked is gone, who decided is not"
     assert b'"ann"' in (kept[1].record or b"")
@@ -253,7 +255,7 @@ async def test_a_kill_between_a_decision_and_its_link_leaves_a_chain_that_holds(
             sys.executable, "-c", APPENDER, str(tmp_path / "journal.db"), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             told = [await process.stdout.readline() for _ in range(after_lines)]
             process.kill()
             told += (await process.stdout.read()).splitlines()
@@ -268,43 +270,43 @@ async def test_a_copy_into_another_store_and_back_is_the_same_chain(tmp_path: Pa
     here, back = tmp_path / "here", tmp_path / "back"
     for folder in (here, back):
         folder.mkdir()
-    await filled(here)
+    await make_filled_store(here)
     store = SqliteJournal(here / "journal.db")
     await store.open()
     gone = journal.Entry(9, NOON + 9, None, events.SessionDeleted.kind, codec.encode(events.SessionDeleted(ANN)))
-    deleted = msgspec.structs.replace(card("sess_1"), state=events.SessionState.DELETED)
+    deleted = msgspec.structs.replace(make_card("sess_1"), state=events.SessionState.DELETED)
     await store.append(journal.Append(session_id="sess_1", epoch=1, entries=[gone], card=deleted))
     await store.delete("sess_1")
     await store.close()
     before = check(here)
 
-    with home_reading(here) as source:
-        async with postgres_writing.opened(dsn) as target:
-            await moving.move_all(source, target)
-            assert (await comparing.compare(source, target)).differences == []
-            await target.take_place()
-    assert await audit_check.verify(dsn) == before
+    with read_home(here) as source:
+        async with postgres_writing.open_target(dsn) as target:
+            await moving.copy_store(source, target)
+            assert (await comparing.compare_stores(source, target)).differences == []
+            await target.activate()
+    assert await audit_check.verify_audit_chains(dsn) == before
     # It goes on there.
     node = PostgresJournal(dsn)
     await node.open()
-    await node.append(journal.Append(session_id="sess_9", epoch=1, entries=decisions(9), card=card("sess_9")))
+    await node.append(journal.Append(session_id="sess_9", epoch=1, entries=make_decisions(9), card=make_card("sess_9")))
     await node.close()
-    after = await audit_check.verify(dsn, frozenset({before[0].head}))
+    after = await audit_check.verify_audit_chains(dsn, frozenset({before[0].head}))
     assert (after[0].broken, after[0].links, after[0].heads) == (None, 33, {before[0].head})
 
-    async with database_reading(dsn) as source_there:
-        target_here = SqliteWriting(back)
-        await moving.move_all(source_there, target_here)
-        await target_here.take_place()
+    async with read_database(dsn) as source_there:
+        target_here = SqliteTarget(back)
+        await moving.copy_store(source_there, target_here)
+        await target_here.activate()
     assert check(back, before[0].head) == after
 
 
 # Files of the version before
 
 
-def old_file(path: Path, folder: str, newest: int) -> sqlite3.Connection:
+def write_old_file(path: Path, folder: str, newest: int) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
-    for version, script in migrations.known(folder).items():
+    for version, script in migrations.load_scripts(folder).items():
         if version <= newest:
             connection.executescript(script)
     connection.execute(f"PRAGMA user_version = {newest}")
@@ -312,17 +314,17 @@ def old_file(path: Path, folder: str, newest: int) -> sqlite3.Connection:
 
 
 async def test_what_was_decided_before_there_was_a_chain_is_added_to_it_once(tmp_path: Path) -> None:
-    with closing(old_file(tmp_path / "journal.db", "sql", 3)) as connection:
+    with closing(write_old_file(tmp_path / "journal.db", "sql", 3)) as connection:
         for sid in range(2):
-            encoded = msgspec.json.encode(card(f"sess_{sid}"))
+            encoded = msgspec.json.encode(make_card(f"sess_{sid}"))
             connection.execute(
                 "INSERT INTO sessions (sid, session_id, epoch, state, created_at_ms, updated_at_ms, card)"
                 " VALUES (?, ?, 1, 'idle', ?, ?, ?)",
                 (sid + 1, f"sess_{sid}", NOON, NOON, encoded),
             )
-            for seq, ts_ms, run_id, kind, data in decisions(sid):
+            for seq, ts_ms, run_id, kind, data in make_decisions(sid):
                 connection.execute("INSERT INTO events VALUES (?, ?, 1, ?, ?, ?, ?)", (sid + 1, seq, ts_ms, run_id, kind, data))
-    with pytest.raises(looking.CannotLook, match="older version"):
+    with pytest.raises(looking.StoreUnreadable, match="older version"):
         check(tmp_path)
     heads = set()
     for _ in range(2):
@@ -336,18 +338,18 @@ async def test_what_was_decided_before_there_was_a_chain_is_added_to_it_once(tmp
 
 
 async def test_users_of_before_could_do_everything_and_become_admins(tmp_path: Path) -> None:
-    with closing(old_file(tmp_path / "registry.db", "sql_registry", 1)) as connection:
+    with closing(write_old_file(tmp_path / "registry.db", "sql_registry", 1)) as connection:
         connection.execute("INSERT INTO users VALUES ('ann', '$argon2id$', 1, NULL)")
         connection.execute("INSERT INTO tokens VALUES ('tok_1', 'ann', 1, 9999999999999, 'phone', NULL)")
     store = SqliteRegistry(tmp_path / "registry.db")
     await store.open()
-    ann, token = await store.user("ann"), await store.token("tok_1")
+    ann, token = await store.find_user("ann"), await store.find_token("tok_1")
     assert ann is not None
     assert ann.role is Role.ADMIN
     assert token is not None
     assert (token.scope, token.name, token.secret_sha256) == (None, "", None)
     await store.add_user(registry.User("bob", "$argon2id$", NOON))
-    bob = await store.user("bob")
+    bob = await store.find_user("bob")
     assert bob is not None
     assert bob.role is Role.OPERATOR
     await store.close()
@@ -361,7 +363,7 @@ def test_an_actor_of_before_is_still_read() -> None:
 
 
 def test_the_hash_is_the_one_that_the_documentation_describes() -> None:
-    link = audit_chain.make(audit_chain.FIRST, 1, 1_700, "sess_1", 5, "approval.decided", b"{}")
+    link = audit_chain.make_link(audit_chain.FIRST_HASH, 1, 1_700, "sess_1", 5, "approval.decided", b"{}")
     assert link.digest == hashlib.sha256(b"{}").digest()
     assert link.hash == hashlib.sha256(bytes(32) + link.digest + b"1\n1700\n5\napproval.decided\nsess_1").digest()
 
@@ -369,16 +371,16 @@ def test_the_hash_is_the_one_that_the_documentation_describes() -> None:
 # A whole daemon
 
 
-async def waiting(app: RelayApp, tower: Tower) -> dict[str, Any]:
+async def start_waiting_question(app: RelayApp, tower: RestartableDaemon) -> dict[str, Any]:
     """A question that waits for a decision."""
     run_id = await app.start(tower.host_id, "sleep 600", cwd=str(tower.workspace))
-    await app.command("rpc.bash", run_id, request_id="q-1", cmd="echo hi")
+    await app.send_command("rpc.bash", run_id, request_id="q-1", cmd="echo hi")
     asked: dict[str, Any] = await app.next(lambda frame: frame["type"] == "run.permission_requested")
     return asked
 
 
 async def test_a_decision_names_user_device_and_address_and_outlives_a_kill() -> None:
-    tower = Tower("audited")
+    tower = RestartableDaemon("audited")
     try:
         await tower.start()
         made = (
@@ -387,9 +389,9 @@ async def test_a_decision_names_user_device_and_address_and_outlives_a_kill() ->
         assert made == 201
         token = (await tower.http.request("POST", "/tokens", {"name": "phone", "user": "ann"})).json["token"]
         app = await RelayApp.open(tower.url, tower.token)
-        asked = await waiting(app, tower)
+        asked = await start_waiting_question(app, tower)
         approver = await RelayApp.open(tower.url, token, headers={"User-Agent": "ann's browser"})
-        await approver.command("run.permission.approve", asked["run_id"], request_id=asked["data"]["request_id"])
+        await approver.send_command("run.permission.approve", asked["run_id"], request_id=asked["data"]["request_id"])
         await app.next(lambda frame: frame["type"] == "run.permission_decided")
         (decision,) = (await tower.http.get("/audit"))["items"]
         assert (decision["by"], decision["via"], decision["device"], decision["address"]) == (
@@ -406,28 +408,31 @@ async def test_a_decision_names_user_device_and_address_and_outlives_a_kill() ->
         assert {one["address"] for one in notes} == {"127.0.0.1"}
         tower.kill()
 
-        held = tower.tower("audit", "verify")
+        held = tower.run_tower("audit", "verify")
         assert (held.returncode, held.stderr) == (0, ""), held.stdout
         head = held.stdout.splitlines()[0].rpartition(" ")[2]
-        assert tower.tower("audit", "verify", "--head", head).returncode == 0
-        assert tower.tower("audit", "verify", "--head", "00" * 32).returncode == 1
-        exported = [msgspec.json.decode(line) for line in tower.tower("audit", "export").stdout.splitlines()]
+        assert tower.run_tower("audit", "verify", "--head", head).returncode == 0
+        assert tower.run_tower("audit", "verify", "--head", "00" * 32).returncode == 1
+        exported = [msgspec.json.decode(line) for line in tower.run_tower("audit", "export").stdout.splitlines()]
         decided = [one for one in exported if one["kind"] == "approval.decided"]
         assert [one["record"]["by"]["address"] for one in decided] == ["127.0.0.1"]
 
         change(
             tower.home / "data" / "journal.db", TAMPERED["a decision's verdict"].replace("AND seq = 4", "").format(**IN_SQLITE)
         )
-        broken = tower.tower("audit", "verify")
+        broken = tower.run_tower("audit", "verify")
         assert broken.returncode == 1
         assert "was changed in the journal" in broken.stdout
-        assert msgspec.json.decode(tower.tower("audit", "verify", "--json").stdout)[0]["broken"]["number"] == decided[0]["number"]
+        assert (
+            msgspec.json.decode(tower.run_tower("audit", "verify", "--json").stdout)[0]["broken"]["number"]
+            == decided[0]["number"]
+        )
     finally:
         tower.discard()
 
 
 async def test_guessing_passwords_is_recorded_once_and_not_for_each_try() -> None:
-    tower = Tower("guessed")
+    tower = RestartableDaemon("guessed")
     try:
         await tower.start()
         await tower.http.request("POST", "/users", {"name": "ann", "password": "correct horse"})
@@ -435,7 +440,7 @@ async def test_guessing_passwords_is_recorded_once_and_not_for_each_try() -> Non
         async def limited() -> bool:
             return (await RelayHttp(tower.url, None).login("ann", "wrong horse!")).status == 429
 
-        await eventually(limited)
+        await wait_until(limited)
         for _ in range(5):
             assert await limited()
         notes = (await tower.http.get("/audit/accounts"))["items"]

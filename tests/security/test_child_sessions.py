@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
-from tests.flows.flowing import document, node
+from tests.flows.flowing import make_document, make_node
 
-from switchtower.testing.push_client import PushClient, Started, start_payload
+from switchtower.testing.push_client import PushClient, StartedSession, make_start_payload
 from switchtower.tools.sandboxes import sandbox
 
-WHY_NOT = sandbox.probe("bubblewrap")
+WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 
 INSIDE = textwrap.dedent(
     """
@@ -47,78 +47,80 @@ INSIDE = textwrap.dedent(
 )
 
 
-class Parent:
+class ParentSession:
     """A session whose one approved command talks to the daemon."""
 
-    def __init__(self, daemon: Daemon, push: PushClient, workspace: Path) -> None:
+    def __init__(self, daemon: ManagedDaemon, push: PushClient, workspace: Path) -> None:
         self.daemon = daemon
         self.push = push
         self.workspace = workspace
 
-    async def open(self, **fields: object) -> Started:
+    async def open(self, **fields: object) -> StartedSession:
         (self.workspace / "inside.py").write_text(INSIDE)
         return await self.push.start_session(self.workspace, **fields)
 
-    async def begin(self, started: Started, *steps: tuple[str, Any], then: str = "true") -> None:
+    async def begin(self, started: StartedSession, *steps: tuple[str, Any], then: str = "true") -> None:
         """The command is approved and runs."""
         (self.workspace / "steps.json").write_text(json.dumps(steps))
         command = f"{shlex.quote(sys.executable)} inside.py {shlex.quote(str(self.daemon.socket))} steps.json; {then}"
         await self.push.send(started.session_id, f"run: {command}")
-        asked = (await self.push.until("approval_required"))[-1]
+        asked = (await self.push.read_until("approval_required"))[-1]
         await self.push.decide(asked)
 
-    async def run(self, started: Started, *steps: tuple[str, Any]) -> list[dict[str, Any]]:
+    async def run(self, started: StartedSession, *steps: tuple[str, Any]) -> list[dict[str, Any]]:
         await self.begin(started, *steps)
-        await self.push.until("run_complete")
+        await self.push.read_until("run_complete")
         told: list[dict[str, Any]] = json.loads((self.workspace / "told.json").read_text())
         return told
 
-    async def about(self, session_id: str) -> dict[str, Any]:
-        return await self.push.ask("get_session", {"sessionId": session_id}, session_id=session_id)
+    async def get_info(self, session_id: str) -> dict[str, Any]:
+        return await self.push.request_payload("get_session", {"sessionId": session_id}, session_id=session_id)
 
-    async def state(self, session_id: str) -> str:
-        return str((await self.about(session_id))["state"])
+    async def get_state(self, session_id: str) -> str:
+        return str((await self.get_info(session_id))["state"])
 
     def start(self, folder: Path | None = None, **fields: object) -> tuple[str, dict[str, object]]:
-        return "start_session", start_payload(folder or self.workspace, **{"sandboxProvider": "auto", **fields})
+        return "start_session", make_start_payload(folder or self.workspace, **{"sandboxProvider": "auto", **fields})
 
 
 @pytest.fixture
-async def parent(pushd: Daemon, connect: Connect, workspace: Path) -> AsyncIterator[Parent]:
-    return Parent(pushd, await connect(pushd), workspace)
+async def parent_session(push_daemon: ManagedDaemon, connect: Connect, workspace: Path) -> AsyncIterator[ParentSession]:
+    return ParentSession(push_daemon, await connect(push_daemon), workspace)
 
 
-def say(text: str) -> tuple[str, dict[str, object]]:
+def make_message(text: str) -> tuple[str, dict[str, object]]:
     return "send_user_message", {"sessionId": "CHILD", "clientMessageId": "msg_1", "text": text}
 
 
-async def test_a_child_ends_with_the_run_that_started_it(parent: Parent) -> None:
+async def test_a_child_ends_with_the_run_that_started_it(parent_session: ParentSession) -> None:
     """The child waits for a decision when the command ends, and with it the run."""
-    started = await parent.open()
-    outlived = parent.workspace / "outlived"
+    started = await parent_session.open()
+    outlived = parent_session.workspace / "outlived"
 
-    told = await parent.run(started, parent.start(), say(f"run: touch {outlived}"), ("until", "approval_required"))
+    told = await parent_session.run(
+        started, parent_session.start(), make_message(f"run: touch {outlived}"), ("until", "approval_required")
+    )
 
     child = told[0]["payload"]["sessionId"]
-    await parent.push.attach(child)
-    completed = (await parent.push.until("run_complete"))[-1].payload
+    await parent_session.push.attach(child)
+    completed = (await parent_session.push.read_until("run_complete"))[-1].payload
     assert completed["outcome"] == "cancelled"
     assert not outlived.exists()
-    about = await parent.about(child)
+    about = await parent_session.get_info(child)
     assert (about["childOf"], about["policy"], about["activeRunId"]) == (started.session_id, "ask", None)
 
 
-async def test_a_child_has_no_runs_after_its_parents_run(parent: Parent) -> None:
-    started = await parent.open()
-    told = await parent.run(started, parent.start())
+async def test_a_child_has_no_runs_after_its_parents_run(parent_session: ParentSession) -> None:
+    started = await parent_session.open()
+    told = await parent_session.run(started, parent_session.start())
     child = told[0]["payload"]["sessionId"]
-    await parent.push.attach(child)
+    await parent_session.push.attach(child)
 
-    events = await parent.push.run(child, "run: touch late")
+    events = await parent_session.push.run(child, "run: touch late")
 
     assert events[-1].payload["outcome"] == "failed"
     assert "the run that started this session has ended" in events[-1].payload["summary"]
-    assert not (parent.workspace / "late").exists()
+    assert not (parent_session.workspace / "late").exists()
 
 
 @pytest.mark.parametrize(
@@ -127,45 +129,48 @@ async def test_a_child_has_no_runs_after_its_parents_run(parent: Parent) -> None
         {"policy": "yolo"},
         {"policy": "auto"},
         {"engine": "pty", "command": ["touch", "terminal"]},
-        {"engine": "flow", "provider": "flow", "flow": {"document": document([node("a", "log", message="hi")])}},
+        {"engine": "flow", "provider": "flow", "flow": {"document": make_document([make_node("a", "log", message="hi")])}},
         {"worktree": True},
     ],
     ids=lambda more: next(iter(more)) + "-" + str(next(iter(more.values()))),
 )
-async def test_a_run_starts_nothing_that_is_more_than_itself(parent: Parent, more: dict[str, object]) -> None:
-    started = await parent.open()
+async def test_a_run_starts_nothing_that_is_more_than_itself(parent_session: ParentSession, more: dict[str, object]) -> None:
+    started = await parent_session.open()
 
-    told = await parent.run(started, parent.start(**more))
+    told = await parent_session.run(started, parent_session.start(**more))
 
     assert told[0]["code"] == "ATTACH_FORBIDDEN"
-    assert not (parent.workspace / "terminal").exists()
+    assert not (parent_session.workspace / "terminal").exists()
 
 
-async def test_yolo_is_not_inherited(parent: Parent) -> None:
-    started = await parent.open(policy="yolo")
-    (parent.workspace / "steps.json").write_text(json.dumps([parent.start(), parent.start(policy="yolo")]))
-    await parent.push.run(
-        started.session_id, f"run: {shlex.quote(sys.executable)} inside.py {shlex.quote(str(parent.daemon.socket))} steps.json"
+async def test_yolo_is_not_inherited(parent_session: ParentSession) -> None:
+    started = await parent_session.open(policy="yolo")
+    (parent_session.workspace / "steps.json").write_text(
+        json.dumps([parent_session.start(), parent_session.start(policy="yolo")])
+    )
+    await parent_session.push.run(
+        started.session_id,
+        f"run: {shlex.quote(sys.executable)} inside.py {shlex.quote(str(parent_session.daemon.socket))} steps.json",
     )
 
-    told = json.loads((parent.workspace / "told.json").read_text())
+    told = json.loads((parent_session.workspace / "told.json").read_text())
 
     assert told[0]["code"] is None, told
-    assert (await parent.about(told[0]["payload"]["sessionId"]))["policy"] == "auto"
+    assert (await parent_session.get_info(told[0]["payload"]["sessionId"]))["policy"] == "auto"
     assert told[1]["code"] == "ATTACH_FORBIDDEN"
 
 
-async def test_a_child_works_in_its_runs_folder(parent: Parent, tmp_path: Path) -> None:
-    started = await parent.open()
-    (parent.workspace / "below").mkdir()
-    (parent.workspace / "link").symlink_to(tmp_path)
+async def test_a_child_works_in_its_runs_folder(parent_session: ParentSession, tmp_path: Path) -> None:
+    started = await parent_session.open()
+    (parent_session.workspace / "below").mkdir()
+    (parent_session.workspace / "link").symlink_to(tmp_path)
 
-    told = await parent.run(
+    told = await parent_session.run(
         started,
-        parent.start(tmp_path),
-        parent.start(parent.workspace / "link"),
-        parent.start(parent.workspace / "below" / ".." / ".."),
-        parent.start(parent.workspace / "below"),
+        parent_session.start(tmp_path),
+        parent_session.start(parent_session.workspace / "link"),
+        parent_session.start(parent_session.workspace / "below" / ".." / ".."),
+        parent_session.start(parent_session.workspace / "below"),
     )
 
     assert [one["code"] for one in told] == ["ATTACH_FORBIDDEN", "ATTACH_FORBIDDEN", "ATTACH_FORBIDDEN", None]
@@ -175,30 +180,30 @@ async def test_a_child_works_in_its_runs_folder(parent: Parent, tmp_path: Path) 
 async def test_a_child_has_at_least_the_configured_sandbox(start_daemon: StartDaemon, connect: Connect, workspace: Path) -> None:
     """The owner's own socket may name less than the setting; a process of a run on the same socket may not."""
     daemon = start_daemon(sandbox="bubblewrap")
-    parent = Parent(daemon, await connect(daemon), workspace)
+    parent = ParentSession(daemon, await connect(daemon), workspace)
     started = await parent.open(sandboxProvider="local")
 
     told = await parent.run(started, parent.start(sandboxProvider="local"), parent.start())
 
     assert told[0]["code"] == "SANDBOX_UNAVAILABLE"
-    assert (await parent.about(told[1]["payload"]["sessionId"]))["sandbox"] == "bubblewrap"
+    assert (await parent.get_info(told[1]["payload"]["sessionId"]))["sandbox"] == "bubblewrap"
 
 
-async def test_a_process_of_a_run_decides_nothing_in_its_child(parent: Parent) -> None:
-    started = await parent.open()
-    decided = parent.workspace / "decided"
+async def test_a_process_of_a_run_decides_nothing_in_its_child(parent_session: ParentSession) -> None:
+    started = await parent_session.open()
+    decided = parent_session.workspace / "decided"
     script = INSIDE.replace(
         "told.append((await push.until(payload))[-1].payload)",
         "asked = (await push.until(payload))[-1]; told.append(asked.payload); "
         'answer = await push.decide(asked); told.append({"code": answer.code})',
     )
-    await parent.open()
-    (parent.workspace / "inside.py").write_text(script)
+    await parent_session.open()
+    (parent_session.workspace / "inside.py").write_text(script)
 
-    told = await parent.run(
+    told = await parent_session.run(
         started,
-        parent.start(),
-        say(f"run: touch {decided}"),
+        parent_session.start(),
+        make_message(f"run: touch {decided}"),
         ("until", "approval_required"),
         ("configure_session", {"sessionId": "CHILD", "policy": "yolo"}),
         ("configure_session", {"sessionId": "CHILD", "title": "mine"}),
@@ -208,60 +213,68 @@ async def test_a_process_of_a_run_decides_nothing_in_its_child(parent: Parent) -
     assert not decided.exists()
 
 
-async def test_a_token_of_another_session_does_not_let_a_run_command_it(parent: Parent) -> None:
-    other = await parent.push.start_session(parent.workspace)
-    started = await parent.open()
+async def test_a_token_of_another_session_does_not_let_a_run_command_it(parent_session: ParentSession) -> None:
+    other = await parent_session.push.start_session(parent_session.workspace)
+    started = await parent_session.open()
     attach = {"sessionId": other.session_id, "lastSeenSeq": 0, "attachToken": other.attach_token}
     message = {"sessionId": other.session_id, "clientMessageId": "msg_1", "text": "say: hi"}
 
-    told = await parent.run(started, ("attach_session", attach), ("send_user_message", message))
+    told = await parent_session.run(started, ("attach_session", attach), ("send_user_message", message))
 
     assert told[1]["code"] == "ATTACH_FORBIDDEN"
 
 
-async def test_a_child_has_what_is_left_of_its_runs_budget(parent: Parent) -> None:
-    started = await parent.open(limits={"maxTurns": 5})
+async def test_a_child_has_what_is_left_of_its_runs_budget(parent_session: ParentSession) -> None:
+    started = await parent_session.open(limits={"maxTurns": 5})
 
-    told = await parent.run(started, parent.start(limits={"maxTurns": 100, "maxTokens": 7}), parent.start(limits={"maxTurns": 2}))
+    told = await parent_session.run(
+        started, parent_session.start(limits={"maxTurns": 100, "maxTokens": 7}), parent_session.start(limits={"maxTurns": 2})
+    )
 
-    budgets = [(await parent.about(one["payload"]["sessionId"]))["limits"] for one in told]
+    budgets = [(await parent_session.get_info(one["payload"]["sessionId"]))["limits"] for one in told]
     assert [(budget["maxTurns"], budget["maxTokens"]) for budget in budgets] == [(4, 7), (2, None)]
 
 
-async def test_what_children_use_counts_for_the_run(parent: Parent) -> None:
+async def test_what_children_use_counts_for_the_run(parent_session: ParentSession) -> None:
     """Each of the child's runs is within its own limit; together they take all that the parent has."""
-    started = await parent.open(limits={"maxTurns": 3})
+    started = await parent_session.open(limits={"maxTurns": 3})
     messages = [
         ("send_user_message", {"sessionId": "CHILD", "clientMessageId": f"msg_{number}", "text": "say: hi"})
         for number in range(2)
     ]
 
-    await parent.begin(
-        started, parent.start(), messages[0], ("until", "run_complete"), messages[1], ("until", "run_complete"), then="sleep 60"
+    await parent_session.begin(
+        started,
+        parent_session.start(),
+        messages[0],
+        ("until", "run_complete"),
+        messages[1],
+        ("until", "run_complete"),
+        then="sleep 60",
     )
 
-    completed = (await parent.push.until("run_complete"))[-1].payload
+    completed = (await parent_session.push.read_until("run_complete"))[-1].payload
     assert completed["outcome"] == "failed"
     assert "used up its budget" in completed["summary"]
 
 
-async def test_a_child_is_not_taken_up_after_a_restart(own_daemon: StartDaemon, connect: Connect, workspace: Path) -> None:
+async def test_a_child_is_not_taken_up_after_a_restart(dedicated_daemon: StartDaemon, connect: Connect, workspace: Path) -> None:
     """A session that waits for a decision outlives its daemon; a child does not."""
-    daemon = own_daemon()
-    parent = Parent(daemon, await connect(daemon), workspace)
+    daemon = dedicated_daemon()
+    parent = ParentSession(daemon, await connect(daemon), workspace)
     started = await parent.open()
     await parent.begin(
-        started, parent.start(), say("run: touch late"), ("until", "approval_required"), then="echo > ready; sleep 60"
+        started, parent.start(), make_message("run: touch late"), ("until", "approval_required"), then="echo > ready; sleep 60"
     )
     while "ready" not in {path.name for path in workspace.iterdir()}:
         await parent.push.ping()
     child = json.loads((workspace / "told.json").read_text())[0]["payload"]["sessionId"]
-    assert await parent.state(child) == "awaiting_approval"
+    assert await parent.get_state(child) == "awaiting_approval"
 
     daemon.stop()
     daemon.start()
 
     again = await connect(daemon)
-    about = await again.ask("get_session", {"sessionId": child}, session_id=child)
+    about = await again.request_payload("get_session", {"sessionId": child}, session_id=child)
     assert (about["state"], about["activeRunId"]) == ("failed", None)
     assert not (workspace / "late").exists()

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.relay.stage import PATIENCE, Stage
-from tests.relay.stage import stage as stage
+from tests.relay.stage import TIMEOUT, RelayNetwork
+from tests.relay.stage import relay_network as relay_network
 
 WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-More: a\tb\r\n\r\n"
 BARE = {
@@ -29,7 +29,7 @@ async def ask(port: int, *requests: bytes, piece: int = 65_536) -> list[int]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     statuses = []
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             for request in requests:
                 for start in range(0, len(request), piece):
                     writer.write(request[start : start + piece])
@@ -45,8 +45,8 @@ async def ask(port: int, *requests: bytes, piece: int = 65_536) -> list[int]:
 
 @pytest.mark.parametrize("piece", [65_536, 1], ids=["at once", "byte by byte"])
 @pytest.mark.parametrize("where", sorted(BARE))
-async def test_a_bare_line_feed_ends_no_line(stage: Stage, where: str, piece: int) -> None:
-    hub = await stage.open_hub()
+async def test_a_bare_line_feed_ends_no_line(relay_network: RelayNetwork, where: str, piece: int) -> None:
+    hub = await relay_network.open_hub()
     port = int(hub.url.rpartition(":")[2])
     assert await ask(port, BARE[where], piece=piece) == [400]
     # Also behind another request on the same connection.
@@ -54,6 +54,6 @@ async def test_a_bare_line_feed_ends_no_line(stage: Stage, where: str, piece: in
 
 
 @pytest.mark.parametrize("piece", [65_536, 1], ids=["at once", "byte by byte"])
-async def test_whole_line_ends_are_read(stage: Stage, piece: int) -> None:
-    hub = await stage.open_hub()
+async def test_whole_line_ends_are_read(relay_network: RelayNetwork, piece: int) -> None:
+    hub = await relay_network.open_hub()
     assert await ask(int(hub.url.rpartition(":")[2]), WHOLE, WHOLE, piece=piece) == [200, 200]

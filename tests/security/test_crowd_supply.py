@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.relay.stage import Stage
-from tests.relay.stage import stage as stage
+from tests.relay.stage import RelayNetwork
+from tests.relay.stage import relay_network as relay_network
 
 PROJECT = Path(__file__).parents[2]
 HOLES = {
@@ -32,8 +32,8 @@ def test_the_pages_tools_are_installed_as_they_were_locked() -> None:
     assert "npm install" not in makefile
 
 
-async def test_an_export_is_for_its_owner_alone(stage: Stage, tmp_path: Path) -> None:
-    hub = await stage.open_hub()
+async def test_an_export_is_for_its_owner_alone(relay_network: RelayNetwork, tmp_path: Path) -> None:
+    hub = await relay_network.open_hub()
     async with await hub.push() as push:
         session = await push.start_session(hub.workspace)
         await push.run(session.session_id, "say: hello")
@@ -41,6 +41,6 @@ async def test_an_export_is_for_its_owner_alone(stage: Stage, tmp_path: Path) ->
     readable.write_text("was here")
     readable.chmod(0o644)
     for file in (tmp_path / "new.html", tmp_path / "new.jsonl", readable):
-        done = hub.tower("export", session.session_id, "-o", str(file))
+        done = hub.run_tower("export", session.session_id, "-o", str(file))
         assert done.returncode == 0, done
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

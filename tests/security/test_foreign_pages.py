@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.daemon.conftest import StartDaemon, endpoints_of
+from tests.daemon.conftest import StartDaemon, read_endpoints
 from tests.daemon.conftest import home as home
-from tests.daemon.conftest import start as start
+from tests.daemon.conftest import start_daemon_process as start_daemon_process
 from tests.daemon.conftest import workspace as workspace
-from tests.web.conftest import _program
+from tests.web.conftest import _find_browser
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -45,7 +45,7 @@ PATHS = ("/ws/push", "/ws/app", "/ws/minicodex", "/ws/pi", "/ws/host?host_id=hos
 
 
 @asynccontextmanager
-async def a_page_elsewhere() -> AsyncIterator[int]:
+async def serve_foreign_page() -> AsyncIterator[int]:
     """A web server that has nothing to do with the daemon, at a port of its own."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,9 +62,9 @@ async def a_page_elsewhere() -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def a_browser() -> AsyncIterator[Any]:
+async def open_browser() -> AsyncIterator[Any]:
     api = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
-    if (program := _program()) is None:
+    if (program := _find_browser()) is None:
         pytest.skip("there is no Chromium")
     async with api.async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -74,7 +74,7 @@ async def a_browser() -> AsyncIterator[Any]:
             await browser.close()
 
 
-def requests_to(http: str, pi: str, session_id: str) -> list[dict[str, Any]]:
+def make_requests(http: str, pi: str, session_id: str) -> list[dict[str, Any]]:
     """Everything that fetch can do, with the cookie and without."""
     asked: list[tuple[str, str, str | None]] = [
         ("GET", f"{http}/runs", None),
@@ -118,20 +118,22 @@ async def attack(page: "Page", http: str, pi: str, session_id: str, target: Path
     requests = [
         request
         for name in names
-        for request in requests_to(f"http://{name}:{address.port}", f"http://{name}:{pi_address.port}", session_id)
+        for request in make_requests(f"http://{name}:{address.port}", f"http://{name}:{pi_address.port}", session_id)
     ]
     return dict(await page.evaluate(ATTACK, {"sockets": sockets, "requests": requests, "frames": frames}))
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-async def test_a_page_of_another_port_gets_nothing(home: Path, workspace: Path, start: StartDaemon, name: str) -> None:
+async def test_a_page_of_another_port_gets_nothing(
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, name: str
+) -> None:
     (home / "page").mkdir()
     (home / "page" / "index.html").write_text("<!doctype html><title>our own page</title>")
-    await start(http="127.0.0.1:0", pi="127.0.0.1:0", web_dir=home / "page")
-    told = endpoints_of(home)
+    await start_daemon_process(http="127.0.0.1:0", pi="127.0.0.1:0", web_dir=home / "page")
+    told = read_endpoints(home)
     http, pi = told["http"], told["pi"].replace("ws://", "http://")
     target = home / "written-by-a-page"
-    async with a_browser() as browser, a_page_elsewhere() as port:
+    async with open_browser() as browser, serve_foreign_page() as port:
         context = await browser.new_context()
         own = await context.new_page()
         await own.goto(f"{http}/")

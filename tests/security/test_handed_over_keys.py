@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.crash.tower_process import Daemon
+from tests.crash.tower_process import DaemonProcess
 from tests.daemon.conftest import home as home
-from tests.daemon.conftest import start as start
+from tests.daemon.conftest import start_daemon_process as start_daemon_process
 from tests.daemon.conftest import workspace as workspace
 
 from switchtower.testing import model_server_script as script
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 KEY = "sk-test-handed-over-0123456789abcdef"
 NOBODY = 65_534
-PATIENCE = 60.0
-Start = Callable[..., Awaitable[Daemon]]
+TIMEOUT = 60.0
+Start = Callable[..., Awaitable[DaemonProcess]]
 
 INSIDE = textwrap.dedent(
     """
@@ -49,33 +49,39 @@ INSIDE = textwrap.dedent(
 )
 
 
-async def opened(daemon: Daemon) -> PushClient:
-    client = await PushClient.over_socket(daemon.socket, patience=PATIENCE)
-    await client.hello()
+async def open_client(daemon: DaemonProcess) -> PushClient:
+    client = await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT)
+    await client.send_hello()
     return client
 
 
-async def hand_over(client: PushClient, variables: Any) -> str | None:
+async def send_keys(client: PushClient, variables: Any) -> str | None:
     return (await client.request("set_provider_variables", {"variables": variables})).code
 
 
-async def sources(client: PushClient) -> dict[str, str | None]:
-    return {model["name"]: model["keySource"] for model in (await client.ask("list_models", {}))["models"] if model["usable"]}
+async def list_sources(client: PushClient) -> dict[str, str | None]:
+    return {
+        model["name"]: model["keySource"]
+        for model in (await client.request_payload("list_models", {}))["models"]
+        if model["usable"]
+    }
 
 
-async def test_the_owner_hands_a_key_over_and_it_is_found_nowhere(start: Start, home: Path, workspace: Path) -> None:
-    daemon = await start(policy="yolo")
+async def test_the_owner_hands_a_key_over_and_it_is_found_nowhere(
+    start_daemon_process: Start, home: Path, workspace: Path
+) -> None:
+    daemon = await start_daemon_process(policy="yolo")
     (workspace / "inside.py").write_text(INSIDE)
-    async with await opened(daemon) as client:
-        assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
-        assert await sources(client) == {"openai": "`OPENAI_API_KEY` of your shell", "demo": None}
+    async with await open_client(daemon) as client:
+        assert await send_keys(client, {"OPENAI_API_KEY": KEY}) is None
+        assert await list_sources(client) == {"openai": "`OPENAI_API_KEY` of your shell", "demo": None}
         session = (await client.start_session(workspace)).session_id
         command = shlex.join([sys.executable, "inside.py", str(daemon.socket), KEY[:-1] + "X"])
         # The model repeats the key, as one would that found it somewhere; the command looks for it in its environment.
         events = await client.run(session, f"say: the key is {KEY}\nrun: {command}\nrun: env | grep -c {KEY[8:]}")
         told = json.loads((workspace / "told.json").read_text())
         assert told == {"answer": "ATTACH_FORBIDDEN", "environ": [], "in environ": False}
-        assert await sources(client) == {"openai": "`OPENAI_API_KEY` of your shell", "demo": None}, "a run changes nothing"
+        assert await list_sources(client) == {"openai": "`OPENAI_API_KEY` of your shell", "demo": None}, "a run changes nothing"
         assert KEY not in json.dumps([msgspec.to_builtins(event.payload) for event in events])
     daemon.kill()
     daemon.end()
@@ -84,14 +90,14 @@ async def test_the_owner_hands_a_key_over_and_it_is_found_nowhere(start: Start, 
             assert KEY.encode() not in file.read_bytes(), f"the key is in {file}"
 
 
-async def test_a_websocket_client_cannot_hand_keys_over(start: Start, home: Path) -> None:
-    daemon = await start(http="127.0.0.1:0")
+async def test_a_websocket_client_cannot_hand_keys_over(start_daemon_process: Start, home: Path) -> None:
+    daemon = await start_daemon_process(http="127.0.0.1:0")
     endpoints = json.loads((home / "run" / "endpoints.json").read_text())
-    async with await PushClient.over_websocket(endpoints["http"], endpoints["token"], patience=PATIENCE) as page:
-        await page.hello()
-        assert await hand_over(page, {"OPENAI_API_KEY": KEY}) == "ATTACH_FORBIDDEN"
-    async with await opened(daemon) as client:
-        assert await sources(client) == {"demo": None}
+    async with await PushClient.connect_websocket(endpoints["http"], endpoints["token"], timeout=TIMEOUT) as page:
+        await page.send_hello()
+        assert await send_keys(page, {"OPENAI_API_KEY": KEY}) == "ATTACH_FORBIDDEN"
+    async with await open_client(daemon) as client:
+        assert await list_sources(client) == {"demo": None}
 
 
 @pytest.mark.parametrize(
@@ -113,18 +119,18 @@ async def test_a_websocket_client_cannot_hand_keys_over(start: Start, home: Path
     ids=lambda variables: str(variables)[:30],
 )
 async def test_wrong_and_oversized_requests_get_an_error(client: PushClient, variables: Any) -> None:
-    assert await hand_over(client, variables) == "INVALID_REQUEST"
+    assert await send_keys(client, variables) == "INVALID_REQUEST"
 
 
-async def test_a_token_for_attaching_does_not_stop_the_owner(start: Start) -> None:
-    daemon = await start(attach_token_required="true")
-    async with await opened(daemon) as client:
-        assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+async def test_a_token_for_attaching_does_not_stop_the_owner(start_daemon_process: Start) -> None:
+    daemon = await start_daemon_process(attach_token_required="true")
+    async with await open_client(daemon) as client:
+        assert await send_keys(client, {"OPENAI_API_KEY": KEY}) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_another_user_of_this_machine_cannot_reach_the_socket(start: Start, home: Path) -> None:
-    daemon = await start()
+async def test_another_user_of_this_machine_cannot_reach_the_socket(start_daemon_process: Start, home: Path) -> None:
+    daemon = await start_daemon_process()
     for folder in (home, home / "run"):
         folder.chmod(0o755)
     daemon.socket.chmod(0o777)  # even where the folders and the socket are open to all
@@ -132,57 +138,59 @@ async def test_another_user_of_this_machine_cannot_reach_the_socket(start: Start
         f"import os, socket; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); s = socket.socket(socket.AF_UNIX); "
         f"s.settimeout(20); s.connect({str(daemon.socket)!r}); s.sendall(b'{{}}\\n'); print(repr(s.recv(100)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.stdout.strip() == "b''" or "Error" in done.stderr, "it is not answered"
 
 
 async def test_a_run_that_continues_after_a_restart_without_its_key_fails_and_names_it(
-    start: Start, home: Path, workspace: Path
+    start_daemon_process: Start, home: Path, workspace: Path
 ) -> None:
-    async with ModelServer([script.call("run", command="true")]) as server:
+    async with ModelServer([script.reply_call("run", command="true")]) as server:
         (home / "config.toml").write_text(
             f'provider = "work"\n[models.work]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\n'
             'key_env = "OPENAI_API_KEY"\n'
         )
-        daemon = await start()
-        async with await opened(daemon) as client:
-            assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+        daemon = await start_daemon_process()
+        async with await open_client(daemon) as client:
+            assert await send_keys(client, {"OPENAI_API_KEY": KEY}) is None
             session = (await client.start_session(workspace, provider="work")).session_id
             await client.send(session, "do it")
-            asked = (await client.until("approval_required"))[-1]
+            asked = (await client.read_until("approval_required"))[-1]
         daemon.kill()
         daemon.end()
-        daemon = await start()
-        async with await opened(daemon) as client:
+        daemon = await start_daemon_process()
+        async with await open_client(daemon) as client:
             await client.attach(session, asked.seq)
             assert (await client.decide(asked)).code is None
-            events = await client.until("run_complete")
+            events = await client.read_until("run_complete")
     assert events[-1].payload["outcome"] == "failed"
     assert "`OPENAI_API_KEY` is not set" in events[-1].payload["summary"]
 
 
-async def test_an_approval_keeps_waiting_after_a_restart_without_the_key(start: Start, home: Path, workspace: Path) -> None:
-    async with ModelServer([script.call("run", command="true"), script.say("finished")]) as server:
+async def test_an_approval_keeps_waiting_after_a_restart_without_the_key(
+    start_daemon_process: Start, home: Path, workspace: Path
+) -> None:
+    async with ModelServer([script.reply_call("run", command="true"), script.reply_text("finished")]) as server:
         (home / "config.toml").write_text(
             f'provider = "work"\n[models.work]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\n'
             'key_env = "OPENAI_API_KEY"\n'
         )
-        daemon = await start()
-        async with await opened(daemon) as client:
-            assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+        daemon = await start_daemon_process()
+        async with await open_client(daemon) as client:
+            assert await send_keys(client, {"OPENAI_API_KEY": KEY}) is None
             session = (await client.start_session(workspace, provider="work")).session_id
             await client.send(session, "do it")
-            asked = (await client.until("approval_required"))[-1]
+            asked = (await client.read_until("approval_required"))[-1]
         daemon.kill()
         daemon.end()
-        daemon = await start()
-        async with await opened(daemon) as client:
+        daemon = await start_daemon_process()
+        async with await open_client(daemon) as client:
             await client.attach(session, asked.seq)
             # A second session shows that the daemon has had the time to fail the first one.
             other = (await client.start_session(workspace, provider="demo")).session_id
             await client.send(other, "say: hello")
-            await client.until("run_complete")
-            assert await hand_over(client, {"OPENAI_API_KEY": KEY}) is None
+            await client.read_until("run_complete")
+            assert await send_keys(client, {"OPENAI_API_KEY": KEY}) is None
             assert (await client.decide(asked)).code is None
-            events = await client.until("run_complete")
+            events = await client.read_until("run_complete")
     assert events[-1].payload["outcome"] == "success"

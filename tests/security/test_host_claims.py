@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 from tests.conformance.relay.fake_hub import FakeHub
-from tests.relay.seen import user
-from tests.relay.stage import Stage
-from tests.relay.stage import stage as stage
+from tests.relay.seen import create_user
+from tests.relay.stage import RelayNetwork
+from tests.relay.stage import relay_network as relay_network
 
 from switchtower.core import codec, events
 from switchtower.protocols.relay import names
@@ -18,50 +18,54 @@ from switchtower.stores import decisions
 RUN = "run-of-a-liar"
 
 
-async def told_by_a_host(stage: Stage, **decision: Any) -> None:
+async def report_as_host(relay_network: RelayNetwork, **decision: Any) -> None:
     """A host that asks, and says at once that anna has approved on the web."""
-    await user(stage.hub, "anna")
-    host = await stage.host("liar")
+    await create_user(relay_network.hub, "anna")
+    host = await relay_network.connect_host("liar")
     decided = {"request_id": "q1", "decision": "approve", "by": "anna", "via": "web", "actor": "web", **decision}
-    await host.say(
-        host.started(RUN),
-        host.question(RUN, 2, "q1", "rm -rf /?"),
-        host.event("run.permission_decided", RUN, 3, decided),
-        host.event("run.input", RUN, 4, {"actor": "anna", "input_id": "i1", "text_redacted": "y\n", "text_sha256": "0" * 64}),
+    await host.send_frames(
+        host.make_started(RUN),
+        host.make_question(RUN, 2, "q1", "rm -rf /?"),
+        host.make_event("run.permission_decided", RUN, 3, decided),
+        host.make_event(
+            "run.input", RUN, 4, {"actor": "anna", "input_id": "i1", "text_redacted": "y\n", "text_sha256": "0" * 64}
+        ),
     )
-    await host.acknowledged(RUN, 4)
+    await host.wait_for_ack(RUN, 4)
 
 
-async def test_the_audit_names_the_host_and_gives_its_word_as_a_claim(stage: Stage) -> None:
-    await stage.open_hub()
-    await told_by_a_host(stage)
-    (item,) = (await stage.hub.http.get("/audit"))["items"]
+async def test_the_audit_names_the_host_and_gives_its_word_as_a_claim(relay_network: RelayNetwork) -> None:
+    await relay_network.open_hub()
+    await report_as_host(relay_network)
+    (item,) = (await relay_network.hub.http.get("/audit"))["items"]
     assert (item["by"], item["via"], item["claims"]) == ("liar", "host", {"by": "anna", "via": "web"})
-    printed = stage.hub.tower("audit")
+    printed = relay_network.hub.run_tower("audit")
     assert "host liar says anna (web)" in printed.stdout, printed
-    (as_json,) = json.loads(stage.hub.tower("audit", "--json").stdout)
+    (as_json,) = json.loads(relay_network.hub.run_tower("audit", "--json").stdout)
     assert (as_json["by"], as_json["claims"]["by"]) == ("liar", "anna")
 
 
-async def test_apps_and_the_history_are_told_the_same(stage: Stage) -> None:
-    await stage.open_hub()
-    app = await stage.app()
-    await told_by_a_host(stage, claims={"by": "owner", "via": "cli"})
-    live = (await app.next_of("run.permission_decided", RUN))["data"]
+async def test_apps_and_the_history_are_told_the_same(relay_network: RelayNetwork) -> None:
+    await relay_network.open_hub()
+    app = await relay_network.connect_app()
+    await report_as_host(relay_network, claims={"by": "owner", "via": "cli"})
+    live = (await app.next_of_type("run.permission_decided", RUN))["data"]
     assert (live["by"], live["via"], live["claims"]) == ("liar", "host", {"by": "owner", "via": "cli"})
-    stored = next(message for message in await stage.hub.http.messages(RUN) if message["kind"] == "run.permission_decided")
+    stored = next(
+        message for message in await relay_network.hub.http.list_messages(RUN) if message["kind"] == "run.permission_decided"
+    )
     assert stored["data"] == live
 
 
-async def test_push_and_an_export_do_not_name_a_user(stage: Stage) -> None:
-    await stage.open_hub()
-    await told_by_a_host(stage)
-    session_id = names.session_of(RUN)
-    async with await stage.hub.push() as push:
+async def test_push_and_an_export_do_not_name_a_user(relay_network: RelayNetwork) -> None:
+    await relay_network.open_hub()
+    await report_as_host(relay_network)
+    session_id = names.parse_run_id(RUN)
+    async with await relay_network.hub.push() as push:
         await push.attach(session_id)
-        received = (await push.until("approval_received"))[-1]
+        received = (await push.read_until("approval_received"))[-1]
         assert received.payload["by"] == "host"
-    exported = stage.hub.tower("export", session_id, "--format", "jsonl").stdout
+    exported = relay_network.hub.run_tower("export", session_id, "--format", "jsonl").stdout
     assert "Typed by host liar says anna (anna)" in exported
     assert '"by":"web"' not in exported.replace(" ", "")
 
@@ -80,9 +84,9 @@ def test_entries_of_an_older_version_are_claims_too() -> None:
     assert isinstance(event, events.ApprovalDecided)
     assert event.by == events.Actor(name="anna", via="web")
     card = msgspec.json.encode({**EMPTY_CARD, "host": "liar"})
-    told = decisions.told((1, 1, 3), event, "sess_1", card, None)
+    told = decisions.make_record((1, 1, 3), event, "sess_1", card, None)
     assert (told.by, told.via, told.claims) == ("liar", "host", events.Claim("anna", "web"))
-    ours = decisions.told((1, 1, 3), event, "sess_1", msgspec.json.encode(EMPTY_CARD), None)
+    ours = decisions.make_record((1, 1, 3), event, "sess_1", msgspec.json.encode(EMPTY_CARD), None)
     assert (ours.by, ours.via, ours.claims) == ("anna", "web", None)
 
 
@@ -97,21 +101,21 @@ EMPTY_CARD = {
 }
 
 
-async def test_what_a_hub_says_about_its_users_is_the_hubs_word_on_the_host(stage: Stage) -> None:
+async def test_what_a_hub_says_about_its_users_is_the_hubs_word_on_the_host(relay_network: RelayNetwork) -> None:
     """A hub of any make may name whom it likes: the host has no such user, or another of that name."""
     hub = FakeHub()
     try:
-        host = await stage.tower("obeying", hub=hub.url, hub_may="start")
-        await user(host, "anna")
+        host = await relay_network.start_daemon("obeying", hub=hub.url, hub_may="start")
+        await create_user(host, "anna")
         anna = {"by": "anna", "actor": "cli"}
         asking = "printf 'Proceed? (y/n) '; read a"
         run_id = await asyncio.to_thread(lambda: hub.start(asking, host.workspace, **anna))
-        asked = await asyncio.to_thread(hub.until, "run.permission_requested", run_id)
+        asked = await asyncio.to_thread(hub.wait_for, "run.permission_requested", run_id)
         hub.send("run.permission.approve", {"request_id": asked["data"]["request_id"], **anna}, run_id=run_id)
-        decided = await asyncio.to_thread(hub.until, "run.permission_decided", run_id)
+        decided = await asyncio.to_thread(hub.wait_for, "run.permission_decided", run_id)
         assert decided["data"]["claims"] == {"by": "anna", "via": "cli"}
         (item,) = (await host.http.get("/audit"))["items"]
         assert (item["by"], item["via"], item["claims"]) == (decided["data"]["by"], "hub", {"by": "anna", "via": "cli"})
-        assert "says anna (cli)" in host.tower("audit").stdout
+        assert "says anna (cli)" in host.run_tower("audit").stdout
     finally:
         await asyncio.to_thread(hub.close)

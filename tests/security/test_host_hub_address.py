@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.relay.fake_hub import FakeHub
-from tests.relay.stage import PATIENCE, Stage, eventually
-from tests.relay.stage import stage as stage
+from tests.relay.stage import TIMEOUT, RelayNetwork, wait_until
+from tests.relay.stage import relay_network as relay_network
 from tests.security.certificates import Certificate
 from tests.warm import processes
 from websockets.datastructures import Headers
@@ -19,7 +19,7 @@ from websockets.sync import server
 from switchtower.protocols.relay.link import settings as link_settings
 
 
-def tower(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_tower(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_", "SERVER_BASE"))}
     return processes.run(
         [sys.executable, "-m", "switchtower", *arguments],
@@ -27,7 +27,7 @@ def tower(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
         input="",
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
 
@@ -50,25 +50,25 @@ def tower(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     ],
 )
 def test_what_leads_to_another_machine_without_tls(url: str, expected: bool) -> None:
-    assert link_settings.is_readable_on_the_way(url) is expected
+    assert link_settings.is_unencrypted(url) is expected
 
 
 @pytest.mark.parametrize("command", [("host",), ("serve", "--http", "off", "--pi", "off")])
 def test_a_hub_without_tls_on_another_machine_is_refused_with_a_remedy(tmp_path: Path, command: tuple[str, ...]) -> None:
-    done = tower(tmp_path / "home", *command, "--hub", "http://192.0.2.1:8787")
+    done = run_tower(tmp_path / "home", *command, "--hub", "http://192.0.2.1:8787")
     assert done.returncode != 0
     assert "has no TLS" in done.stderr
     assert "--insecure-hub" in done.stderr
     assert not (tmp_path / "home" / "run" / "endpoints.json").exists()
 
 
-async def test_it_is_dialled_with_the_flag(stage: Stage) -> None:
+async def test_it_is_dialled_with_the_flag(relay_network: RelayNetwork) -> None:
     """Nobody is at that address: it is for documentation."""
-    host = await stage.tower("brave", hub="http://192.0.2.1:8787", insecure_hub=True)
-    await eventually(lambda: "http://192.0.2.1:8787" in host.tower("status").stdout)
+    host = await relay_network.start_daemon("brave", hub="http://192.0.2.1:8787", insecure_hub=True)
+    await wait_until(lambda: "http://192.0.2.1:8787" in host.run_tower("status").stdout)
 
 
-class Recorder:
+class HubRequestRecorder:
     """A hub that lets nobody in, and keeps how it was asked."""
 
     def __init__(self, *, status: int, challenge: str | None) -> None:
@@ -88,12 +88,12 @@ class Recorder:
         await self._serving
 
 
-async def test_our_hub_is_never_sent_the_token_in_an_address(stage: Stage) -> None:
+async def test_our_hub_is_never_sent_the_token_in_an_address(relay_network: RelayNetwork) -> None:
     """What says that it reads the header, as our hub does, is not asked in another way, also when it refuses."""
-    hub = Recorder(status=401, challenge="Bearer")
+    hub = HubRequestRecorder(status=401, challenge="Bearer")
     try:
-        host = await stage.tower("polite", hub=hub.url)
-        await eventually(lambda: "the hub refuses this host" in host.log())
+        host = await relay_network.start_daemon("polite", hub=hub.url)
+        await wait_until(lambda: "the hub refuses this host" in host.log())
         token = (host.home / "data" / "host.json").read_text().partition('"host_token":"')[2].partition('"')[0]
         assert hub.asked
         assert {(token in path, sent) for path, sent in hub.asked} == {(False, f"Bearer {token}")}
@@ -101,47 +101,49 @@ async def test_our_hub_is_never_sent_the_token_in_an_address(stage: Stage) -> No
         await hub.close()
 
 
-async def test_a_hub_that_knows_the_document_alone_gets_it_there_and_the_log_says_so(stage: Stage) -> None:
+async def test_a_hub_that_knows_the_document_alone_gets_it_there_and_the_log_says_so(relay_network: RelayNetwork) -> None:
     hub = FakeHub()
     try:
-        host = await stage.tower("old", hub=hub.url)
+        host = await relay_network.start_daemon("old", hub=hub.url)
         assert await asyncio.to_thread(lambda: hub.line)
         assert ["host_token" in path for path in hub.paths] == [False, True]
-        await eventually(lambda: "reads this host's token in the address alone" in host.log())
+        await wait_until(lambda: "reads this host's token in the address alone" in host.log())
     finally:
         await asyncio.to_thread(hub.close)
 
 
-async def test_a_hub_whose_certificate_no_authority_vouches_for_is_refused_with_a_remedy(stage: Stage, tmp_path: Path) -> None:
+async def test_a_hub_whose_certificate_no_authority_vouches_for_is_refused_with_a_remedy(
+    relay_network: RelayNetwork, tmp_path: Path
+) -> None:
     certificate = Certificate(tmp_path)
-    hub = await stage.open_hub(tls_cert=certificate.cert, tls_key=certificate.key)
+    hub = await relay_network.open_hub(tls_cert=certificate.cert, tls_key=certificate.key)
     assert hub.url.startswith("https://127.0.0.1:")
-    host = await stage.real_host("wary")
+    host = await relay_network.start_host("wary")
     expected = (
         "the hub cannot be reached: its certificate is refused: self-signed certificate; hint: set `SSL_CERT_FILE` to a PEM file "
         "with the certificate of its authority, and start the daemon again"
     )
-    await eventually(lambda: expected in host.log())
-    assert expected in host.tower("status").stdout
-    assert "host_wary" not in hub.tower("hosts").stdout, "the token was not sent"
+    await wait_until(lambda: expected in host.log())
+    assert expected in host.run_tower("status").stdout
+    assert "host_wary" not in hub.run_tower("hosts").stdout, "the token was not sent"
 
 
 async def test_a_hub_whose_authority_is_named_is_dialled_by_its_own_name_alone(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    relay_network: RelayNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate = Certificate(tmp_path)
-    hub = await stage.open_hub(http="0.0.0.0:0", tls_cert=certificate.cert, tls_key=certificate.key)
+    hub = await relay_network.open_hub(http="0.0.0.0:0", tls_cert=certificate.cert, tls_key=certificate.key)
     port = hub.url.rpartition(":")[2]
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
-    await stage.real_host("near")
-    await eventually(lambda: "online" in hub.tower("hosts").stdout.partition("near")[2].partition("\n")[0])
-    lost = await stage.real_host("lost", url=f"https://127.0.0.2:{port}")
-    await eventually(lambda: "hint: dial a name or an address that the certificate has" in lost.log())
-    assert "host_lost" not in hub.tower("hosts").stdout
+    await relay_network.start_host("near")
+    await wait_until(lambda: "online" in hub.run_tower("hosts").stdout.partition("near")[2].partition("\n")[0])
+    lost = await relay_network.start_host("lost", url=f"https://127.0.0.2:{port}")
+    await wait_until(lambda: "hint: dial a name or an address that the certificate has" in lost.log())
+    assert "host_lost" not in hub.run_tower("hosts").stdout
 
 
-async def test_a_real_hub_takes_the_header(stage: Stage) -> None:
-    await stage.open_hub()
-    host = await stage.real_host("near")
-    await stage.online(host.host_id)
+async def test_a_real_hub_takes_the_header(relay_network: RelayNetwork) -> None:
+    await relay_network.open_hub()
+    host = await relay_network.start_host("near")
+    await relay_network.wait_online(host.host_id)
     assert "in the address alone" not in host.log()

@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.relay.seen import refused
-from tests.relay.stage import PATIENCE, Stage
-from tests.relay.stage import stage as stage
+from tests.relay.seen import get_refusal_status
+from tests.relay.stage import TIMEOUT, RelayNetwork
+from tests.relay.stage import relay_network as relay_network
 from tests.security import ordinary_user
 
 NOBODY = 65_534
@@ -38,41 +38,41 @@ async def visit(hub_url: str, host_id: str, *, uid: int | None = None, before: t
     host, _, port = hub_url.removeprefix("http://").rpartition(":")
     who = str(os.getuid() if uid is None else uid)
     command = [*before, sys.executable, "-c", VISIT, host, port, host_id, who]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     return done.returncode, done.stdout.strip(), done.stderr
 
 
-async def test_a_process_of_the_owner_is_trusted(stage: Stage) -> None:
-    hub = await stage.open_hub()
+async def test_a_process_of_the_owner_is_trusted(relay_network: RelayNetwork) -> None:
+    hub = await relay_network.open_hub()
     assert await visit(hub.url, "near") == (0, "101", "")
-    assert (await hub.http.hosts())["near"]["state"] == "approved"
+    assert (await hub.http.list_hosts())["near"]["state"] == "approved"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_another_user_of_this_machine_waits_to_be_approved(stage: Stage) -> None:
-    hub = await stage.open_hub()
+async def test_another_user_of_this_machine_waits_to_be_approved(relay_network: RelayNetwork) -> None:
+    hub = await relay_network.open_hub()
     assert await visit(hub.url, "stranger", uid=NOBODY) == (0, "403", "")
-    assert (await hub.http.hosts())["stranger"]["state"] == "pending"
+    assert (await hub.http.list_hosts())["stranger"]["state"] == "pending"
 
 
-def entering_a_container() -> tuple[str, ...]:
+def make_container_prefix() -> tuple[str, ...]:
     """The words before a command that runs it in a process namespace."""
     if shutil.which("unshare") is None:
         pytest.skip("there is no `unshare`, which makes a process namespace")
     user = () if os.geteuid() == 0 else ("--user", "--map-current-user")
     enter = ("unshare", *user, "--pid", "--fork")
-    tried = subprocess.run([*enter, "true"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    tried = subprocess.run([*enter, "true"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if tried.returncode:
         pytest.skip(f"process namespaces are not allowed here: {tried.stderr.strip()}")
     return enter
 
 
-async def test_a_process_in_a_container_waits_to_be_approved(stage: Stage) -> None:
+async def test_a_process_in_a_container_waits_to_be_approved(relay_network: RelayNetwork) -> None:
     """Of the owner's uid, in the machine's own network, and in a process namespace of its own."""
-    enter = entering_a_container()
-    hub = await stage.open_hub()
+    enter = make_container_prefix()
+    hub = await relay_network.open_hub()
     assert await visit(hub.url, "contained", before=enter) == (0, "403", "")
-    assert (await hub.http.hosts())["contained"]["state"] == "pending"
+    assert (await hub.http.list_hosts())["contained"]["state"] == "pending"
 
 
 ZOMBIE = """
@@ -87,10 +87,10 @@ sys.stdin.read()
 """Leaves a child that has ended and whose exit code is not read, until its input is closed."""
 
 
-async def test_an_ended_process_of_a_container_does_not_keep_the_owner_out(stage: Stage) -> None:
+async def test_an_ended_process_of_a_container_does_not_keep_the_owner_out(relay_network: RelayNetwork) -> None:
     """Its files look closed to its own user, as those of a process that hides them; but it holds no connection."""
-    enter = entering_a_container()
-    hub = await stage.open_hub()
+    enter = make_container_prefix()
+    hub = await relay_network.open_hub()
     container = subprocess.Popen(
         [*enter, sys.executable, "-c", ZOMBIE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -103,23 +103,23 @@ async def test_an_ended_process_of_a_container_does_not_keep_the_owner_out(stage
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])
-async def test_what_a_proxy_forwards_waits_to_be_approved(stage: Stage, header: str) -> None:
-    hub = await stage.open_hub()
-    assert await refused(stage.host("proxied", headers={header: "203.0.113.9"})) == 403
-    assert (await hub.http.hosts())["proxied"]["state"] == "pending"
+async def test_what_a_proxy_forwards_waits_to_be_approved(relay_network: RelayNetwork, header: str) -> None:
+    hub = await relay_network.open_hub()
+    assert await get_refusal_status(relay_network.connect_host("proxied", headers={header: "203.0.113.9"})) == 403
+    assert (await hub.http.list_hosts())["proxied"]["state"] == "pending"
 
 
-async def test_a_page_is_no_host_of_this_machine(stage: Stage) -> None:
+async def test_a_page_is_no_host_of_this_machine(relay_network: RelayNetwork) -> None:
     """The browser has the owner's uid, and shows pages of anybody; one of the hub's own origin gets as far as this."""
-    hub = await stage.open_hub()
-    assert await refused(stage.host("page", headers={"Origin": hub.url})) == 403
-    assert (await hub.http.hosts()).get("page", {"state": "unknown"})["state"] != "approved"
+    hub = await relay_network.open_hub()
+    assert await get_refusal_status(relay_network.connect_host("page", headers={"Origin": hub.url})) == 403
+    assert (await hub.http.list_hosts()).get("page", {"state": "unknown"})["state"] != "approved"
 
 
 @pytest.mark.parametrize("new_hosts", ["local", "trust"])
-async def test_a_process_of_a_run_is_no_host(stage: Stage, new_hosts: str) -> None:
-    hub = await stage.open_hub(new_hosts=new_hosts, policy="yolo", sandbox="local")
-    await (await stage.host("known")).heard()
+async def test_a_process_of_a_run_is_no_host(relay_network: RelayNetwork, new_hosts: str) -> None:
+    hub = await relay_network.open_hub(new_hosts=new_hosts, policy="yolo", sandbox="local")
+    await (await relay_network.connect_host("known")).wait_until_read()
     (hub.workspace / "visit.py").write_text(VISIT)
     host, _, port = hub.url.removeprefix("http://").rpartition(":")
     visits = " && ".join(
@@ -130,7 +130,7 @@ async def test_a_process_of_a_run_is_no_host(stage: Stage, new_hosts: str) -> No
         session = await push.start_session(hub.workspace)
         await push.run(session.session_id, f"run: {visits}")
     assert (hub.workspace / "told.txt").read_text().split() == ["403", "403"]
-    assert "inside" not in await hub.http.hosts()
+    assert "inside" not in await hub.http.list_hosts()
 
 
 def test_all_of_this_as_an_ordinary_user() -> None:

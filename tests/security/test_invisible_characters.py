@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[2]
 CASES = json.loads((Path(__file__).parent / "corpus" / "invisible_characters.json").read_text())
 
 SHOWN_BY: dict[str, Callable[[str], str]] = {
-    "command line": console.printable,
-    "terminal UI": harmless.exact,
-    "title in the terminal UI": harmless.exact_line,
-    "export": plain.exact,
-    "diff": shown.visibly,
+    "command line": console.escape_unprintable,
+    "terminal UI": harmless.escape_exact,
+    "title in the terminal UI": harmless.escape_exact_line,
+    "export": plain.to_exact_text,
+    "diff": shown.escape_control_characters,
 }
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
 
@@ -63,8 +63,8 @@ def test_every_character_of_a_hidden_category_is_invisible() -> None:
 
 @pytest.mark.parametrize("text", ["rm -rf ./x && echo 'grün' | tee 日本語", "👩 ✓ é ß ї", "a\tb\nc"])
 def test_what_can_be_seen_stays(text: str) -> None:
-    assert console.printable(text) == text
-    assert invisible.reveal(text, invisible.spell_number) == text
+    assert console.escape_unprintable(text) == text
+    assert invisible.reveal(text, invisible.format_code_point) == text
 
 
 def test_the_page_has_the_same_table() -> None:
@@ -83,7 +83,7 @@ def test_the_command_line_shows_titles_and_details_with_what_they_hide() -> None
         options=["approve", "deny"],
         expiresAt=1_000,
     )
-    told = "\n".join(console.printable(line) for line, _ in questions.lines(asked))
+    told = "\n".join(console.escape_unprintable(line) for line, _ in questions.format_approval(asked))
     for escaped in ("\\u200b", "\\u3164", "\\u2800", "\\xad", "\\U000e0041"):
         assert escaped in told
     assert not [c for c in told if c != "\n" and invisible.is_invisible(c)]

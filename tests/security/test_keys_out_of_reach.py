@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.crash.tower_process import Daemon
+from tests.crash.tower_process import DaemonProcess
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.conftest import home as home
-from tests.daemon.conftest import start as start
+from tests.daemon.conftest import start_daemon_process as start_daemon_process
 from tests.daemon.conftest import workspace as workspace
 from tests.security import ordinary_user
 
@@ -25,7 +25,7 @@ from switchtower.testing.push_client import PushClient
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 SEARCH = textwrap.dedent(
     """
@@ -63,19 +63,19 @@ SEARCH = textwrap.dedent(
 
 @pytest.fixture
 async def client(
-    home: Path, workspace: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[PushClient, Daemon]]:
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[PushClient, DaemonProcess]]:
     monkeypatch.setenv("HOME", str(home))
     for name, value in {"OPENAI_API_KEY": KEY, "JWT_SECRET": KEY * 2, "HOST_TOKEN": KEY, "MY_OWN_KEY": KEY}.items():
         monkeypatch.setenv(name, value)
     (workspace / "search.py").write_text(SEARCH)
-    daemon = await start(http="127.0.0.1:0")
-    async with await PushClient.over_socket(daemon.socket, patience=PATIENCE) as push:
-        await push.hello()
+    daemon = await start_daemon_process(http="127.0.0.1:0")
+    async with await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT) as push:
+        await push.send_hello()
         yield push, daemon
 
 
-async def test_a_command_finds_the_daemons_keys_nowhere(client: tuple[PushClient, Daemon], workspace: Path) -> None:
+async def test_a_command_finds_the_daemons_keys_nowhere(client: tuple[PushClient, DaemonProcess], workspace: Path) -> None:
     push, daemon = client
     started = await push.start_session(workspace, policy="yolo")
     await push.run(started.session_id, f"run: {shlex.quote(sys.executable)} search.py {daemon.pid} {KEY}")
@@ -85,7 +85,9 @@ async def test_a_command_finds_the_daemons_keys_nowhere(client: tuple[PushClient
         assert told == {"environ": "PermissionError", "memory": "PermissionError", "files": "PermissionError"}
 
 
-async def test_the_daemon_leaves_no_core_dump_and_its_programs_may(client: tuple[PushClient, Daemon], workspace: Path) -> None:
+async def test_the_daemon_leaves_no_core_dump_and_its_programs_may(
+    client: tuple[PushClient, DaemonProcess], workspace: Path
+) -> None:
     push, daemon = client
     limits = Path(f"/proc/{daemon.pid}/limits").read_text()
     soft, hard = limits.partition("Max core file size")[2].split()[:2]
@@ -97,7 +99,7 @@ async def test_the_daemon_leaves_no_core_dump_and_its_programs_may(client: tuple
 
 
 async def test_what_the_daemon_starts_for_itself_inherits_no_key(
-    home: Path, workspace: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """git, for one, is started by the daemon and not by a command; a command could read its environment."""
     real, seen = shutil.which("git"), home / "seen-by-git"
@@ -109,9 +111,9 @@ async def test_what_the_daemon_starts_for_itself_inherits_no_key(
     monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
     for name in ("OPENAI_API_KEY", "JWT_SECRET", "HOST_TOKEN"):
         monkeypatch.setenv(name, KEY)
-    daemon = await start()
-    async with await PushClient.over_socket(daemon.socket, patience=PATIENCE) as push:
-        await push.hello()
+    daemon = await start_daemon_process()
+    async with await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT) as push:
+        await push.send_hello()
         started = await push.start_session(workspace, policy="yolo")
         await push.run(started.session_id, "run: touch changed")
     assert "PATH=" in seen.read_text()
@@ -119,11 +121,11 @@ async def test_what_the_daemon_starts_for_itself_inherits_no_key(
 
 
 async def test_a_program_in_a_terminal_has_the_users_keys_and_not_the_daemons(
-    client: tuple[PushClient, Daemon], workspace: Path
+    client: tuple[PushClient, DaemonProcess], workspace: Path
 ) -> None:
     push, _ = client
     started = await push.start_session(workspace, provider="terminal", engine="pty", command=["sh", "-c", "env > seen"])
-    await push.until("run_complete")
+    await push.read_until("run_complete")
     assert started.session_id
     lines = (workspace / "seen").read_text().splitlines()
     assert f"OPENAI_API_KEY={KEY}" in lines
@@ -132,27 +134,27 @@ async def test_a_program_in_a_terminal_has_the_users_keys_and_not_the_daemons(
 
 
 async def test_what_pass_env_names_reaches_commands(
-    home: Path, workspace: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    daemon = await start(pass_env="OPENAI_API_KEY")
-    async with await PushClient.over_socket(daemon.socket, patience=PATIENCE) as push:
-        await push.hello()
+    daemon = await start_daemon_process(pass_env="OPENAI_API_KEY")
+    async with await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT) as push:
+        await push.send_hello()
         started = await push.start_session(workspace, policy="yolo")
         await push.run(started.session_id, "run: env > seen")
     assert f"OPENAI_API_KEY={KEY}" in (workspace / "seen").read_text().splitlines()
 
 
 async def test_an_mcp_server_is_given_the_key_that_its_entry_names(
-    home: Path, workspace: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     seen = workspace / "seen"
     entry = {"command": "sh", "args": ["-c", f"env > {seen}.part; mv {seen}.part {seen}"], "env": {"GIVEN": "${OPENAI_API_KEY}"}}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": {"looker": entry}}))
-    daemon = await start()
-    async with await PushClient.over_socket(daemon.socket, patience=PATIENCE) as push:
-        await push.hello()
+    daemon = await start_daemon_process()
+    async with await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT) as push:
+        await push.send_hello()
         started = await push.start_session(workspace, policy="yolo")
         await push.run(started.session_id, "read README.md")
     lines = seen.read_text().splitlines()
@@ -161,17 +163,17 @@ async def test_an_mcp_server_is_given_the_key_that_its_entry_names(
 
 
 async def test_the_models_provider_still_gets_the_key(
-    home: Path, workspace: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_KEY", KEY)
-    async with ModelServer([script.call("run", command="env > seen"), script.say("done")]) as server:
+    async with ModelServer([script.reply_call("run", command="env > seen"), script.reply_text("done")]) as server:
         (home / "config.toml").write_text(
             f'provider = "openai"\n[models.openai]\nprovider = "openai"\nmodel = "m-1"\nbase_url = "{server.url}"\n'
             'key_env = "FAKE_KEY"\ncontext_window = 100000\n'
         )
-        daemon = await start()
-        async with await PushClient.over_socket(daemon.socket, patience=PATIENCE) as push:
-            await push.hello()
+        daemon = await start_daemon_process()
+        async with await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT) as push:
+            await push.send_hello()
             started = await push.start_session(workspace, provider="openai", policy="yolo")
             await push.run(started.session_id, "go")
         assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
@@ -179,7 +181,7 @@ async def test_the_models_provider_still_gets_the_key(
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_a_sandboxed_command_still_runs(client: tuple[PushClient, Daemon], workspace: Path) -> None:
+async def test_a_sandboxed_command_still_runs(client: tuple[PushClient, DaemonProcess], workspace: Path) -> None:
     push, daemon = client
     started = await push.start_session(workspace, policy="yolo", sandboxProvider="bubblewrap")
     await push.run(started.session_id, f"run: {shlex.quote(str(Path(sys.executable).resolve()))} search.py {daemon.pid} {KEY}")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import StartDaemon
 
 from switchtower.cli import reachability
@@ -25,7 +25,7 @@ from switchtower.protocols.relay.http import app, ports, routing
 
 CORPUS = Path(__file__).with_name("corpus")
 SECRET = "a secret of at least thirty-two characters"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 NOTHING, TOKEN, COOKIE = 0, 1, 2
 """What a request brings, and the place of its answer in the corpus."""
 
@@ -35,8 +35,8 @@ COOKIES = tomllib.loads((CORPUS / "cookies.toml").read_text())["case"]
 WEBSOCKETS = {"ws_app": "/ws/app", "ws_minicodex": "/ws/minicodex", "ws_push": "/ws/push", "ws_pi": "/ws/pi"}
 
 
-class Target(NamedTuple):
-    daemon: Daemon
+class ListenerTarget(NamedTuple):
+    daemon: ManagedDaemon
     port: int
     pi_port: int
 
@@ -46,10 +46,10 @@ class Target(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[Target]:
+def target() -> Iterator[ListenerTarget]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JWT_SECRET", SECRET)
-        daemon = Daemon(
+        daemon = ManagedDaemon(
             pi="127.0.0.1:0",
             origins="hub.example,https://app.example:8443,tauri://localhost",
             public_url="https://tower.example",
@@ -59,7 +59,7 @@ def target() -> Iterator[Target]:
     try:
         endpoints = json.loads((daemon.home / "run" / "endpoints.json").read_bytes())
         port, pi_port = (urlsplit(endpoints[name]).port or 0 for name in ("http", "pi"))
-        yield Target(daemon, port, pi_port)
+        yield ListenerTarget(daemon, port, pi_port)
     finally:
         daemon.discard()
 
@@ -73,7 +73,7 @@ async def ask(
     """The status of a plain request, or of one to become a WebSocket. Of pi's port: what it is closed with, if it is."""
     whole = {"Host": f"{address}:{port}", "Content-Length": str(len(body)), "Connection": "close", **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in whole.items())
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         reader, writer = await asyncio.open_connection(address, port)
         try:
             writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
@@ -87,15 +87,15 @@ async def ask(
             writer.transport.abort()
 
 
-def upgrading(headers: dict[str, str]) -> dict[str, str]:
+def make_upgrade_request(headers: dict[str, str]) -> dict[str, str]:
     key = base64.b64encode(b"sixteen bytes ok").decode()
     asked = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key}
     return {**asked, **headers}
 
 
-def log_in(target: Target) -> str:
+def log_in(target: ListenerTarget) -> str:
     """A new login's cookie, `name=value`."""
-    connection = HTTPConnection("127.0.0.1", target.port, timeout=PATIENCE)
+    connection = HTTPConnection("127.0.0.1", target.port, timeout=TIMEOUT)
     own = f"http://127.0.0.1:{target.port}"
     connection.request("POST", "/auth/token", json.dumps({"token": target.token}), {"Origin": own})
     cookie = connection.getresponse().getheader("Set-Cookie") or ""
@@ -106,7 +106,7 @@ def log_in(target: Target) -> str:
 # Pages
 
 
-def pages() -> list[tuple[str, str | None]]:
+def list_pages() -> list[tuple[str, str | None]]:
     named = [(standing, origin) for standing, all_ in ORIGINS["pages"].items() for origin in all_]
     return [*named, ("none", None)]
 
@@ -114,7 +114,7 @@ def pages() -> list[tuple[str, str | None]]:
 LISTENERS = ("ws_app", "ws_minicodex", "ws_push", "ws_pi", "ws_host", "pi", "get", "post", "login", "metrics", "health")
 
 
-async def reach(target: Target, listener: str, origin: str | None, brings: int, number: int) -> int:
+async def attempt_connection(target: ListenerTarget, listener: str, origin: str | None, brings: int, number: int) -> int:
     port = target.pi_port if listener == "pi" else target.port
     other = target.port if listener == "pi" else target.pi_port
     headers = {} if origin is None else {"Origin": origin.replace("{port}", str(port)).replace("{other}", str(other))}
@@ -123,10 +123,10 @@ async def reach(target: Target, listener: str, origin: str | None, brings: int, 
     token = target.token if brings == TOKEN else None
     match listener:
         case "pi":
-            return await ask(port, "GET", f"/?token={token}" if token else "/?", upgrading(headers))
+            return await ask(port, "GET", f"/?token={token}" if token else "/?", make_upgrade_request(headers))
         case "ws_host":
             path = f"/ws/host?host_id=host_{number}_{brings}&host_token=0123456789"
-            return await ask(port, "GET", path, upgrading(headers))
+            return await ask(port, "GET", path, make_upgrade_request(headers))
         case "get" | "metrics" | "health":
             path = {"get": "/runs", "metrics": "/metrics", "health": "/health"}[listener]
             return await ask(port, "GET", path, headers | ({"Authorization": f"Bearer {token}"} if token else {}))
@@ -137,20 +137,20 @@ async def reach(target: Target, listener: str, origin: str | None, brings: int, 
             return await ask(port, "POST", "/auth/login", headers, password)
         case _:
             path = WEBSOCKETS[listener]
-            return await ask(port, "GET", f"{path}?token={token}" if token else path, upgrading(headers))
+            return await ask(port, "GET", f"{path}?token={token}" if token else path, make_upgrade_request(headers))
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-async def test_each_page_gets_what_its_standing_allows(target: Target, listener: str) -> None:
+async def test_each_page_gets_what_its_standing_allows(target: ListenerTarget, listener: str) -> None:
     got, expected = {}, {}
-    for number, (standing, origin) in enumerate(pages()):
+    for number, (standing, origin) in enumerate(list_pages()):
         if listener == "login" and number >= 4 and standing in ("own", "public", "configured", "none"):
             continue  # wrong passwords are counted by address, and five of them would be answered with 429
         for brings in (NOTHING, TOKEN, COOKIE) if listener != "login" else (NOTHING,):
             # Only the HTTP port has a page, and so a `public_url`.
             known = {"public": "foreign" if listener == "pi" else "own"}.get(standing, standing)
             expected[origin, brings] = ORIGINS["answers"][known][listener][brings]
-            got[origin, brings] = await reach(target, listener, origin, brings, number)
+            got[origin, brings] = await attempt_connection(target, listener, origin, brings, number)
     assert got == expected
     assert len(got) >= 60
 
@@ -159,7 +159,7 @@ async def test_each_page_gets_what_its_standing_allows(target: Target, listener:
 
 
 @pytest.mark.parametrize("listener", ["get", "ws_push", "pi"])
-async def test_each_spelling_of_a_host_is_served_or_refused(target: Target, listener: str) -> None:
+async def test_each_spelling_of_a_host_is_served_or_refused(target: ListenerTarget, listener: str) -> None:
     """At the pi port only the names of this machine and those of `origins`; there the uid counts only under the former."""
     got, expected = {}, {}
     for kind, names in ORIGINS["hosts"].items():
@@ -169,15 +169,17 @@ async def test_each_spelling_of_a_host_is_served_or_refused(target: Target, list
             served = {"get": 200, "ws_push": 101, "pi": 101}[listener]
             expected[name] = served if kind == "served" else 403
             path = {"get": "/runs", "ws_push": "/ws/push", "pi": "/?"}[listener]
-            got[name] = await ask(port, "GET", path, headers if listener == "get" else upgrading(headers))
+            got[name] = await ask(port, "GET", path, headers if listener == "get" else make_upgrade_request(headers))
     assert got == expected
     assert len(got) >= 22
 
 
-async def test_of_addresses_only_the_one_that_was_reached_is_served_and_a_page_needs_a_token(own_daemon: StartDaemon) -> None:
+async def test_of_addresses_only_the_one_that_was_reached_is_served_and_a_page_needs_a_token(
+    dedicated_daemon: StartDaemon,
+) -> None:
     """A page whose name was made to lead here sends that name, and so does one of another port of this address."""
-    daemon = own_daemon(http="0.0.0.0:0", pi="0.0.0.0:0")
-    own = reachability._own_address()
+    daemon = dedicated_daemon(http="0.0.0.0:0", pi="0.0.0.0:0")
+    own = reachability._find_own_address()
     endpoints = json.loads((daemon.home / "run" / "endpoints.json").read_bytes())
     port, pi_port = (urlsplit(endpoints[name]).port or 0 for name in ("http", "pi"))
     token = {"Authorization": f"Bearer {daemon.token}"}
@@ -191,7 +193,7 @@ async def test_of_addresses_only_the_one_that_was_reached_is_served_and_a_page_n
             expected["get", host, page] = status
             got["get", host, page] = await ask(port, "GET", "/runs", headers, address=own)
             expected["ws", host, page] = {200: 101}.get(status, status)
-            got["ws", host, page] = await ask(port, "GET", "/ws/push", upgrading(headers), address=own)
+            got["ws", host, page] = await ask(port, "GET", "/ws/push", make_upgrade_request(headers), address=own)
     expected["by loopback"] = 403
     got["by loopback"] = await ask(port, "GET", "/runs", {**token, "Host": f"{own}:{port}"})
     for page, with_token, without in (
@@ -202,13 +204,15 @@ async def test_of_addresses_only_the_one_that_was_reached_is_served_and_a_page_n
     ):
         for headers, status in ((token, with_token), ({}, without)):
             expected["page", page, status] = status
-            got["page", page, status] = await ask(port, "GET", "/ws/push", upgrading({**headers, "Origin": page}), address=own)
+            got["page", page, status] = await ask(
+                port, "GET", "/ws/push", make_upgrade_request({**headers, "Origin": page}), address=own
+            )
     # pi's clients of this machine need no token, and only by loopback and one of its names.
     for address, host in ((own, f"{own}:{pi_port}"), (own, "localhost"), ("127.0.0.1", "rebound.example"), ("127.0.0.1", own)):
         expected["pi", address, host] = 1008
-        got["pi", address, host] = await ask(pi_port, "GET", "/?", upgrading({"Host": host}), address=address)
+        got["pi", address, host] = await ask(pi_port, "GET", "/?", make_upgrade_request({"Host": host}), address=address)
     expected["pi"] = 101
-    got["pi"] = await ask(pi_port, "GET", "/?x", upgrading({}))
+    got["pi"] = await ask(pi_port, "GET", "/?x", make_upgrade_request({}))
     assert got == expected
 
 
@@ -216,7 +220,7 @@ async def test_of_addresses_only_the_one_that_was_reached_is_served_and_a_page_n
 
 
 @pytest.mark.parametrize("case", COOKIES, ids=lambda case: f"{case['path']} {case['headers']}")
-async def test_a_cookie_counts_only_for_our_own_page(target: Target, case: dict[str, Any]) -> None:
+async def test_a_cookie_counts_only_for_our_own_page(target: ListenerTarget, case: dict[str, Any]) -> None:
     cookie = log_in(target)
     token = cookie.partition("=")[2]
 
@@ -232,13 +236,13 @@ async def test_a_cookie_counts_only_for_our_own_page(target: Target, case: dict[
 
 def test_there_are_as_many_cookies_and_pages_as_were_ever_tried() -> None:
     assert len(COOKIES) >= 25
-    assert len(pages()) >= 35
+    assert len(list_pages()) >= 35
 
 
 # Tokens
 
 
-def made(token: dict[str, Any], owner: str) -> str | None:
+def make_token(token: dict[str, Any], owner: str) -> str | None:
     if "literal" in token:
         filled = {"owner": owner, "owner_cut": owner[:-1], "owner_swapped": owner.swapcase(), "long": "x" * 10_000}
         return str(token["literal"]).format(**filled)
@@ -247,39 +251,39 @@ def made(token: dict[str, Any], owner: str) -> str | None:
     now = int(time.time())
     claims = {"sub": "ada", "jti": "tok_1", "iat": now, "exp": now + 3_600, **token.get("claims", {})}
     claims = {name: value for name, value in claims.items() if name not in token.get("without", ())}
-    signed = ".".join(_encoded(json.dumps(part).encode()) for part in (token["header"], claims))
+    signed = ".".join(_encode_part(json.dumps(part).encode()) for part in (token["header"], claims))
     key = {"right": SECRET.encode(), "other": b"other", "empty": b"", "none": None}[token["key"]]
     digest = {"HS384": hashlib.sha384, "HS512": hashlib.sha512}.get(token["header"]["alg"], hashlib.sha256)
-    signature = "" if key is None else _encoded(hmac.new(key, signed.encode(), digest).digest())
+    signature = "" if key is None else _encode_part(hmac.new(key, signed.encode(), digest).digest())
     return signed if token.get("strip") else f"{signed}.{signature}"
 
 
-def _encoded(part: bytes) -> str:
+def _encode_part(part: bytes) -> str:
     return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
 
 
-def endpoints() -> list[routing.Row]:
+def list_endpoints() -> list[routing.EndpointRoute]:
     """Every one of the port that is there without further settings, as the app itself puts them together."""
-    found: list[routing.Row] = []
+    found: list[routing.EndpointRoute] = []
     there: Any = object()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routing, "router", lambda rows, *_, **__: found.extend(rows))
-        extras = ports.Extras(monitor=there, decisions=there, sessions=there)
-        app.make_app(there, there, version="1", explain=lambda _: None, find_run=lambda _: None, extras=extras)
+        patch.setattr(routing, "make_router", lambda rows, *_, **__: found.extend(rows))
+        extras = ports.OptionalEndpoints(monitor=there, decisions=there, sessions=there)
+        app.build_public_app(there, there, version="1", explain=lambda _: None, find_run=lambda _: None, extras=extras)
     return found
 
 
-def guarded() -> list[routing.Row]:
+def list_guarded() -> list[routing.EndpointRoute]:
     """Those that a token is needed for."""
-    return [row for row in endpoints() if row.entry is routing.Entry.USER]
+    return [row for row in list_endpoints() if row.entry is routing.RouteAccess.USER]
 
 
-async def test_no_bad_token_opens_an_endpoint(target: Target) -> None:
+async def test_no_bad_token_opens_an_endpoint(target: ListenerTarget) -> None:
     got: dict[tuple[str, str, str], int] = {}
-    for row in guarded():
+    for row in list_guarded():
         path = row.path.replace("{", "").replace("}", "")
         for token in TOKENS:
-            bad = made(token, target.token)
+            bad = make_token(token, target.token)
             headers = {} if bad is None else {"Authorization": f"Bearer {bad}"}
             got[row.method, row.path, token["name"]] = await ask(target.port, row.method, path, headers, b"{}")
         for carrier, headers, where in (
@@ -294,9 +298,9 @@ async def test_no_bad_token_opens_an_endpoint(target: Target) -> None:
     assert len(got) >= 578
 
 
-async def test_the_owners_token_opens_what_the_others_do_not(target: Target) -> None:
+async def test_the_owners_token_opens_what_the_others_do_not(target: ListenerTarget) -> None:
     """So that a 401 above is not the answer to everything."""
-    for row in guarded():
+    for row in list_guarded():
         path = row.path.replace("{", "").replace("}", "")
         if (row.method, row.path) in (("POST", "/users"), ("PUT", "/users/{name}/password")):
             continue
@@ -304,30 +308,32 @@ async def test_the_owners_token_opens_what_the_others_do_not(target: Target) -> 
         assert status != 401, (row.method, row.path)
 
 
-async def test_no_bad_token_opens_a_websocket(target: Target) -> None:
+async def test_no_bad_token_opens_a_websocket(target: ListenerTarget) -> None:
     """Hosts apart: the first token that a host comes with is the one that it is known by."""
     got: dict[tuple[str, str, str], int] = {}
     for path in WEBSOCKETS.values():
         for token in TOKENS:
-            bad = made(token, target.token)
+            bad = make_token(token, target.token)
             name = token["name"]
             carriers = {"query": ("" if bad is None else f"?token={quote(bad)}", {})}
             if bad:
                 carriers["header"] = ("", {"Authorization": f"Bearer {bad}"})
                 carriers["cookie"] = ("", {"Cookie": f"tower_{target.port}={bad}", "Origin": f"http://127.0.0.1:{target.port}"})
             for carrier, (query, headers) in carriers.items():
-                got[path, name, carrier] = await ask(target.port, "GET", path + query, upgrading(headers))
+                got[path, name, carrier] = await ask(target.port, "GET", path + query, make_upgrade_request(headers))
     for token in TOKENS:
-        if bad := made(token, target.token):
-            got["pi", token["name"], "query"] = await ask(target.pi_port, "GET", f"/?token={quote(bad)}", upgrading({}))
+        if bad := make_token(token, target.token):
+            got["pi", token["name"], "query"] = await ask(
+                target.pi_port, "GET", f"/?token={quote(bad)}", make_upgrade_request({})
+            )
     expected = {case: 1008 if case[0] == "pi" else 401 for case in got}
     assert {case: status for case, status in got.items() if status != expected[case]} == {}
     assert len(got) >= 196
 
 
-async def test_a_host_that_is_known_needs_its_own_token(target: Target) -> None:
+async def test_a_host_that_is_known_needs_its_own_token(target: ListenerTarget) -> None:
     known = "/ws/host?host_id=host_known&host_token="
-    assert await ask(target.port, "GET", f"{known}0123456789", upgrading({})) == 101
+    assert await ask(target.port, "GET", f"{known}0123456789", make_upgrade_request({})) == 101
     for token in TOKENS:
-        bad = made(token, target.token) or ""
-        assert await ask(target.port, "GET", known + quote(bad), upgrading({})) == 401, token["name"]
+        bad = make_token(token, target.token) or ""
+        assert await ask(target.port, "GET", known + quote(bad), make_upgrade_request({})) == 401, token["name"]

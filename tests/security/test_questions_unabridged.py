@@ -10,7 +10,7 @@ from switchtower.core import commands, errors, events, redact
 from switchtower.core.decide import LONGEST_QUESTION
 from switchtower.core.redact import questions
 from switchtower.core.redact.scanner import SpanFinder
-from switchtower.testing.sessions import Table
+from switchtower.testing.sessions import SessionDriver
 
 REDACTOR = redact.Redactor(["correct-horse-battery"])
 TOKEN = "ghp_" + "aB3d" * 9
@@ -45,7 +45,7 @@ SHOWN_WHOLE = [
 
 @pytest.mark.parametrize("command", SHOWN_WHOLE)
 def test_what_runs_is_shown_whole(command: str) -> None:
-    assert REDACTOR.question(command) == command
+    assert REDACTOR.redact_question(command) == command
 
 
 MASKED = [
@@ -64,17 +64,17 @@ MASKED = [
 
 @pytest.mark.parametrize(("command", "shown"), MASKED)
 def test_a_literal_is_masked_with_its_length(command: str, shown: str) -> None:
-    assert REDACTOR.question(command) == shown
-    assert REDACTOR.question(shown) == shown
+    assert REDACTOR.redact_question(command) == shown
+    assert REDACTOR.redact_question(shown) == shown
 
 
 def test_a_diff_hides_lines_of_a_key_and_no_line_of_code() -> None:
     added = [*PEM.splitlines(), "import os", "os.system('touch PWNED')"]
     diff = "\n".join(["--- /dev/null", "+++ b/key.py", "@@ -0,0 +1,6 @@", *(f"+{line}" for line in added)])
-    shown = REDACTOR.question(diff, is_command=False)
+    shown = REDACTOR.redact_question(diff, is_command=False)
     assert shown == diff.replace(KEY_LINE, "[redacted, 64 characters]")
     without_end = diff.replace("-----END PRIVATE KEY-----", "x")
-    assert "os.system('touch PWNED')" in REDACTOR.question(without_end, is_command=False)
+    assert "os.system('touch PWNED')" in REDACTOR.redact_question(without_end, is_command=False)
 
 
 def test_a_value_under_a_secret_name_is_hidden_only_as_a_literal() -> None:
@@ -84,17 +84,17 @@ def test_a_value_under_a_secret_name_is_hidden_only_as_a_literal() -> None:
         "token": "[redacted, 7 characters]",
         "nested": {"secret": ["x|y", "[redacted, 6 characters]"]},
     }
-    assert REDACTOR.question_value(args) == shown
+    assert REDACTOR.redact_question_value(args) == shown
 
 
 def test_what_ran_is_journalled_as_it_was_asked() -> None:
     command = SHOWN_WHOLE[0]
     called = events.ToolCalled("call_1", "run", {"command": command})
-    assert REDACTOR.event(called) is called
+    assert REDACTOR.redact_event(called) is called
     message = events.MessageCompleted("msg_1", "", "", (events.ToolRequest("call_1", "run", {"command": command}),))
-    assert REDACTOR.event(message) is message
+    assert REDACTOR.redact_event(message) is message
     shell = events.ShellStarted("sh_1", command, events.Actor("ann", "cli"))
-    assert REDACTOR.event(shell) is shell
+    assert REDACTOR.redact_event(shell) is shell
 
 
 PIECES = st.sampled_from(
@@ -154,8 +154,8 @@ OPERATORS = re.compile(r"[^A-Za-z0-9_+/=.:@%,-]")
 @given(COMMANDS, st.booleans())
 def test_marks_expanded_give_the_command_and_each_stands_for_one_literal(command: str, is_command: bool) -> None:
     hidden = [*SpanFinder().find(command)]
-    spans = questions.literals(command, hidden, is_command=is_command)
-    shown = questions.mask(command, hidden, is_command=is_command)
+    spans = questions.find_literals(command, hidden, is_command=is_command)
+    shown = questions.mask_literals(command, hidden, is_command=is_command)
     expanded, at = "", 0
     done = 0
     for start, end in spans:
@@ -174,12 +174,12 @@ def test_marks_expanded_give_the_command_and_each_stands_for_one_literal(command
 @settings(max_examples=200)
 @given(COMMANDS)
 def test_what_is_shown_has_every_operator_of_what_runs(command: str) -> None:
-    shown = REDACTOR.question(command)
+    shown = REDACTOR.redact_question(command)
     unmarked = re.sub(r"\[redacted, [0-9]+ characters?\]", "", shown)
     assert OPERATORS.findall(unmarked) == OPERATORS.findall(re.sub(r"\[redacted, [0-9]+ characters?\]", "", command))
 
 
-def nested(depth: int) -> object:
+def make_nested(depth: int) -> object:
     value: object = "x"
     for _ in range(depth):
         value = [value]
@@ -188,11 +188,16 @@ def nested(depth: int) -> object:
 
 @pytest.mark.parametrize(
     "details",
-    [{"command": "x" * (LONGEST_QUESTION + 1)}, {"command": "echo \ud800"}, {"args": nested(150)}, {"args": nested(5_000)}],
+    [
+        {"command": "x" * (LONGEST_QUESTION + 1)},
+        {"command": "echo \ud800"},
+        {"args": make_nested(150)},
+        {"args": make_nested(5_000)},
+    ],
     ids=["long", "undecodable", "deep", "very deep"],
 )
 def test_what_cannot_be_shown_is_not_asked(details: dict[str, object]) -> None:
-    table = Table()
+    table = SessionDriver()
     asked = commands.RequestApproval(
         session_id=table.session.id,
         run_id=table.send(),
@@ -205,6 +210,6 @@ def test_what_cannot_be_shown_is_not_asked(details: dict[str, object]) -> None:
         expires_at_ms=10_000,
     )
     with pytest.raises(errors.Unshowable, match="cannot be shown"):
-        table.do(asked)
+        table.execute(asked)
     assert table.session.run is not None
     assert not table.session.run.pending

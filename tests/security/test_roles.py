@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from tests.relay.stage import Tower
+from tests.relay.stage import RestartableDaemon
 
 import switchtower
 from switchtower.core import errors, roles
@@ -23,7 +23,7 @@ from switchtower.protocols.push import permissions as push
 from switchtower.protocols.relay import messages as relay_messages
 from switchtower.protocols.relay import permissions as relay
 from switchtower.protocols.relay.http import audits, auth, health, hosts, pushes, runs, sessions, users
-from switchtower.protocols.relay.http.routing import Entry, Row
+from switchtower.protocols.relay.http.routing import RouteAccess, EndpointRoute
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient
@@ -36,7 +36,7 @@ RUN = "00000000-0000-4000-8000-000000000000"
 SAID = "Your role does not allow this"
 
 
-def names(section: str) -> dict[str, Role]:
+def list_names(section: str) -> dict[str, Role]:
     return {name: Role(case if isinstance(case, str) else case["role"]) for name, case in CORPUS[section].items()}
 
 
@@ -45,61 +45,61 @@ def names(section: str) -> dict[str, Role]:
 
 def test_each_role_has_what_the_one_before_it_has() -> None:
     assert [role for role in Role if role.covers(Role.OPERATOR)] == [Role.OPERATOR, Role.ADMIN]
-    assert set(roles.LEAST) == set(roles.Action)
+    assert set(roles.LEAST_ROLES) == set(roles.Action)
 
 
 def test_what_has_no_row_needs_an_admin() -> None:
-    assert roles.least(None) is Role.ADMIN
-    roles.check(Role.ADMIN, None)
+    assert roles.find_least_role(None) is Role.ADMIN
+    roles.check_role(Role.ADMIN, None)
     with pytest.raises(errors.RoleForbidden):
-        roles.check(Role.OPERATOR, None)
+        roles.check_role(Role.OPERATOR, None)
 
 
 def test_a_role_that_this_version_does_not_know_allows_the_least() -> None:
-    assert roles.read("root") is Role.VIEWER
-    assert roles.read("admin") is Role.ADMIN
+    assert roles.parse_role("root") is Role.VIEWER
+    assert roles.parse_role("admin") is Role.ADMIN
 
 
 def test_every_push_request_has_a_row_and_is_in_the_corpus() -> None:
     known = {**push_messages.REQUESTS, **extensions.REQUESTS}
-    assert set(push.REQUESTS) == set(known) == set(CORPUS["push"])
-    assert {name: roles.least(action) for name, action in push.REQUESTS.items()} == names("push")
+    assert set(push.REQUEST_ACTIONS) == set(known) == set(CORPUS["push"])
+    assert {name: roles.find_least_role(action) for name, action in push.REQUEST_ACTIONS.items()} == list_names("push")
 
 
 def test_every_relay_message_has_a_row_and_is_in_the_corpus() -> None:
     known = {*relay_messages.COMMAND_DATA, *relay_messages.RPC_DATA, "run.subscribe", "run.unsubscribe"}
-    assert set(relay.MESSAGES) == known == set(CORPUS["relay"])
-    assert {name: roles.least(action) for name, action in relay.MESSAGES.items()} == names("relay")
+    assert set(relay.MESSAGE_ACTIONS) == known == set(CORPUS["relay"])
+    assert {name: roles.find_least_role(action) for name, action in relay.MESSAGE_ACTIONS.items()} == list_names("relay")
 
 
 def test_every_minicodex_command_has_a_row_and_is_in_the_corpus() -> None:
-    assert set(minicodex.COMMANDS) == set(get_args(minicodex_messages.ClientMessage))
-    by_name = {kind.__struct_config__.tag: roles.least(action) for kind, action in minicodex.COMMANDS.items()}
-    assert by_name == names("minicodex")
+    assert set(minicodex.MESSAGE_ACTIONS) == set(get_args(minicodex_messages.ClientMessage))
+    by_name = {kind.__struct_config__.tag: roles.find_least_role(action) for kind, action in minicodex.MESSAGE_ACTIONS.items()}
+    assert by_name == list_names("minicodex")
 
 
 def test_every_pi_command_has_a_row_and_is_in_the_corpus() -> None:
-    assert set(pi.COMMANDS) == set(pi_messages.COMMANDS) == set(CORPUS["pi"])
-    assert {name: roles.least(action) for name, action in pi.COMMANDS.items()} == names("pi")
+    assert set(pi.COMMAND_ACTIONS) == set(pi_messages.COMMANDS) == set(CORPUS["pi"])
+    assert {name: roles.find_least_role(action) for name, action in pi.COMMAND_ACTIONS.items()} == list_names("pi")
 
 
 def test_every_endpoint_for_users_names_its_action_and_is_in_the_corpus() -> None:
     nothing: Any = None
     something: Any = object()
-    every: list[Row] = [
-        *health.Health("1", something).rows(),
-        *auth.Auth(nothing, nothing).rows(),
-        *runs.Runs(nothing).rows(),
-        *hosts.Hosts(nothing).rows(),
-        *users.Users(nothing).rows(),
-        *sessions.Sessions(nothing).rows(),
-        *audits.Audits(nothing).rows(),
-        *audits.AccountNotes(nothing).rows(),
-        *pushes.Subscriptions(nothing).rows(),
+    every: list[EndpointRoute] = [
+        *health.HealthEndpoints("1", something).list_routes(),
+        *auth.AuthEndpoints(nothing, nothing).list_routes(),
+        *runs.RunEndpoints(nothing).list_routes(),
+        *hosts.HostEndpoints(nothing).list_routes(),
+        *users.UserEndpoints(nothing).list_routes(),
+        *sessions.SessionEndpoints(nothing).list_routes(),
+        *audits.AuditEndpoints(nothing).list_routes(),
+        *audits.AccountAuditEndpoints(nothing).list_routes(),
+        *pushes.PushSubscriptionEndpoints(nothing).list_routes(),
     ]
-    guarded = [row for row in every if row.entry not in (Entry.ANYONE, Entry.STRANGER)]
+    guarded = [row for row in every if row.entry not in (RouteAccess.ANYONE, RouteAccess.UNAUTHENTICATED)]
     assert [row.path for row in guarded if row.action is None] == []
-    assert {f"{row.method} {row.path}": roles.least(row.action) for row in guarded} == names("http")
+    assert {f"{row.method} {row.path}": roles.find_least_role(row.action) for row in guarded} == list_names("http")
 
 
 def test_every_access_that_the_daemon_makes_names_its_role() -> None:
@@ -118,9 +118,9 @@ def test_every_access_that_the_daemon_makes_names_its_role() -> None:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[tuple[Tower, dict[Role, str]]]:
+async def open_daemon() -> AsyncIterator[tuple[RestartableDaemon, dict[Role, str]]]:
     """A daemon with a user of each role, and the token that each has logged in with."""
-    tower = Tower("roles", web_push="off")
+    tower = RestartableDaemon("roles", web_push="off")
     try:
         await tower.start()
         tokens: dict[Role, str] = {}
@@ -134,30 +134,30 @@ async def opened() -> AsyncIterator[tuple[Tower, dict[Role, str]]]:
 
 
 @pytest.fixture
-async def daemon() -> AsyncIterator[tuple[Tower, dict[Role, str]]]:
-    async with opened() as made:
+async def daemon() -> AsyncIterator[tuple[RestartableDaemon, dict[Role, str]]]:
+    async with open_daemon() as made:
         yield made
 
 
-def judged(role: Role, needed: str, text: str, about: str) -> None:
+def judge_request(role: Role, needed: str, text: str, about: str) -> None:
     refused = SAID in text
     assert refused is not role.covers(Role(needed)), f"{about} as {role}: {text}"
 
 
-async def test_push_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_push_refuses_what_the_role_does_not_allow(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     cases = [(name, case) for name, case in CORPUS["push"].items()]
     cases += [(case["type"], case) for case in CORPUS["push_content"].values()]
     for role, token in tokens.items():
-        async with await PushClient.over_websocket(tower.url, token) as client:
+        async with await PushClient.connect_websocket(tower.url, token) as client:
             for type_, case in cases:
                 response = await client.request(type_, case.get("payload", {}))
-                judged(role, case["role"], str(response.frame.get("error")), type_)
+                judge_request(role, case["role"], str(response.frame.get("error")), type_)
                 if SAID in str(response.frame.get("error")):
                     assert response.code == "ATTACH_FORBIDDEN"
 
 
-async def test_relay_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_relay_refuses_what_the_role_does_not_allow(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     cases = [(name, case) for name, case in CORPUS["relay"].items()]
     cases += [(case["type"], case) for case in CORPUS["relay_content"].values()]
@@ -166,15 +166,15 @@ async def test_relay_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, d
             for type_, case in cases:
                 data = case.get("data", {})
                 if type_.startswith("rpc."):
-                    answer = await app.ask(type_, RUN, **data)
-                    judged(role, case["role"], str(answer.get("error")), type_)
+                    answer = await app.request(type_, RUN, **data)
+                    judge_request(role, case["role"], str(answer.get("error")), type_)
                 elif type_ != "run.unsubscribe":
-                    await app.command(type_, RUN, **data)
+                    await app.send_command(type_, RUN, **data)
                     told = await app.next(lambda frame: frame["type"] == "run.error" and frame["data"]["command"] == type_)  # noqa: B023
-                    judged(role, case["role"], told["data"]["error"], type_)
+                    judge_request(role, case["role"], told["data"]["error"], type_)
 
 
-async def test_http_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_http_refuses_what_the_role_does_not_allow(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     for role, token in tokens.items():
         http = RelayHttp(tower.url, token)
@@ -184,55 +184,55 @@ async def test_http_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, di
             for part in ("run_id", "host_id", "name", "token_id"):
                 path = path.replace(f"{{{part}}}", RUN)
             answer = await http.request(method, path, {} if method in ("POST", "PUT", "PATCH") else None)
-            judged(role, needed, answer.body.decode(), spelled)
+            judge_request(role, needed, answer.body.decode(), spelled)
             assert (answer.status == 403) is not role.covers(Role(needed)), (spelled, role, answer)
 
 
-async def test_minicodex_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_minicodex_refuses_what_the_role_does_not_allow(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     async with await MiniCodexClient.open(tower.url, tokens[Role.OPERATOR], cwd=str(tower.workspace)) as starter:
-        await starter.hello()
+        await starter.send_hello()
         for role, token in tokens.items():
             async with await MiniCodexClient.open(tower.url, token, session_id=starter.session_id) as client:
-                await client.hello()
+                await client.send_hello()
                 for type_, case in CORPUS["minicodex"].items():
-                    answer = await client.ask(type_, **case.get("fields", {}))
+                    answer = await client.request(type_, **case.get("fields", {}))
                     text = answer.get("message", "") if answer["type"] == "error" else ""
-                    judged(role, case["role"], text, type_)
+                    judge_request(role, case["role"], text, type_)
                     if SAID in text:
                         assert answer["code"] == "FORBIDDEN"
 
 
 async def test_minicodex_starts_no_session_and_loosens_none_for_a_role_that_may_not(
-    daemon: tuple[Tower, dict[Role, str]],
+    daemon: tuple[RestartableDaemon, dict[Role, str]],
 ) -> None:
     tower, tokens = daemon
     for policy, needed in ((None, Role.OPERATOR), ("yolo", Role.ADMIN), ("read-only", Role.OPERATOR)):
         for role, token in tokens.items():
             before = len(await tower.http.get("/runs"))
             async with await MiniCodexClient.open(tower.url, token, cwd=str(tower.workspace), policy=policy) as client:
-                answer = await client.ask("hello", v="1.0.0")
+                answer = await client.request("hello", v="1.0.0")
                 assert (answer.get("code") == "FORBIDDEN") is not role.covers(needed), (role, policy, answer)
             assert len(await tower.http.get("/runs")) - before == role.covers(needed)
 
 
-async def test_pi_refuses_what_the_role_does_not_allow(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_pi_refuses_what_the_role_does_not_allow(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     cases = [(name, case) for name, case in CORPUS["pi"].items()]
     cases += [(case["type"], case) for case in CORPUS["pi_content"].values()]
     for role, token in tokens.items():
         wire = await WebSocketWire.open(tower.url, token, path="/ws/pi")
-        async with PiClient(wire, patience=30) as client:
+        async with PiClient(wire, timeout=30) as client:
             for type_, case in cases:
                 named = {"sessionId": "none"} if case.get("session") else {}
-                answer = await client.ask(type_, **named, **case.get("fields", {}))
-                judged(role, case["role"], str(answer.get("error")), type_)
+                answer = await client.request(type_, **named, **case.get("fields", {}))
+                judge_request(role, case["role"], str(answer.get("error")), type_)
 
 
-async def test_the_owner_is_an_admin_with_the_token_and_on_the_socket(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_the_owner_is_an_admin_with_the_token_and_on_the_socket(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, _ = daemon
     assert (await tower.http.get("/auth/me"))["role"] == "admin"
-    async with await PushClient.over_socket(tower.home / "run" / "pushd.sock") as client:
+    async with await PushClient.connect_socket(tower.home / "run" / "pushd.sock") as client:
         for type_, case in CORPUS["push"].items():
             response = await client.request(type_, case.get("payload", {}))
             assert SAID not in str(response.frame.get("error")), type_
@@ -241,29 +241,31 @@ async def test_the_owner_is_an_admin_with_the_token_and_on_the_socket(daemon: tu
 # A change while a connection is open
 
 
-async def test_a_demotion_ends_what_the_user_has_open_and_holds_at_once(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_a_demotion_ends_what_the_user_has_open_and_holds_at_once(
+    daemon: tuple[RestartableDaemon, dict[Role, str]],
+) -> None:
     tower, tokens = daemon
     token = tokens[Role.OPERATOR]
-    clients = [await PushClient.over_websocket(tower.url, token) for _ in range(3)]
+    clients = [await PushClient.connect_websocket(tower.url, token) for _ in range(3)]
     app = await RelayApp.open(tower.url, token)
-    other = await PushClient.over_websocket(tower.url, tokens[Role.VIEWER])
+    other = await PushClient.connect_websocket(tower.url, tokens[Role.VIEWER])
     changed = await tower.http.request("PUT", "/users/operator/role", {"role": "viewer"})
     assert changed.status == 204
     # Sent after the change was answered: none of it may be obeyed on a connection that was opened before.
     for client in clients:
-        await client.say(client.frame("start_session", CORPUS["push"]["start_session"]["payload"]))
+        await client.send_frames(client.make_frame("start_session", CORPUS["push"]["start_session"]["payload"]))
     for client in clients:
-        await client.closed()
+        await client.wait_closed()
         assert not client.responses
-    assert await app.closed() == 1008
-    await other.hello()
-    async with await PushClient.over_websocket(tower.url, token) as again:
+    assert await app.wait_closed() == 1008
+    await other.send_hello()
+    async with await PushClient.connect_websocket(tower.url, token) as again:
         refused = await again.request("start_session", CORPUS["push"]["start_session"]["payload"])
         assert SAID in str(refused.frame.get("error"))
-        await again.ask("list_cards", {})
+        await again.request_payload("list_cards", {})
 
 
-async def test_the_last_admin_stays_unless_the_owner_says_otherwise(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_the_last_admin_stays_unless_the_owner_says_otherwise(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     as_admin = RelayHttp(tower.url, tokens[Role.ADMIN])
     for method, path, body in (("PUT", "/users/admin/role", {"role": "viewer"}), ("DELETE", "/users/admin", None)):
@@ -278,14 +280,14 @@ async def test_the_last_admin_stays_unless_the_owner_says_otherwise(daemon: tupl
 # Tokens for programs
 
 
-async def create(tower: Tower, **asked: object) -> dict[str, Any]:
+async def create(tower: RestartableDaemon, **asked: object) -> dict[str, Any]:
     answer = await tower.http.request("POST", "/tokens", asked)
     assert answer.status == 201, answer.body
     made: dict[str, Any] = answer.json
     return made
 
 
-async def test_a_token_allows_no_more_than_its_scope_and_its_user(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_a_token_allows_no_more_than_its_scope_and_its_user(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, _ = daemon
     for user, scope, allowed in (
         ("owner", "approver", "approver"),
@@ -306,11 +308,11 @@ async def test_a_token_allows_no_more_than_its_scope_and_its_user(daemon: tuple[
     assert (await token.get("/auth/me"))["role"] == "viewer"
 
 
-async def test_a_token_is_kept_as_a_digest_listed_and_revoked(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_a_token_is_kept_as_a_digest_listed_and_revoked(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, _ = daemon
     made = await create(tower, name="ci", user="operator", expires_in_s=3_600)
-    client = await PushClient.over_websocket(tower.url, made["token"])
-    await client.hello()
+    client = await PushClient.connect_websocket(tower.url, made["token"])
+    await client.send_hello()
     secret = made["token"].partition(".")[2]
     stored = b"".join(path.read_bytes() for path in (tower.home / "data").glob("registry.db*"))
     assert secret.encode() not in stored
@@ -320,11 +322,11 @@ async def test_a_token_is_kept_as_a_digest_listed_and_revoked(daemon: tuple[Towe
     assert listed["last_used_at"] is not None
     assert "token" not in listed
     assert (await tower.http.request("DELETE", f"/tokens/{made['id']}")).status == 204
-    await client.closed()
+    await client.wait_closed()
     assert (await RelayHttp(tower.url, made["token"]).request("GET", "/runs")).status == 401
 
 
-async def test_what_only_looks_like_a_token_is_nobody_s(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_what_only_looks_like_a_token_is_nobody_s(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, tokens = daemon
     made = await create(tower, name="ci", user="operator")
     (login,) = [one for one in await tower.http.get("/tokens") if one["user"] == "admin"]
@@ -343,7 +345,7 @@ async def test_what_only_looks_like_a_token_is_nobody_s(daemon: tuple[Tower, dic
         assert (await RelayHttp(tower.url, forged).request("GET", "/runs")).status == 401, forged
 
 
-async def test_no_token_without_an_end(daemon: tuple[Tower, dict[Role, str]]) -> None:
+async def test_no_token_without_an_end(daemon: tuple[RestartableDaemon, dict[Role, str]]) -> None:
     tower, _ = daemon
     for lifetime in (0, 59, 400 * 86_400):
         assert (await tower.http.request("POST", "/tokens", {"name": "ci", "expires_in_s": lifetime})).status == 400

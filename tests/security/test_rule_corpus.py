@@ -21,7 +21,7 @@ def _read(name: str) -> dict[str, Any]:
     return tomllib.loads((CORPUS / name).read_text())
 
 
-def _lines(text: str) -> list[str]:
+def _list_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
@@ -29,7 +29,7 @@ def _ask_with(*commands: str) -> policy.Policy:
     return policy.Policy("ask", [events.Rule("allow", command=command) for command in commands])
 
 
-def _differences(cases: Iterable[Case]) -> list[str]:
+def _list_differences(cases: Iterable[Case]) -> list[str]:
     found = []
     for under, command, expected in cases:
         judgement = under.judge("run", {"command": command}, "execute", WORKSPACE)
@@ -38,25 +38,25 @@ def _differences(cases: Iterable[Case]) -> list[str]:
     return found
 
 
-def _tools() -> Iterator[Case]:
+def _load_tools() -> Iterator[Case]:
     for name, answers in _read("rules_tools.toml").items():
         under = _ask_with(name if " " in name else f"{name} *")
         for expected, commands in answers.items():
-            for command in _lines(commands):
+            for command in _list_lines(commands):
                 yield under, command, expected
 
 
 def test_a_wildcard_covers_everyday_use_of_tools_and_nothing_that_runs_loads_sends_or_writes() -> None:
-    cases = list(_tools())
+    cases = list(_load_tools())
     tools = {name.split()[0] for name in _read("rules_tools.toml")}
 
-    assert _differences(cases) == []
+    assert _list_differences(cases) == []
     assert len({command for _, command, _ in cases}) >= 980
     assert len(tools) >= 90
     assert {expected for _, _, expected in cases} == {"allow", "ask"}
 
 
-def _reader() -> Iterator[tuple[str, str]]:
+def _make_reader() -> Iterator[tuple[str, str]]:
     corpus = _read("rules_reader.toml")
     for technique in corpus.values():
         if isinstance(technique, dict):
@@ -68,60 +68,60 @@ def _reader() -> Iterator[tuple[str, str]]:
 
 def test_the_reader_of_shell_commands_is_not_misled() -> None:
     rules = _read("rules_reader.toml")["rules"]
-    cases = list(_reader())
+    cases = list(_make_reader())
 
-    assert _differences((_ask_with(*rules), command, expected) for command, expected in cases) == []
+    assert _list_differences((_ask_with(*rules), command, expected) for command, expected in cases) == []
     assert len({command for command, _ in cases}) >= 279
 
 
 def test_read_only_runs_none_of_them() -> None:
     rules = [events.Rule("allow", command=command) for command in _read("rules_reader.toml")["rules"]]
 
-    assert _differences((policy.Policy("read-only", rules), command, "deny") for command, _ in _reader()) == []
+    assert _list_differences((policy.Policy("read-only", rules), command, "deny") for command, _ in _make_reader()) == []
 
 
-def _mutations() -> Iterator[Case]:
+def _load_mutations() -> Iterator[Case]:
     corpus = _read("rules_always.toml")
     for command in corpus["commands"]:
         rule = _ask_with().judge("run", {"command": command}, "execute", WORKSPACE).always
         assert rule is not None, command
-        under = _ask_with().granting(rule)
+        under = _ask_with().with_grant(rule)
         for expected in ("allow", "ask"):
             for template in corpus[expected]:
                 yield under, template.replace("{}", command), expected
 
 
 def test_always_is_good_for_the_command_in_its_folder_with_its_input() -> None:
-    cases = list(_mutations())
+    cases = list(_load_mutations())
 
-    assert _differences(cases) == []
+    assert _list_differences(cases) == []
     assert len(cases) >= 512
 
 
-def _denied() -> Iterator[Case]:
+def _load_denied() -> Iterator[Case]:
     for about, answers in _read("rules_deny.toml").items():
         kind, _, pattern = about.partition(":")
         rule = events.Rule("deny", command=pattern) if kind == "command" else events.Rule("deny", path=pattern)
         for expected, commands in answers.items():
-            for command in _lines(commands):
+            for command in _list_lines(commands):
                 yield policy.Policy("yolo", [rule]), command, expected
 
 
 def test_a_rule_that_denies_holds_in_yolo() -> None:
-    cases = list(_denied())
+    cases = list(_load_denied())
 
-    assert _differences(cases) == []
+    assert _list_differences(cases) == []
     assert len({command for _, command, expected in cases if expected != "allow"}) >= 135
 
 
-def _steering() -> Iterator[tuple[str, str]]:
+def _load_steering() -> Iterator[tuple[str, str]]:
     for expected, files in _read("rules_steering.toml").items():
-        yield from ((file, expected) for file in _lines(files))
+        yield from ((file, expected) for file in _list_lines(files))
 
 
 def test_under_auto_a_write_to_what_other_tools_obey_is_asked_about() -> None:
     found = []
-    for file, expected in _steering():
+    for file, expected in _load_steering():
         for path in (file, f"deep/er/{file}", f"./{file}", f"src/../{file}", f"{WORKSPACE}/{file}"):
             for tool in ("write_file", "edit_file"):
                 answer = policy.Policy("auto").judge(tool, {"path": path}, "write", WORKSPACE).ruling.value
@@ -132,7 +132,9 @@ def test_under_auto_a_write_to_what_other_tools_obey_is_asked_about() -> None:
 
 def test_under_auto_a_redirection_to_what_other_tools_obey_is_asked_about() -> None:
     under = policy.Policy("auto", [events.Rule("allow", command="ls *")])
-    files = [file for file, expected in _steering() if expected == "ask"]
+    files = [file for file, expected in _load_steering() if expected == "ask"]
 
-    assert _differences((under, f"ls > '{file}'", "ask") for file in files) == []
-    assert _differences((under, f"ls > '{file}'", "allow") for file, expected in _steering() if expected == "allow") == []
+    assert _list_differences((under, f"ls > '{file}'", "ask") for file in files) == []
+    assert (
+        _list_differences((under, f"ls > '{file}'", "allow") for file, expected in _load_steering() if expected == "allow") == []
+    )

@@ -10,18 +10,18 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.schema_check import check
 
-from switchtower.testing.push_client import Event, PushClient
+from switchtower.testing.push_client import ReceivedEvent, PushClient
 
 RULES = ("git *", "tar *", "cat *", "ls *", "grep *")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    started = Daemon()
+def daemon() -> Iterator[ManagedDaemon]:
+    started = ManagedDaemon()
     rules = "".join(f'[[rules]]\neffect = "allow"\ncommand = "{rule}"\n' for rule in RULES)
     (started.home / "config.toml").write_text(rules)
     try:
@@ -31,8 +31,8 @@ def daemon() -> Iterator[Daemon]:
 
 
 @pytest.fixture
-async def client(daemon: Daemon) -> AsyncIterator[PushClient]:
-    async with await PushClient.over_socket(daemon.socket, check=check, patience=PATIENCE) as connected:
+async def client(daemon: ManagedDaemon) -> AsyncIterator[PushClient]:
+    async with await PushClient.connect_socket(daemon.socket, check=check, timeout=TIMEOUT) as connected:
         yield connected
 
 
@@ -46,13 +46,13 @@ def repository() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-async def question(client: PushClient, session_id: str, text: str, **fields: object) -> Event | None:
+async def wait_for_question(client: PushClient, session_id: str, text: str, **fields: object) -> ReceivedEvent | None:
     """The question that a message leads to, which is denied; None when it led to none."""
     payload = {"sessionId": session_id, "clientMessageId": f"msg_{uuid4().hex}", "text": text, **fields}
-    await client.ask("send_user_message", payload, session_id=session_id)
-    asked: Event | None = None
-    async with asyncio.timeout(PATIENCE):
-        while (event := await client.event()).type != "run_complete":
+    await client.request_payload("send_user_message", payload, session_id=session_id)
+    asked: ReceivedEvent | None = None
+    async with asyncio.timeout(TIMEOUT):
+        while (event := await client.next_event()).type != "run_complete":
             if event.type == "approval_required":
                 asked = event
                 await client.decide(event, "deny")
@@ -81,7 +81,7 @@ async def start(client: PushClient, folder: Path, policy: str = "ask") -> str:
 async def test_an_option_that_runs_something_is_asked_about_also_when_it_is_shortened(
     client: PushClient, repository: Path, command: str
 ) -> None:
-    asked = await question(client, await start(client, repository), f"run: {command}")
+    asked = await wait_for_question(client, await start(client, repository), f"run: {command}")
 
     assert asked is not None
     assert not (repository / "PWNED").exists()
@@ -94,7 +94,7 @@ async def test_an_option_that_runs_something_is_asked_about_also_when_it_is_shor
 async def test_everyday_commands_are_allowed_by_the_same_rules(client: PushClient, repository: Path, command: str) -> None:
     subprocess.run(["tar", "cf", "x.tar", "a.txt"], cwd=repository, check=True)
 
-    assert await question(client, await start(client, repository), f"run: {command}") is None
+    assert await wait_for_question(client, await start(client, repository), f"run: {command}") is None
 
 
 def _make_bare(folder: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_bare_repository_in_a_folder_is_asked_about(
 ) -> None:
     _make_bare(repository / "evil")
 
-    asked = await question(client, await start(client, repository, policy), f"run: {command}")
+    asked = await wait_for_question(client, await start(client, repository, policy), f"run: {command}")
 
     assert asked is not None
     assert not (repository / "PWNED").exists()
@@ -124,7 +124,7 @@ async def test_a_bare_repository_in_a_folder_is_asked_about(
 async def test_under_auto_the_files_that_make_a_repository_are_asked_about(
     client: PushClient, repository: Path, name: str
 ) -> None:
-    asked = await question(client, await start(client, repository, "auto"), f"write evil/{name}: x")
+    asked = await wait_for_question(client, await start(client, repository, "auto"), f"write evil/{name}: x")
 
     assert asked is not None
     assert not (repository / "evil" / name).exists()
@@ -133,14 +133,16 @@ async def test_under_auto_the_files_that_make_a_repository_are_asked_about(
 async def test_under_auto_any_file_of_a_bare_repository_is_asked_about(client: PushClient, repository: Path) -> None:
     _make_bare(repository / "evil")
 
-    asked = await question(client, await start(client, repository, "auto"), "write evil/hooks/post-checkout: touch PWNED")
+    asked = await wait_for_question(
+        client, await start(client, repository, "auto"), "write evil/hooks/post-checkout: touch PWNED"
+    )
 
     assert asked is not None
     assert not (repository / "evil" / "hooks").exists()
 
 
 @pytest.fixture
-def outside() -> Iterator[Path]:
+def outside_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="outside-", dir="/tmp"))
     (folder / "secret.txt").write_text("outside\n")
     yield folder
@@ -162,20 +164,22 @@ def outside() -> Iterator[Path]:
         "grep -n --file=notes.txt x a.txt",
     ],
 )
-async def test_a_link_that_leads_out_is_asked_about(client: PushClient, repository: Path, outside: Path, command: str) -> None:
-    (repository / "notes.txt").symlink_to(outside / "secret.txt")
-    (repository / "folder").symlink_to(outside)
+async def test_a_link_that_leads_out_is_asked_about(
+    client: PushClient, repository: Path, outside_folder: Path, command: str
+) -> None:
+    (repository / "notes.txt").symlink_to(outside_folder / "secret.txt")
+    (repository / "folder").symlink_to(outside_folder)
 
-    asked = await question(client, await start(client, repository, "auto"), f"run: {command}")
+    asked = await wait_for_question(client, await start(client, repository, "auto"), f"run: {command}")
 
     assert asked is not None
-    assert (outside / "secret.txt").read_text() == "outside\n"
+    assert (outside_folder / "secret.txt").read_text() == "outside\n"
 
 
 async def test_a_link_that_stays_inside_is_not_asked_about(client: PushClient, repository: Path) -> None:
     (repository / "notes.txt").symlink_to("a.txt")
 
-    assert await question(client, await start(client, repository, "auto"), "run: cat notes.txt") is None
+    assert await wait_for_question(client, await start(client, repository, "auto"), "run: cat notes.txt") is None
 
 
 async def test_under_auto_a_link_to_a_file_that_steers_is_asked_about(client: PushClient, repository: Path) -> None:
@@ -184,17 +188,17 @@ async def test_under_auto_a_link_to_a_file_that_steers_is_asked_about(client: Pu
 
     session_id = await start(client, repository, "auto")
 
-    assert await question(client, session_id, "write notes.txt: be evil") is not None
-    assert await question(client, session_id, "run: ls; echo evil > notes.txt") is not None
+    assert await wait_for_question(client, session_id, "write notes.txt: be evil") is not None
+    assert await wait_for_question(client, session_id, "run: ls; echo evil > notes.txt") is not None
     assert (repository / "AGENTS.md").read_text() == "be good\n"
 
 
-async def _approve_always(client: PushClient, session_id: str, text: str) -> Event:
+async def _approve_always(client: PushClient, session_id: str, text: str) -> ReceivedEvent:
     await client.send(session_id, text)
-    asked = (await client.until("approval_required"))[-1]
+    asked = (await client.read_until("approval_required"))[-1]
     decision = {"runId": asked.run_id, "approvalId": asked.payload["approvalId"], "decision": "approve", "scope": "session"}
-    await client.ask("submit_approval", decision, session_id=session_id)
-    await client.until("run_complete")
+    await client.request_payload("submit_approval", decision, session_id=session_id)
+    await client.read_until("run_complete")
     return asked
 
 
@@ -221,8 +225,8 @@ async def test_always_keeps_the_folder_and_the_input(client: PushClient, two_mak
     session_id = await start(client, two_makefiles)
     await _approve_always(client, session_id, "run: make test")
 
-    assert await question(client, session_id, "run: make test") is None
-    assert await question(client, session_id, f"run: {command}") is not None
+    assert await wait_for_question(client, session_id, "run: make test") is None
+    assert await wait_for_question(client, session_id, f"run: {command}") is not None
     assert not (two_makefiles / "PWNED").exists()
 
 
@@ -230,7 +234,7 @@ async def test_the_question_says_that_always_covers_any_arguments(client: PushCl
     session_id = await start(client, repository)
     (repository / "a.txt").write_text("bar\n")
 
-    asked = await question(client, session_id, "commit: a change")
+    asked = await wait_for_question(client, session_id, "commit: a change")
 
     assert asked is not None
     assert asked.payload["details"]["always"] == "allow git_commit, with any arguments"
@@ -249,7 +253,7 @@ async def test_rules_sent_with_a_message_are_judged_on_the_call_itself(
 ) -> None:
     rules = [{"effect": "allow", "tool": "run", "command": rule}]
 
-    asked = await question(client, await start(client, two_makefiles), f"run: {command}", rules=rules)
+    asked = await wait_for_question(client, await start(client, two_makefiles), f"run: {command}", rules=rules)
 
     assert asked is not None
     assert not (two_makefiles / "PWNED").exists()
@@ -259,8 +263,8 @@ async def test_rules_sent_with_a_message_hold_for_its_run_alone(client: PushClie
     session_id = await start(client, two_makefiles)
     rules = [{"effect": "allow", "tool": "run", "command": "make *"}]
 
-    assert await question(client, session_id, "run: make test", rules=rules) is None
-    assert await question(client, session_id, "run: make test") is not None
+    assert await wait_for_question(client, session_id, "run: make test", rules=rules) is None
+    assert await wait_for_question(client, session_id, "run: make test") is not None
 
 
 async def test_a_rule_that_the_policy_does_not_understand_is_refused(client: PushClient, repository: Path) -> None:

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.tower_process import Daemon
-from tests.daemon.conftest import StartDaemon, endpoints_of
+from tests.crash.tower_process import DaemonProcess
+from tests.daemon.conftest import StartDaemon, read_endpoints
 from tests.daemon.conftest import home as home
-from tests.daemon.conftest import start as start
+from tests.daemon.conftest import start_daemon_process as start_daemon_process
 from tests.daemon.conftest import workspace as workspace
 from tests.security import ordinary_user
 from tests.security.run_attacker import CLOSED, UNREACHABLE, attempt, everywhere
 
-from switchtower.testing.push_client import Event, PushClient
+from switchtower.testing.push_client import ReceivedEvent, PushClient
 from switchtower.testing.relay_client import RelayHttp
 from switchtower.tools.running import marks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose process is at the other end")
 
 ATTACKER = Path(__file__).with_name("run_attacker.py")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 AT_PORTS: dict[str, object] = {
     "ws push": 401,
@@ -46,17 +46,17 @@ UNKNOWN = AT_PORTS | {"push": CLOSED, "pi socket": CLOSED, "host socket": 403}
 SOCKETS = ("push", "pi socket", "host socket")
 
 
-class Stage:
+class AttackHarness:
     """A daemon with a session that waits for a decision, and another one whose commands are the attacker's."""
 
-    def __init__(self, home: Path, daemon: Daemon, outside: PushClient, asked: Event) -> None:
+    def __init__(self, home: Path, daemon: DaemonProcess, outside: PushClient, asked: ReceivedEvent) -> None:
         self.home = home
         self.workspace = home / "ws"
         self.daemon = daemon
         self.outside = outside
         self.asked = asked
         self.target = {
-            **endpoints_of(home),
+            **read_endpoints(home),
             "session": asked.session_id,
             "run": asked.run_id,
             "approval": asked.payload["approvalId"],
@@ -64,26 +64,26 @@ class Stage:
         (self.workspace / "target.json").write_text(json.dumps(self.target))
         shutil.copy(ATTACKER, self.workspace / "run_attacker.py")
 
-    def attacker(self, way: str = "everywhere") -> str:
+    def run_attacker(self, way: str = "everywhere") -> str:
         return f"{shlex.quote(sys.executable)} run_attacker.py {way} target.json told.json"
 
-    async def run(self, script: str, **session: Any) -> list[Event]:
+    async def run(self, script: str, **session: Any) -> list[ReceivedEvent]:
         """Runs a script as an approved command of a run, to the run's end."""
         (self.workspace / "attack.sh").write_text(script)
         started = await self.outside.start_session(self.workspace, **session)
         await self.outside.send(started.session_id, "run: sh attack.sh")
-        return await self._decided(started.session_id)
+        return await self._read_decision(started.session_id)
 
-    async def _decided(self, session_id: str) -> list[Event]:
+    async def _read_decision(self, session_id: str) -> list[ReceivedEvent]:
         events = []
         while not events or (events[-1].type, events[-1].session_id) != ("run_complete", session_id):
-            event = await self.outside.event()
+            event = await self.outside.next_event()
             events.append(event)
             if event.type == "approval_required" and event.session_id == session_id:
                 await self.outside.decide(event)
         return events
 
-    def told(self) -> dict[str, Any]:
+    def read_attacker_output(self) -> dict[str, Any]:
         found = self.workspace / "told.json"
         return dict(json.loads(found.read_text())) if found.exists() else {}
 
@@ -97,31 +97,33 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(home: Path, workspace: Path, start: StartDaemon, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+async def attack_harness(
+    home: Path, workspace: Path, start_daemon_process: StartDaemon, request: pytest.FixtureRequest
+) -> AsyncIterator[AttackHarness]:
     settings = getattr(request, "param", {})
-    daemon = await start(http="127.0.0.1:0", pi="127.0.0.1:0", **settings)
+    daemon = await start_daemon_process(http="127.0.0.1:0", pi="127.0.0.1:0", **settings)
     async with AsyncExitStack() as stack:
-        outside = await stack.enter_async_context(await PushClient.over_socket(daemon.socket, patience=PATIENCE))
-        await outside.hello()
+        outside = await stack.enter_async_context(await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT))
+        await outside.send_hello()
         waiting = await outside.start_session(workspace)
         await outside.send(waiting.session_id, "run: touch decided")
-        asked = (await outside.until("approval_required"))[-1]
-        yield Stage(home, daemon, outside, asked)
+        asked = (await outside.read_until("approval_required"))[-1]
+        yield AttackHarness(home, daemon, outside, asked)
 
 
-def lowered() -> str:
-    limit = marks.free_limit()
+def make_lowered_command() -> str:
+    limit = marks.find_free_limit()
     assert limit is not None
     return f"env -i prlimit {limit.option}=1"
 
 
-async def test_the_owner_gets_in_everywhere_while_a_run_is_active(stage: Stage) -> None:
+async def test_the_owner_gets_in_everywhere_while_a_run_is_active(attack_harness: AttackHarness) -> None:
     """What the others are refused is not refused to all."""
-    running = asyncio.create_task(stage.run("touch running; while [ ! -e told ]; do sleep 0.05; done"))
-    async with asyncio.timeout(PATIENCE):
-        while not (stage.workspace / "running").exists():
+    running = asyncio.create_task(attack_harness.run("touch running; while [ ! -e told ]; do sleep 0.05; done"))
+    async with asyncio.timeout(TIMEOUT):
+        while not (attack_harness.workspace / "running").exists():
             await asyncio.sleep(0)
-    assert await everywhere(stage.target) == {
+    assert await everywhere(attack_harness.target) == {
         "push": "approved",
         "ws push": "open",
         "ws app": "open",
@@ -134,87 +136,91 @@ async def test_the_owner_gets_in_everywhere_while_a_run_is_active(stage: Stage) 
         "pi socket": "server_ready",
         "host socket": 404,
     }, "at the last one it is let in, and names an approval by an id that relay does not have"
-    (stage.workspace / "told").touch()
+    (attack_harness.workspace / "told").touch()
     await running
 
 
-async def test_a_plain_process_of_a_run_is_refused(stage: Stage) -> None:
-    await stage.run(stage.attacker())
-    assert stage.told() == AS_RUN
-    await stage.check_nothing_happened()
+async def test_a_plain_process_of_a_run_is_refused(attack_harness: AttackHarness) -> None:
+    await attack_harness.run(attack_harness.run_attacker())
+    assert attack_harness.read_attacker_output() == AS_RUN
+    await attack_harness.check_nothing_happened()
 
 
-async def test_one_that_has_lowered_its_number_and_dropped_its_environment_is_refused(stage: Stage) -> None:
-    await stage.run(f"{lowered()} {stage.attacker()}")
-    assert stage.told() == AS_RUN
-    await stage.check_nothing_happened()
+async def test_one_that_has_lowered_its_number_and_dropped_its_environment_is_refused(attack_harness: AttackHarness) -> None:
+    await attack_harness.run(f"{make_lowered_command()} {attack_harness.run_attacker()}")
+    assert attack_harness.read_attacker_output() == AS_RUN
+    await attack_harness.check_nothing_happened()
 
 
-async def test_one_whose_descriptors_cannot_be_listed_is_refused(stage: Stage) -> None:
-    await stage.run(f"{lowered()} {stage.attacker('unreadable')}")
-    assert stage.told() == AS_RUN
-    await stage.check_nothing_happened()
+async def test_one_whose_descriptors_cannot_be_listed_is_refused(attack_harness: AttackHarness) -> None:
+    await attack_harness.run(f"{make_lowered_command()} {attack_harness.run_attacker('unreadable')}")
+    assert attack_harness.read_attacker_output() == AS_RUN
+    await attack_harness.check_nothing_happened()
 
 
 @pytest.mark.parametrize("prefix", ["setsid env -i", "setsid {lowered}"])
-async def test_an_orphan_that_the_daemon_has_adopted_is_refused(stage: Stage, prefix: str) -> None:
-    await stage.run(f"({prefix.format(lowered=lowered())} {stage.attacker()} &)\nwhile [ ! -e told.json ]; do sleep 0.05; done")
-    assert stage.told() in (UNKNOWN, AS_RUN)
-    await stage.check_nothing_happened()
+async def test_an_orphan_that_the_daemon_has_adopted_is_refused(attack_harness: AttackHarness, prefix: str) -> None:
+    await attack_harness.run(
+        f"({prefix.format(lowered=make_lowered_command())} {attack_harness.run_attacker()} &)\nwhile [ ! -e told.json ]; do sleep 0.05; done"
+    )
+    assert attack_harness.read_attacker_output() in (UNKNOWN, AS_RUN)
+    await attack_harness.check_nothing_happened()
 
 
-async def test_a_child_that_connects_and_ends_lends_its_parent_nothing(stage: Stage) -> None:
-    await stage.run(f"{lowered()} {stage.attacker('connected_by_a_child')}")
-    assert set(stage.told()["push"]) <= {"ATTACH_FORBIDDEN", CLOSED}
-    await stage.check_nothing_happened()
+async def test_a_child_that_connects_and_ends_lends_its_parent_nothing(attack_harness: AttackHarness) -> None:
+    await attack_harness.run(f"{make_lowered_command()} {attack_harness.run_attacker('connected_by_a_child')}")
+    assert set(attack_harness.read_attacker_output()["push"]) <= {"ATTACH_FORBIDDEN", CLOSED}
+    await attack_harness.check_nothing_happened()
 
 
-async def test_a_child_that_asks_and_ends_is_not_heard(stage: Stage) -> None:
+async def test_a_child_that_asks_and_ends_is_not_heard(attack_harness: AttackHarness) -> None:
     """With the daemon kept busy, so that it looks late."""
     busy = asyncio.Event()
 
     async def keep_busy() -> None:
-        http = RelayHttp(stage.target["http"], stage.target["token"])
+        http = RelayHttp(attack_harness.target["http"], attack_harness.target["token"])
         while not busy.is_set():
             await asyncio.gather(*(http.get("/runs") for _ in range(8)))
 
     keeping = asyncio.create_task(keep_busy())
     try:
-        await stage.run(f"{lowered()} {stage.attacker('asked_by_a_child_that_ends')}")
+        await attack_harness.run(f"{make_lowered_command()} {attack_harness.run_attacker('asked_by_a_child_that_ends')}")
     finally:
         busy.set()
         await keeping
-    await stage.check_nothing_happened()
+    await attack_harness.check_nothing_happened()
 
 
-async def test_a_connection_on_its_way_between_two_processes_is_refused(stage: Stage) -> None:
-    await stage.run(f"{lowered()} {stage.attacker('passed_in_flight')}")
-    assert stage.told() == {"http": [403]}
-    await stage.check_nothing_happened()
+async def test_a_connection_on_its_way_between_two_processes_is_refused(attack_harness: AttackHarness) -> None:
+    await attack_harness.run(f"{make_lowered_command()} {attack_harness.run_attacker('passed_in_flight')}")
+    assert attack_harness.read_attacker_output() == {"http": [403]}
+    await attack_harness.check_nothing_happened()
 
 
-async def test_by_another_address_of_the_machine_it_is_refused_too(home: Path, workspace: Path, start: StartDaemon) -> None:
+async def test_by_another_address_of_the_machine_it_is_refused_too(
+    home: Path, workspace: Path, start_daemon_process: StartDaemon
+) -> None:
     """Not only loopback leads here."""
-    daemon = await start(http="0.0.0.0:0", pi="off", origins="*")
-    async with await PushClient.over_socket(daemon.socket, patience=PATIENCE) as outside:
-        await outside.hello()
+    daemon = await start_daemon_process(http="0.0.0.0:0", pi="off", origins="*")
+    async with await PushClient.connect_socket(daemon.socket, timeout=TIMEOUT) as outside:
+        await outside.send_hello()
         waiting = await outside.start_session(workspace)
         await outside.send(waiting.session_id, "run: touch decided")
-        stage = Stage(home, daemon, outside, (await outside.until("approval_required"))[-1])
-        address = _own_address()
+        stage = AttackHarness(home, daemon, outside, (await outside.read_until("approval_required"))[-1])
+        address = _get_own_address()
         if address is None:
             pytest.skip("this machine has no address but loopback's")
         elsewhere = stage.target | {"http": stage.target["http"].replace("127.0.0.1", address), "pi": "ws://127.0.0.1:9"}
         (workspace / "target.json").write_text(json.dumps(elsewhere))
-        await stage.run(stage.attacker())
-        told = stage.told()
+        await stage.run(stage.run_attacker())
+        told = stage.read_attacker_output()
         assert {name: told[name] for name in AT_PORTS if not name.startswith("pi")} == {
             name: status for name, status in AT_PORTS.items() if not name.startswith("pi")
         }
         await stage.check_nothing_happened()
 
 
-def _own_address() -> str | None:
+def _get_own_address() -> str | None:
     import socket
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -241,46 +247,46 @@ needs_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 @needs_bubblewrap
 @pytest.mark.parametrize("stage", [{"sandbox_network": "true"}], indirect=True)
 @pytest.mark.parametrize("prefix", ["", "lowered"])
-async def test_in_a_sandbox_with_network_the_ports_are_useless(stage: Stage, prefix: str) -> None:
-    command = f"{lowered() if prefix else ''} {stage.attacker()}"
+async def test_in_a_sandbox_with_network_the_ports_are_useless(stage: AttackHarness, prefix: str) -> None:
+    command = f"{make_lowered_command() if prefix else ''} {stage.run_attacker()}"
     await stage.run(command, sandboxProvider="bubblewrap")
-    assert stage.told() == AT_PORTS | dict.fromkeys(SOCKETS, UNREACHABLE)
+    assert stage.read_attacker_output() == AT_PORTS | dict.fromkeys(SOCKETS, UNREACHABLE)
     await stage.check_nothing_happened()
 
 
 @needs_bubblewrap
-async def test_in_a_sandbox_without_network_nothing_is_reached(stage: Stage) -> None:
-    await stage.run(stage.attacker(), sandboxProvider="bubblewrap")
-    assert stage.told() == dict.fromkeys(AS_RUN, UNREACHABLE)
-    await stage.check_nothing_happened()
+async def test_in_a_sandbox_without_network_nothing_is_reached(attack_harness: AttackHarness) -> None:
+    await attack_harness.run(attack_harness.run_attacker(), sandboxProvider="bubblewrap")
+    assert attack_harness.read_attacker_output() == dict.fromkeys(AS_RUN, UNREACHABLE)
+    await attack_harness.check_nothing_happened()
 
 
 # A person's own commands
 
 
-async def test_a_persons_own_command_is_the_owners_also_while_a_run_is_active(stage: Stage) -> None:
+async def test_a_persons_own_command_is_the_owners_also_while_a_run_is_active(attack_harness: AttackHarness) -> None:
     from switchtower.testing.pi_client import PiClient
     from switchtower.testing.wires import WebSocketWire
 
-    running = asyncio.create_task(stage.run("touch running; while [ ! -e told ]; do sleep 0.05; done"))
-    async with asyncio.timeout(PATIENCE):
-        while not (stage.workspace / "running").exists():
+    running = asyncio.create_task(attack_harness.run("touch running; while [ ! -e told ]; do sleep 0.05; done"))
+    async with asyncio.timeout(TIMEOUT):
+        while not (attack_harness.workspace / "running").exists():
             await asyncio.sleep(0)
-    wire = await WebSocketWire.open(stage.target["pi"].replace("ws://", "http://"), None, path="/")
-    async with PiClient(wire, patience=PATIENCE) as pi:
+    wire = await WebSocketWire.open(attack_harness.target["pi"].replace("ws://", "http://"), None, path="/")
+    async with PiClient(wire, timeout=TIMEOUT) as pi:
         assert (await pi.receive())["type"] == "server_ready"
-        made = await pi.do("create_session", cwd=str(stage.workspace))
-        await pi.do("switch_session", sessionId=made["sessionId"])
-        ran = await pi.do("bash", sessionId=made["sessionId"], command=stage.attacker())
+        made = await pi.execute("create_session", cwd=str(attack_harness.workspace))
+        await pi.execute("switch_session", sessionId=made["sessionId"])
+        ran = await pi.execute("bash", sessionId=made["sessionId"], command=attack_harness.run_attacker())
         assert ran["exitCode"] == 0
-    told = stage.told()
+    told = attack_harness.read_attacker_output()
     assert (told["ws push"], told["http"], told["pi"]) == ("open", 204, "server_ready")
     assert told["push"] == "approved"
-    (stage.workspace / "told").touch()
+    (attack_harness.workspace / "told").touch()
     await running
 
 
-async def test_nothing_is_refused_for_want_of_a_process_when_there_is_no_listener(stage: Stage) -> None:
+async def test_nothing_is_refused_for_want_of_a_process_when_there_is_no_listener(attack_harness: AttackHarness) -> None:
     """The attacker's report tells a listener that refuses from one that is not there."""
     import asyncio as loop
 

@@ -25,16 +25,16 @@ from switchtower.tools.sandboxes import launch, sandbox, seccomp
 
 PYTHON = str(Path(sys.executable).resolve())
 """That of a virtual environment may lie below `/tmp`, which is another folder in a sandbox."""
-PATIENCE = 60
+TIMEOUT = 60
 CORPUS = Path(__file__).parent / "corpus/sandbox_calls.jsonl"
-WHY_NOT = sandbox.probe("bubblewrap")
+WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
-with_filter = pytest.mark.skipif(seccomp.here() is None, reason=f"no filter for {platform.machine()}")
+with_filter = pytest.mark.skipif(seccomp.find_architecture() is None, reason=f"no filter for {platform.machine()}")
 
-Run = Callable[..., Coroutine[Any, Any, processes.Finished]]
+Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
 
 
-class Case(Struct, frozen=True):
+class SystemCallCase(Struct, frozen=True):
     case: str
     call: str
     arguments: tuple[int, ...]
@@ -46,8 +46,11 @@ class Case(Struct, frozen=True):
     """Whether the control run may make the call."""
 
 
-def read_corpus() -> list[Case]:
-    return [Case(**{**line, "arguments": tuple(line["arguments"])}) for line in map(json.loads, CORPUS.read_text().splitlines())]
+def read_corpus() -> list[SystemCallCase]:
+    return [
+        SystemCallCase(**{**line, "arguments": tuple(line["arguments"])})
+        for line in map(json.loads, CORPUS.read_text().splitlines())
+    ]
 
 
 CASES = read_corpus()
@@ -82,7 +85,7 @@ def interpret(program: bytes, architecture: int, number: int, arguments: tuple[i
 
 
 def answer(architecture: seccomp.Architecture, number: int, arguments: tuple[int, ...] = (), *, audit: int | None = None) -> str:
-    action = interpret(seccomp.build(architecture), audit or architecture.audit, number, arguments)
+    action = interpret(seccomp.build_filter(architecture), audit or architecture.audit, number, arguments)
     if action == 0x7FFF0000:
         return "allowed"
     assert action & 0xFFFF0000 == 0x00050000, f"neither allowed nor refused with an error: {action:#x}"
@@ -91,7 +94,7 @@ def answer(architecture: seccomp.Architecture, number: int, arguments: tuple[int
 
 @pytest.mark.parametrize("architecture", seccomp.ARCHITECTURES, ids=lambda one: one.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda one: one.case)
-def test_the_filter_answers_each_call_of_the_corpus(case: Case, architecture: seccomp.Architecture) -> None:
+def test_the_filter_answers_each_call_of_the_corpus(case: SystemCallCase, architecture: seccomp.Architecture) -> None:
     if case.only not in (None, architecture.name):
         assert case.call not in architecture.numbers
         return
@@ -121,7 +124,7 @@ def test_calls_of_another_table_are_refused_whatever_their_number(architecture: 
 
 @pytest.mark.parametrize("architecture", seccomp.ARCHITECTURES, ids=lambda one: one.name)
 def test_the_filter_is_one_that_the_kernel_takes(architecture: seccomp.Architecture) -> None:
-    program = seccomp.build(architecture)
+    program = seccomp.build_filter(architecture)
     instructions = list(struct.iter_unpack("<HBBI", program))
 
     assert len(program) % 8 == 0
@@ -166,14 +169,14 @@ def workspace(pytestconfig: pytest.Config) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(workspace: Path) -> Run:
-    async def run(command: str | list[str], *, network: bool = False, where: str = "bubblewrap") -> processes.Finished:
-        chosen = sandbox.choose(where, network=network)
+def run_sandboxed(workspace: Path) -> Run:
+    async def run(command: str | list[str], *, network: bool = False, where: str = "bubblewrap") -> processes.FinishedCommand:
+        chosen = sandbox.choose_sandbox(where, network=network)
         run_id = f"run_{uuid4().hex}"
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return await processes.run_command(
-                    command, cwd=str(workspace), run_id=run_id, timeout_s=PATIENCE, grace_s=0.1, sandbox=chosen
+                    command, cwd=str(workspace), run_id=run_id, timeout_s=TIMEOUT, grace_s=0.1, sandbox=chosen
                 )
         finally:
             processes.kill_marked(run_id)
@@ -202,8 +205,8 @@ print(json.dumps(answers))
 """
 
 
-def in_file(workspace: Path, cases: list[Case]) -> list[str]:
-    here = seccomp.here()
+def write_cases(workspace: Path, cases: list[SystemCallCase]) -> list[str]:
+    here = seccomp.find_architecture()
     assert here is not None
     (workspace / "calls.py").write_text(MAKE_CALLS)
     (workspace / "calls.json").write_text(json.dumps([(here.numbers[case.call], case.arguments) for case in cases]))
@@ -212,10 +215,10 @@ def in_file(workspace: Path, cases: list[Case]) -> list[str]:
 
 @with_bubblewrap
 @with_filter
-async def test_the_kernel_refuses_inside_what_it_does_outside(run: Run, workspace: Path) -> None:
+async def test_the_kernel_refuses_inside_what_it_does_outside(run_sandboxed: Run, workspace: Path) -> None:
     machine = platform.machine()
     cases = [case for case in CASES if case.only in (None, machine)]
-    inside = await run(in_file(workspace, cases))
+    inside = await run_sandboxed(write_cases(workspace, cases))
     assert inside.exit_code == 0, inside.output
     told = dict(zip((case.case for case in cases), json.loads(inside.output), strict=True))
     for case in cases:
@@ -225,7 +228,7 @@ async def test_the_kernel_refuses_inside_what_it_does_outside(run: Run, workspac
             assert told[case.case] == "allowed", case.case
 
     control = [case for case in cases if case.outside and case.inside != "allowed"]
-    outside = await run(in_file(workspace, control), where="local")
+    outside = await run_sandboxed(write_cases(workspace, control), where="local")
     answers = dict(zip((case.case for case in control), json.loads(outside.output), strict=True))
     proved = [case.case for case in control if answers[case.case] != case.inside]
     # A machine may refuse some by itself. Those that each user may make show that it is the filter that refuses.
@@ -244,13 +247,13 @@ print("reached" if call() == os.getpid() else "refused")
 
 @with_bubblewrap
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has it")
-async def test_the_32_bit_table_is_no_way_around(run: Run, workspace: Path) -> None:
+async def test_the_32_bit_table_is_no_way_around(run_sandboxed: Run, workspace: Path) -> None:
     (workspace / "door.py").write_text(OTHER_DOOR)
-    control = await run([PYTHON, "door.py"], where="local")
+    control = await run_sandboxed([PYTHON, "door.py"], where="local")
     if control.output != "reached\n":
         pytest.skip(f"this kernel has no 32-bit table: {control.output}")
 
-    assert (await run([PYTHON, "door.py"])).output == "refused\n"
+    assert (await run_sandboxed([PYTHON, "door.py"])).output == "refused\n"
 
 
 @with_bubblewrap
@@ -264,11 +267,11 @@ async def test_the_32_bit_table_is_no_way_around(run: Run, workspace: Path) -> N
         f"{shlex.quote(PYTHON)} -c 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'",
     ],
 )
-async def test_no_namespaces_inside_the_sandbox(command: str, network: bool, run: Run) -> None:
-    if (await run(command, where="local")).exit_code != 0:
+async def test_no_namespaces_inside_the_sandbox(command: str, network: bool, run_sandboxed: Run) -> None:
+    if (await run_sandboxed(command, where="local")).exit_code != 0:
         pytest.skip("not possible outside either")
 
-    assert (await run(command, network=network)).exit_code != 0
+    assert (await run_sandboxed(command, network=network)).exit_code != 0
 
 
 @with_bubblewrap
@@ -277,8 +280,8 @@ def test_the_guard_forbids_user_namespaces_by_itself(workspace: Path) -> None:
     assert guard is not None
     if b"--disable-userns" not in subprocess.run([guard, "--help"], capture_output=True, check=False).stdout:
         pytest.skip("this bubblewrap cannot")
-    words = sandbox.choose("bubblewrap").wrap(["unshare", "--user", "true"], str(workspace))
-    without_filter = [word for word in words if not isinstance(word, launch.Pending)]
+    words = sandbox.choose_sandbox("bubblewrap").wrap(["unshare", "--user", "true"], str(workspace))
+    without_filter = [word for word in words if not isinstance(word, launch.PendingArgument)]
 
     def ends(argv: list[str]) -> int:
         return subprocess.run(argv, cwd=workspace, capture_output=True, check=False).returncode
@@ -289,8 +292,8 @@ def test_the_guard_forbids_user_namespaces_by_itself(workspace: Path) -> None:
 
 @with_bubblewrap
 @with_filter
-async def test_each_process_inside_has_the_filter_and_no_new_privileges(run: Run) -> None:
-    shown = (await run("setsid sh -c 'grep -E \"^(Seccomp|NoNewPrivs|CapBnd|CapEff):\" /proc/self/status'")).output
+async def test_each_process_inside_has_the_filter_and_no_new_privileges(run_sandboxed: Run) -> None:
+    shown = (await run_sandboxed("setsid sh -c 'grep -E \"^(Seccomp|NoNewPrivs|CapBnd|CapEff):\" /proc/self/status'")).output
 
     assert [line.split() for line in shown.splitlines()] == [
         ["CapEff:", "0000000000000000"],
@@ -301,9 +304,9 @@ async def test_each_process_inside_has_the_filter_and_no_new_privileges(run: Run
 
 
 @with_bubblewrap
-async def test_no_descriptor_of_the_daemon_reaches_a_command(run: Run) -> None:
+async def test_no_descriptor_of_the_daemon_reaches_a_command(run_sandboxed: Run) -> None:
     # 3 is the folder that `ls` reads.
-    assert (await run("ls /proc/self/fd")).output.split() == ["0", "1", "2", "3"]
+    assert (await run_sandboxed("ls /proc/self/fd")).output.split() == ["0", "1", "2", "3"]
 
 
 ORDINARY = """
@@ -321,19 +324,19 @@ if __name__ == "__main__":
 
 
 @with_bubblewrap
-async def test_ordinary_programs_do_not_notice(run: Run, workspace: Path) -> None:
+async def test_ordinary_programs_do_not_notice(run_sandboxed: Run, workspace: Path) -> None:
     (workspace / "ordinary.py").write_text(ORDINARY)
 
-    assert (await run([PYTHON, "ordinary.py"])).output == "thread\ndone\n"
+    assert (await run_sandboxed([PYTHON, "ordinary.py"])).output == "thread\ndone\n"
 
 
 @with_bubblewrap
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-async def test_a_debugger_can_trace_its_own_child(run: Run) -> None:
-    if (await run("strace -f -o /dev/null true", where="local")).exit_code != 0:
+async def test_a_debugger_can_trace_its_own_child(run_sandboxed: Run) -> None:
+    if (await run_sandboxed("strace -f -o /dev/null true", where="local")).exit_code != 0:
         pytest.skip("not possible outside either")
 
-    finished = await run("strace -f -e trace=execve sh -c 'exec /bin/echo traced'")
+    finished = await run_sandboxed("strace -f -e trace=execve sh -c 'exec /bin/echo traced'")
 
     assert finished.exit_code == 0
     assert 'execve("/bin/echo", ["/bin/echo", "traced"]' in finished.output
@@ -342,7 +345,7 @@ async def test_a_debugger_can_trace_its_own_child(run: Run) -> None:
 def test_a_process_that_is_started_without_the_filter_does_not_run(tmp_path: Path) -> None:
     if WHY_NOT is not None:
         pytest.skip(f"no bubblewrap here: {WHY_NOT}")
-    argv = sandbox.choose("bubblewrap").wrap(["touch", "done"], str(tmp_path))
+    argv = sandbox.choose_sandbox("bubblewrap").wrap(["touch", "done"], str(tmp_path))
 
     started = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False)
 

@@ -22,12 +22,12 @@ from switchtower.tools.sandboxes import launch, sandbox, seccomp
 
 PYTHON = str(Path(sys.executable).resolve())
 """That of a virtual environment may lie below `/tmp`, which is another folder in a sandbox."""
-PATIENCE = 60
-WHY_NOT = sandbox.probe("bubblewrap")
+TIMEOUT = 60
+WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
-with_numbers = pytest.mark.skipif(seccomp.here() is None, reason=f"no system calls known for {platform.machine()}")
+with_numbers = pytest.mark.skipif(seccomp.find_architecture() is None, reason=f"no system calls known for {platform.machine()}")
 
-Run = Callable[..., Coroutine[Any, Any, processes.Finished]]
+Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
 
 
 @pytest.fixture
@@ -41,18 +41,18 @@ def disk() -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(disk: Path) -> Run:
-    async def run(command: str | list[str], *, network: bool = False) -> processes.Finished:
+def run_sandboxed(disk: Path) -> Run:
+    async def run(command: str | list[str], *, network: bool = False) -> processes.FinishedCommand:
         run_id = f"run_{uuid4().hex}"
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return await processes.run_command(
                     command,
                     cwd=str(disk / "work"),
                     run_id=run_id,
-                    timeout_s=PATIENCE,
+                    timeout_s=TIMEOUT,
                     grace_s=0.1,
-                    sandbox=sandbox.choose("bubblewrap", network=network),
+                    sandbox=sandbox.choose_sandbox("bubblewrap", network=network),
                 )
         finally:
             processes.kill_marked(run_id)
@@ -76,7 +76,7 @@ for path in sys.argv[1:]:
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.parametrize("place", ["work/.tower", "work/a/b/tower", "tower"])
 async def test_the_daemons_files_and_sockets_are_out_of_reach(
-    place: str, network: bool, disk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    place: str, network: bool, disk: Path, run_sandboxed: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = disk / place
     monkeypatch.setenv("TOWER_HOME", str(home))
@@ -100,13 +100,13 @@ async def test_the_daemons_files_and_sockets_are_out_of_reach(
         assert control.stdout.count("reached") == len(sockets)
 
         monkeypatch.setattr(sandbox, "_hidden", tuple(sockets))
-        reached = await run([PYTHON, "connect.py", *map(str, sockets)], network=network)
-        read = await run(f"cat '{token}' '{settings.config_file}'; grep -rs hush '{disk}'", network=network)
+        reached = await run_sandboxed([PYTHON, "connect.py", *map(str, sockets)], network=network)
+        read = await run_sandboxed(f"cat '{token}' '{settings.config_file}'; grep -rs hush '{disk}'", network=network)
         top = Path(place).parts[1] if place.startswith("work/") else "none"
         exchange = (
             f"mv {top} old; mkdir -p '{settings.config_file.parent}'; echo 'sandbox = \"local\"' > '{settings.config_file}'"
         )
-        await run(exchange, network=network)
+        await run_sandboxed(exchange, network=network)
 
     assert "reached" not in reached.output
     assert "hush" not in read.output
@@ -116,7 +116,7 @@ async def test_the_daemons_files_and_sockets_are_out_of_reach(
 
 
 @with_bubblewrap
-async def test_abstract_sockets_are_those_of_the_network(run: Run) -> None:
+async def test_abstract_sockets_are_those_of_the_network(run_sandboxed: Run) -> None:
     """The daemon has none. Without the network none can be reached; with it all can, as the documentation says."""
     name = f"tower-test-{uuid4().hex}"
     connect = f"import socket; socket.socket(socket.AF_UNIX).connect('\\0{name}'); print('reached')"
@@ -124,8 +124,8 @@ async def test_abstract_sockets_are_those_of_the_network(run: Run) -> None:
         listener.bind(f"\0{name}")
         listener.listen()
 
-        assert "Connection refused" in (await run([PYTHON, "-c", connect])).output
-        assert (await run([PYTHON, "-c", connect], network=True)).output == "reached\n"
+        assert "Connection refused" in (await run_sandboxed([PYTHON, "-c", connect])).output
+        assert (await run_sandboxed([PYTHON, "-c", connect], network=True)).output == "reached\n"
 
 
 # Keys
@@ -154,13 +154,13 @@ print(by(subprocess.Popen, argv), by(launch.popen, [*argv, launch.Pending()]), b
 """
 
 
-def keys_can_be_had() -> bool:
-    here = seccomp.here()
+def is_keyring_reachable() -> bool:
+    here = seccomp.find_architecture()
     return here is not None and ctypes.CDLL(None).syscall(here.numbers["keyctl"], 0, -3, 1) > 0
 
 
 @with_numbers
-@pytest.mark.skipif(not keys_can_be_had(), reason="this container has no keys")
+@pytest.mark.skipif(not is_keyring_reachable(), reason="this container has no keys")
 def test_a_sandboxed_process_does_not_hold_the_session_keyring_of_the_user() -> None:
     """Seen without the filter, which refuses the call. Other processes of the daemon, and the daemon itself, keep their keys."""
     argv = [sys.executable, "-c", IN_NEW_SESSION, f"tower-{uuid4().hex}", LOOK_FOR_KEY]
@@ -171,12 +171,12 @@ def test_a_sandboxed_process_does_not_hold_the_session_keyring_of_the_user() -> 
 
 
 @with_bubblewrap
-async def test_keys_are_not_listed_inside(run: Run) -> None:
-    assert (await run("cat /proc/keys /proc/key-users")).output == ""
+async def test_keys_are_not_listed_inside(run_sandboxed: Run) -> None:
+    assert (await run_sandboxed("cat /proc/keys /proc/key-users")).output == ""
 
 
 @with_bubblewrap
 def test_the_word_that_is_replaced_at_the_start_is_there_once(tmp_path: Path) -> None:
-    words = sandbox.choose("bubblewrap").wrap(["true"], str(tmp_path))
+    words = sandbox.choose_sandbox("bubblewrap").wrap(["true"], str(tmp_path))
 
-    assert sum(isinstance(word, launch.Pending) for word in words) == 1
+    assert sum(isinstance(word, launch.PendingArgument) for word in words) == 1

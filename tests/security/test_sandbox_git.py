@@ -17,12 +17,12 @@ from switchtower.tools.git import placeholders, places
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import sandbox
 
-PATIENCE = 60
-WHY_NOT = sandbox.probe("bubblewrap")
+TIMEOUT = 60
+WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 CORPUS = tomllib.loads((Path(__file__).parent / "corpus/sandbox_git_hijacks.toml").read_text())["hijack"]
 
-Run = Callable[..., Coroutine[Any, Any, processes.Finished]]
+Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def disk(pytestconfig: pytest.Config) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def user(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def git_user(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user of git with a home, whose settings allow submodules from the disk."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
@@ -54,18 +54,18 @@ def user(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run() -> Run:
-    async def run(command: str, workspace: Path, **options: Any) -> processes.Finished:
+def run_sandboxed() -> Run:
+    async def run(command: str, workspace: Path, **options: Any) -> processes.FinishedCommand:
         run_id = f"run_{uuid4().hex}"
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return await processes.run_command(
                     command,
                     cwd=str(workspace),
                     run_id=run_id,
-                    timeout_s=PATIENCE,
+                    timeout_s=TIMEOUT,
                     grace_s=0.1,
-                    sandbox=sandbox.choose("bubblewrap"),
+                    sandbox=sandbox.choose_sandbox("bubblewrap"),
                     **options,
                 )
         finally:
@@ -74,13 +74,13 @@ def run() -> Run:
     return run
 
 
-def outside(command: str, cwd: Path, **variables: str) -> str:
+def run_outside(command: str, cwd: Path, **variables: str) -> str:
     """As the user does it in a terminal: without a sandbox, and without anything of ours in the environment."""
     done = subprocess.run(["bash", "-c", command], cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True)
     return done.stdout + done.stderr
 
 
-def evil(workspace: Path) -> str:
+def write_evil_program(workspace: Path) -> str:
     return str(workspace / "evil.sh")
 
 
@@ -114,22 +114,22 @@ def make_workspace(folder: Path, kind: str, setup: str, mark: Path) -> Path:
 
 
 @pytest.mark.parametrize("hijack", CORPUS, ids=lambda one: one["name"])
-async def test_no_command_can_have_git_run_a_program_outside(hijack: dict[str, str], disk: Path, run: Run) -> None:
+async def test_no_command_can_have_git_run_a_program_outside(hijack: dict[str, str], disk: Path, run_sandboxed: Run) -> None:
     kind, setup = hijack.get("kind", "ordinary"), hijack.get("setup", "true")
     trigger = hijack.get("trigger", "git status")
 
     mark = disk / "control-mark"
     control = make_workspace(disk / "control", kind, setup, mark)
-    outside(hijack["attack"], control, EVIL=evil(control))
+    run_outside(hijack["attack"], control, EVIL=write_evil_program(control))
     mark.unlink(missing_ok=True)
-    told = outside(trigger, control)
+    told = run_outside(trigger, control)
     assert mark.exists(), f"the attack does not work without a sandbox either: {told}"
 
     mark = disk / "mark"
     workspace = make_workspace(disk / "guarded", kind, setup, mark)
     before = snapshot(workspace / ".git")
-    finished = await run(f"export EVIL='{evil(workspace)}'; {hijack['attack']}", workspace)
-    told = outside(trigger, workspace)
+    finished = await run_sandboxed(f"export EVIL='{write_evil_program(workspace)}'; {hijack['attack']}", workspace)
+    told = run_outside(trigger, workspace)
     assert not mark.exists(), f"{finished.output}\n{told}"
     assert kind == "none" or "not a git repository" not in told
     if kind in ("ordinary", "submodule", "linked"):
@@ -203,34 +203,34 @@ def make_repository(workspace: Path) -> Path:
 TIDY = "git reset -q --hard; git clean -fdq; git checkout -q main"
 
 
-async def test_everyday_commands_of_git_work_inside(disk: Path, run: Run) -> None:
+async def test_everyday_commands_of_git_work_inside(disk: Path, run_sandboxed: Run) -> None:
     control, repository = make_repository(disk / "control/work"), make_repository(disk / "guarded/work")
     entries = {path.name for path in (repository / ".git").iterdir()}
     failed = {}
     for command in EVERYDAY:
         done = subprocess.run(["bash", "-c", f"set -e; {command}"], cwd=control, capture_output=True, text=True)
         assert done.returncode == 0, f"{command} fails outside as well: {done.stderr}"
-        finished = await run(f"set -e; {command}", repository)
+        finished = await run_sandboxed(f"set -e; {command}", repository)
         if finished.exit_code != 0 or "Read-only file system" in finished.output or "set aside" in finished.output:
             failed[command] = finished.output
         for workspace in (control, repository):
-            outside(TIDY, workspace)
+            run_outside(TIDY, workspace)
     assert not failed, "\n".join(f"{command}\n{output}" for command, output in failed.items())
     # Nothing of ours is left, and what git itself leaves is no repository's setting.
     left = {path.name for path in (repository / ".git").iterdir()} - entries
     assert left.isdisjoint({"commondir", "config.worktree"}), left
     shown = "git log --all --format=%s | sort; git branch --format='%(refname)'; git status --porcelain"
-    assert outside(shown, repository) == outside(shown, control)
-    assert outside("git fsck 2>&1 | grep -v dangling", repository) == ""
+    assert run_outside(shown, repository) == run_outside(shown, control)
+    assert run_outside("git fsck 2>&1 | grep -v dangling", repository) == ""
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "submodule", "linked", "worktree", "symlink"])
-async def test_nothing_is_left_in_the_repository(kind: str, disk: Path, run: Run) -> None:
+async def test_nothing_is_left_in_the_repository(kind: str, disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, kind, "true", disk / "mark")
-    git_dir = Path(outside("git rev-parse --path-format=absolute --git-dir", workspace).strip())
+    git_dir = Path(run_outside("git rev-parse --path-format=absolute --git-dir", workspace).strip())
     before = {str(path.relative_to(git_dir)) for path in git_dir.rglob("*")}
 
-    finished = await run("git status --porcelain && ls -A $(git rev-parse --git-dir)", workspace)
+    finished = await run_sandboxed("git status --porcelain && ls -A $(git rev-parse --git-dir)", workspace)
 
     assert finished.exit_code == 0, finished.output
     assert {str(path.relative_to(git_dir)) for path in git_dir.rglob("*")} == before
@@ -238,16 +238,16 @@ async def test_nothing_is_left_in_the_repository(kind: str, disk: Path, run: Run
         assert "commondir" in finished.output
 
 
-async def test_a_second_command_keeps_its_protection_when_the_first_ends(disk: Path, run: Run) -> None:
+async def test_a_second_command_keeps_its_protection_when_the_first_ends(disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, "ordinary", "true", disk / "mark")
     os.mkfifo(workspace / "go")
     os.mkfifo(workspace / "ready")
-    second = asyncio.create_task(run("echo > ready; cat go; rm -f .git/commondir; echo x > .git/commondir", workspace))
+    second = asyncio.create_task(run_sandboxed("echo > ready; cat go; rm -f .git/commondir; echo x > .git/commondir", workspace))
     await asyncio.to_thread((workspace / "ready").read_bytes)
 
-    assert (await run("true", workspace)).exit_code == 0
+    assert (await run_sandboxed("true", workspace)).exit_code == 0
     assert (workspace / ".git/commondir").read_bytes() == places.PLACEHOLDER_COMMONDIR
-    assert outside("git status --porcelain -uno", workspace) == ""
+    assert run_outside("git status --porcelain -uno", workspace) == ""
 
     await asyncio.to_thread((workspace / "go").write_bytes, b"\n")
     finished = await second
@@ -255,21 +255,21 @@ async def test_a_second_command_keeps_its_protection_when_the_first_ends(disk: P
     assert not (workspace / ".git/commondir").exists()
 
 
-async def test_what_a_killed_daemon_left_is_removed_after_the_next_command(disk: Path, run: Run) -> None:
+async def test_what_a_killed_daemon_left_is_removed_after_the_next_command(disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, "ordinary", "true", disk / "mark")
     (workspace / ".git/commondir").write_bytes(places.PLACEHOLDER_COMMONDIR)
-    assert outside("git status --porcelain; git log --format=%s", workspace) == "first\n"
+    assert run_outside("git status --porcelain; git log --format=%s", workspace) == "first\n"
 
-    assert (await run("git log --format=%s; echo x > .git/commondir", workspace)).output.startswith("first\n")
+    assert (await run_sandboxed("git log --format=%s; echo x > .git/commondir", workspace)).output.startswith("first\n")
 
     assert not (workspace / ".git/commondir").exists()
 
 
 async def test_a_command_whose_protection_cannot_be_put_in_place_does_not_run(
-    disk: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    disk: Path, monkeypatch: pytest.MonkeyPatch, run_sandboxed: Run
 ) -> None:
     workspace = make_workspace(disk, "ordinary", "true", disk / "mark")
-    monkeypatch.setattr(placeholders, "_PATIENCE", 0.0)
+    monkeypatch.setattr(placeholders, "_LOCK_TIMEOUT", 0.0)
     lock = subprocess.Popen(
         ["flock", "--exclusive", ".git", "sh", "-c", "echo locked; read x"],
         cwd=workspace,
@@ -280,28 +280,30 @@ async def test_a_command_whose_protection_cannot_be_put_in_place_does_not_run(
     assert lock.stdout.readline() == b"locked\n"
 
     with pytest.raises(OSError, match="locked by another process"):
-        await run("touch ran", workspace)
+        await run_sandboxed("touch ran", workspace)
 
     lock.communicate(b"\n")
     assert not (workspace / "ran").exists()
-    assert (await run("touch ran", workspace)).exit_code == 0
+    assert (await run_sandboxed("touch ran", workspace)).exit_code == 0
 
 
-async def test_what_is_set_aside_is_said_and_kept(disk: Path, run: Run) -> None:
+async def test_what_is_set_aside_is_said_and_kept(disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, "none", "true", disk / "mark")
 
-    finished = await run("git init -q && git config core.fsmonitor ./evil.sh && git remote add origin '/a \"b\"'", workspace)
+    finished = await run_sandboxed(
+        "git init -q && git config core.fsmonitor ./evil.sh && git remote add origin '/a \"b\"'", workspace
+    )
 
     assert "[set aside because git would run what it names: `.git/config`" in finished.output
     assert "fsmonitor" in (workspace / ".git/config.set-aside").read_text()
-    assert outside("git config --list --local", workspace).count("fsmonitor") == 0
-    assert outside("git remote get-url origin; git config core.filemode", workspace) == '/a "b"\ntrue\n'
+    assert run_outside("git config --list --local", workspace).count("fsmonitor") == 0
+    assert run_outside("git remote get-url origin; git config core.filemode", workspace) == '/a "b"\ntrue\n'
 
 
-async def test_a_harmless_new_repository_is_left_alone(disk: Path, run: Run) -> None:
+async def test_a_harmless_new_repository_is_left_alone(disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, "none", "true", disk / "mark")
 
-    finished = await run(
+    finished = await run_sandboxed(
         "git init -q && git add . && git commit -q -m first && git remote add origin /x"
         " && git clone -q . copy && git init -q --bare b",
         workspace,
@@ -309,12 +311,12 @@ async def test_a_harmless_new_repository_is_left_alone(disk: Path, run: Run) -> 
 
     assert (finished.exit_code, finished.output) == (0, "")
     assert (
-        outside("git log --format=%s && git -C copy log --format=%s && git -C b config core.bare", workspace)
+        run_outside("git log --format=%s && git -C copy log --format=%s && git -C b config core.bare", workspace)
         == "first\nfirst\ntrue\n"
     )
 
 
-async def test_a_link_cannot_have_files_outside_the_workspace_set_aside(disk: Path, run: Run) -> None:
+async def test_a_link_cannot_have_files_outside_the_workspace_set_aside(disk: Path, run_sandboxed: Run) -> None:
     """What is set aside was made by the command; a repository elsewhere stays as it is."""
     other = make_workspace(disk / "other", "ordinary", "git config core.fsmonitor ./evil.sh", disk / "mark")
     before = snapshot(other / ".git")
@@ -324,7 +326,7 @@ async def test_a_link_cannot_have_files_outside_the_workspace_set_aside(disk: Pa
         " && ln -s '{0}/.git/config' '{0}/.git/HEAD' '{0}/.git/objects' '{0}/.git/refs' bare/"
     )
 
-    finished = await run(links.format(other), workspace)
+    finished = await run_sandboxed(links.format(other), workspace)
 
     assert finished.exit_code == 0, finished.output
     assert snapshot(other / ".git") == before
@@ -334,38 +336,38 @@ async def test_a_link_cannot_have_files_outside_the_workspace_set_aside(disk: Pa
 @pytest.mark.parametrize(
     "mine", ["git config user.name me", "git config core.editor vi", "git remote add r /x; git config core.pager cat"]
 )
-async def test_settings_that_the_user_changes_meanwhile_open_no_way(mine: str, disk: Path, run: Run) -> None:
+async def test_settings_that_the_user_changes_meanwhile_open_no_way(mine: str, disk: Path, run_sandboxed: Run) -> None:
     """Git replaces the file, and with it the mount over it, which the command could have waited for."""
     mark = disk / "mark"
     workspace = make_workspace(disk, "ordinary", "git config core.excludesFile x; git config alias.st status", mark)
     for name in ("go", "ready"):
         os.mkfifo(workspace / name)
-    attack = f"echo > ready; cat go; printf '[core]\\n\\tfsmonitor = {evil(workspace)}\\n' >> .git/config && echo written"
-    running = asyncio.create_task(run(attack, workspace))
+    attack = f"echo > ready; cat go; printf '[core]\\n\\tfsmonitor = {write_evil_program(workspace)}\\n' >> .git/config && echo written"
+    running = asyncio.create_task(run_sandboxed(attack, workspace))
     await asyncio.to_thread((workspace / "ready").read_bytes)
-    outside(mine, workspace)
+    run_outside(mine, workspace)
     await asyncio.to_thread((workspace / "go").write_bytes, b"\n")
 
     finished = await running
 
-    outside("git status", workspace)
+    run_outside("git status", workspace)
     assert not mark.exists()
     if "written" in finished.output:
         assert "set aside" in finished.output
-    kept = outside("git config --list --local", workspace)
+    kept = run_outside("git config --list --local", workspace)
     assert "core.excludesfile=x\nalias.st=status\n" in kept
     if "user.name" in mine:
         assert "user.name=me" in kept
 
 
-async def test_settings_that_the_user_changes_meanwhile_stay(disk: Path, run: Run) -> None:
+async def test_settings_that_the_user_changes_meanwhile_stay(disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, "ordinary", "git config alias.st status", disk / "mark")
     for name in ("go", "ready"):
         os.mkfifo(workspace / name)
-    running = asyncio.create_task(run("echo > ready; cat go", workspace))
+    running = asyncio.create_task(run_sandboxed("echo > ready; cat go", workspace))
     await asyncio.to_thread((workspace / "ready").read_bytes)
-    outside("git remote add origin /x; git config user.name me", workspace)
+    run_outside("git remote add origin /x; git config user.name me", workspace)
     await asyncio.to_thread((workspace / "go").write_bytes, b"\n")
 
     assert (await running).output == "\n"
-    assert "alias.st=status\nremote.origin.url=/x\n" in outside("git config --list --local", workspace)
+    assert "alias.st=status\nremote.origin.url=/x\n" in run_outside("git config --list --local", workspace)

@@ -17,12 +17,12 @@ from switchtower.tools.git import overrides
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import sandbox
 
-PATIENCE = 60
-Run = Callable[[str], Coroutine[Any, Any, processes.Finished]]
+TIMEOUT = 60
+Run = Callable[[str], Coroutine[Any, Any, processes.FinishedCommand]]
 
 
 @pytest.fixture(autouse=True)
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def git_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     (tmp_path / "home").mkdir()
@@ -36,18 +36,18 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    async def run(command: str) -> processes.Finished:
+def run_command(tmp_path: Path) -> Run:
+    async def run(command: str) -> processes.FinishedCommand:
         run_id = f"run_{uuid4().hex}"
-        async with asyncio.timeout(PATIENCE):
-            finished = await processes.run_command(command, cwd=str(tmp_path / "work"), run_id=run_id, timeout_s=PATIENCE)
+        async with asyncio.timeout(TIMEOUT):
+            finished = await processes.run_command(command, cwd=str(tmp_path / "work"), run_id=run_id, timeout_s=TIMEOUT)
             await processes.end_run(run_id)
         return finished
 
     return run
 
 
-def evil(folder: Path) -> Path:
+def write_evil_program(folder: Path) -> Path:
     path = folder / "evil.sh"
     path.write_text(f"#!/bin/sh\ntouch '{folder}/mark'\n")
     path.chmod(0o755)
@@ -71,8 +71,8 @@ HIJACKS = {
 
 
 @pytest.mark.parametrize("name", HIJACKS)
-async def test_a_repository_that_is_met_by_chance_runs_nothing(name: str, tmp_path: Path, run: Run) -> None:
-    program_file = evil(tmp_path)
+async def test_a_repository_that_is_met_by_chance_runs_nothing(name: str, tmp_path: Path, run_command: Run) -> None:
+    program_file = write_evil_program(tmp_path)
     mark = tmp_path / "mark"
     setup, command = (words.format(program_file) for words in HIJACKS[name])
     subprocess.run(["bash", "-c", setup], cwd=tmp_path / "work", check=True)
@@ -80,13 +80,13 @@ async def test_a_repository_that_is_met_by_chance_runs_nothing(name: str, tmp_pa
     assert mark.exists(), "it does not work without the settings either"
     mark.unlink()
 
-    await run(command)
+    await run_command(command)
 
     assert not mark.exists()
 
 
-async def test_ordinary_use_of_git_is_not_affected(tmp_path: Path, run: Run) -> None:
-    finished = await run(
+async def test_ordinary_use_of_git_is_not_affected(tmp_path: Path, run_command: Run) -> None:
+    finished = await run_command(
         "set -e; git init -q a; cd a; git commit -q --allow-empty -m one; git status --porcelain; cd ..;"
         " git clone -q --bare a b.git; git --git-dir=b.git log --format=%s; GIT_DIR=b.git git log --format=%s;"
         " git clone -q b.git c; cd c; git commit -q --allow-empty -m two; git push -q; git gc -q; git fetch -q;"
@@ -97,14 +97,14 @@ async def test_ordinary_use_of_git_is_not_affected(tmp_path: Path, run: Run) -> 
     assert (finished.exit_code, finished.output) == (0, "one\none\ntwo\ntwo\ntwo\n")
 
 
-async def test_settings_that_the_daemon_was_given_stay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_that_the_daemon_was_given_stay(run_command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_COUNT", "2")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "tower.test")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "mine")
     monkeypatch.setenv("GIT_CONFIG_KEY_1", "SAFE.bareRepository")
     monkeypatch.setenv("GIT_CONFIG_VALUE_1", "all")
 
-    finished = await run(
+    finished = await run_command(
         "git config tower.test; git config safe.bareRepository; git config core.fsmonitor; git config -l | wc -l"
     )
 
@@ -115,7 +115,7 @@ async def test_settings_that_the_daemon_was_given_stay(run: Run, monkeypatch: py
 def test_a_number_that_git_would_refuse_is_replaced(count: str) -> None:
     given = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
 
-    added = overrides.add_to(given)
+    added = overrides.add_overrides(given)
 
     shown = subprocess.run(["git", "config", "--list"], env={**os.environ, **added}, capture_output=True, text=True, check=True)
     for key, value in overrides.OVERRIDES.items():
@@ -126,7 +126,7 @@ async def test_a_command_that_brings_its_own_environment_has_them_too(tmp_path: 
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
     finished = await processes.run_command(
-        ["git", "config", "safe.bareRepository"], cwd=str(tmp_path), run_id="run_env", timeout_s=PATIENCE, environment=given
+        ["git", "config", "safe.bareRepository"], cwd=str(tmp_path), run_id="run_env", timeout_s=TIMEOUT, environment=given
     )
 
     assert finished.output == "explicit\n"
@@ -134,23 +134,25 @@ async def test_a_command_that_brings_its_own_environment_has_them_too(tmp_path: 
 
 async def test_a_program_in_a_terminal_has_them(tmp_path: Path) -> None:
     shown = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         argv = ["git", "config", "core.fsmonitor"]
-        async with program.Program.start(argv, cwd=str(tmp_path), environment=dict(os.environ), run_id="run_pty") as started:
+        async with program.TerminalProgram.start(
+            argv, cwd=str(tmp_path), environment=dict(os.environ), run_id="run_pty"
+        ) as started:
             while chunk := await started.read():
                 shown += chunk
 
     assert shown.strip() == b"false"
 
 
-@pytest.mark.skipif(sandbox.probe("bubblewrap") is not None, reason="no bubblewrap here")
+@pytest.mark.skipif(sandbox.probe_sandbox("bubblewrap") is not None, reason="no bubblewrap here")
 async def test_a_sandboxed_command_has_them(tmp_path: Path) -> None:
     finished = await processes.run_command(
         ["git", "config", "protocol.ext.allow"],
         cwd=str(tmp_path),
         run_id="run_box",
-        timeout_s=PATIENCE,
-        sandbox=sandbox.choose("bubblewrap"),
+        timeout_s=TIMEOUT,
+        sandbox=sandbox.choose_sandbox("bubblewrap"),
     )
 
     assert finished.output == "never\n"

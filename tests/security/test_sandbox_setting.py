@@ -11,31 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.pi.stage import PiDaemon
-from tests.conformance.relay.peers import App, Web
+from tests.conformance.relay.peers import CheckedApp, CheckedHttp
 from tests.conftest import Connect, StartDaemon
-from tests.flows.flowing import document, node
+from tests.flows.flowing import make_document, make_node
 from tests.warm import processes
 
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.pi_client import PiClient
-from switchtower.testing.push_client import PushClient, start_payload
+from switchtower.testing.push_client import PushClient, make_start_payload
 from switchtower.testing.wires import WebSocketWire
 from switchtower.tools.sandboxes import sandbox
 
-PATIENCE = 60
-WHY_NOT = sandbox.probe("bubblewrap")
+TIMEOUT = 60
+WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 needs_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 
 
-def nameless(workspace: Path, **fields: object) -> dict[str, object]:
+def make_start_request(workspace: Path, **fields: object) -> dict[str, object]:
     """A `start_session` that leaves the sandbox to the daemon: push wants the field, and `auto` names none."""
-    return start_payload(workspace, **{"sandboxProvider": "auto", **fields})
+    return make_start_payload(workspace, **{"sandboxProvider": "auto", **fields})
 
 
-async def sandbox_of(push: PushClient, session_id: str) -> str:
-    return str((await push.ask("get_session", {"sessionId": session_id}, session_id=session_id))["sandbox"])
+async def get_sandbox(push: PushClient, session_id: str) -> str:
+    return str((await push.request_payload("get_session", {"sessionId": session_id}, session_id=session_id))["sandbox"])
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def pi_daemon() -> Iterator[Any]:
 
 
 @pytest.fixture
-def outside() -> Iterator[Path]:
+def outside_folder() -> Iterator[Path]:
     """A folder that a sandboxed command can neither write nor see."""
     folder = Path(os.environ["HOME"]) / f"outside-{os.urandom(4).hex()}"
     folder.mkdir()
@@ -61,7 +61,7 @@ def outside() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-class Strict:
+class StrictSessionStarters:
     """A daemon whose sessions belong in a sandbox and ask about nothing."""
 
     def __init__(self, daemon: PiDaemon, push: PushClient, workspace: Path) -> None:
@@ -69,26 +69,26 @@ class Strict:
         self.push = push
         self.workspace = workspace
 
-    async def over_push(self, client: PushClient) -> str:
-        answer = await client.ask("start_session", nameless(self.workspace))
+    async def start_over_push(self, client: PushClient) -> str:
+        answer = await client.request_payload("start_session", make_start_request(self.workspace))
         return str(answer["sessionId"])
 
     async def begin(self, protocol: str, connect: Connect) -> str:
         """A new session that names no sandbox, over this protocol; its id."""
         match protocol:
             case "push":
-                return await self.over_push(self.push)
+                return await self.start_over_push(self.push)
             case "push over WebSocket":
-                return await self.over_push(await connect(self.daemon, "websocket"))
+                return await self.start_over_push(await connect(self.daemon, "websocket"))
             case "minicodex":
                 mini = await MiniCodexClient.open(self.daemon.http, self.daemon.token, cwd=str(self.workspace))
-                await mini.hello()
+                await mini.send_hello()
                 mini.wire.abort()
                 return mini.session_id
             case "pi":
                 pi = PiClient(await WebSocketWire.open(self.daemon.pi, None, path="/"))
                 await pi.receive()
-                created = await pi.do("create_session", cwd=str(self.workspace))
+                created = await pi.execute("create_session", cwd=str(self.workspace))
                 pi.wire.abort()
                 return str(created["sessionId"])
             case _:
@@ -96,9 +96,9 @@ class Strict:
 
 
 @pytest.fixture
-async def strict(pi_daemon: Any, connect: Connect, workspace: Path) -> AsyncIterator[Strict]:
+async def strict_session_starters(pi_daemon: Any, connect: Connect, workspace: Path) -> AsyncIterator[StrictSessionStarters]:
     daemon = pi_daemon(sandbox="bubblewrap", policy="yolo", provider="demo")
-    return Strict(daemon, await connect(daemon), workspace)
+    return StrictSessionStarters(daemon, await connect(daemon), workspace)
 
 
 PROTOCOLS = ("push", "push over WebSocket", "minicodex", "pi")
@@ -107,135 +107,152 @@ PROTOCOLS = ("push", "push over WebSocket", "minicodex", "pi")
 @needs_bubblewrap
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_an_agent_gets_the_configured_sandbox_over_every_protocol(
-    protocol: str, strict: Strict, connect: Connect, outside: Path
+    protocol: str, strict_session_starters: StrictSessionStarters, connect: Connect, outside_folder: Path
 ) -> None:
-    session_id = await strict.begin(protocol, connect)
+    session_id = await strict_session_starters.begin(protocol, connect)
 
-    assert await sandbox_of(strict.push, session_id) == "bubblewrap"
-    await strict.push.attach(session_id)
-    await strict.push.run(session_id, f"run: touch {outside}/escaped; touch inside")
-    assert (strict.workspace / "inside").exists()
-    assert not (outside / "escaped").exists()
+    assert await get_sandbox(strict_session_starters.push, session_id) == "bubblewrap"
+    await strict_session_starters.push.attach(session_id)
+    await strict_session_starters.push.run(session_id, f"run: touch {outside_folder}/escaped; touch inside")
+    assert (strict_session_starters.workspace / "inside").exists()
+    assert not (outside_folder / "escaped").exists()
 
 
 @needs_bubblewrap
-async def test_a_persons_command_over_pi_runs_in_the_configured_sandbox(strict: Strict, outside: Path) -> None:
-    pi = PiClient(await WebSocketWire.open(strict.daemon.pi, None, path="/"))
+async def test_a_persons_command_over_pi_runs_in_the_configured_sandbox(
+    strict_session_starters: StrictSessionStarters, outside_folder: Path
+) -> None:
+    pi = PiClient(await WebSocketWire.open(strict_session_starters.daemon.pi, None, path="/"))
     await pi.receive()
-    created = await pi.do("create_session", cwd=str(strict.workspace))
+    created = await pi.execute("create_session", cwd=str(strict_session_starters.workspace))
 
-    await pi.do("bash", sessionId=created["sessionId"], command=f"touch {outside}/escaped; touch inside")
+    await pi.execute("bash", sessionId=created["sessionId"], command=f"touch {outside_folder}/escaped; touch inside")
 
-    assert (strict.workspace / "inside").exists()
-    assert not (outside / "escaped").exists()
-    state = await pi.do("get_state", sessionId=created["sessionId"])
+    assert (strict_session_starters.workspace / "inside").exists()
+    assert not (outside_folder / "escaped").exists()
+    state = await pi.execute("get_state", sessionId=created["sessionId"])
     assert state["sandbox"] == "bubblewrap"
     pi.wire.abort()
 
 
 @needs_bubblewrap
-async def test_a_program_gets_the_configured_sandbox(strict: Strict, outside: Path) -> None:
+async def test_a_program_gets_the_configured_sandbox(
+    strict_session_starters: StrictSessionStarters, outside_folder: Path
+) -> None:
     """Relay's `rpc.run.start` starts one, and MiniCodex does."""
-    web = Web(strict.daemon.http, strict.daemon.token)
+    web = CheckedHttp(strict_session_starters.daemon.http, strict_session_starters.daemon.token)
     here = next(host["id"] for host in web.get("/hosts") if host["is_this_daemon"])
-    app = await App.open(strict.daemon.http, strict.daemon.token)
-    run_id = await app.start(here, f"touch {outside}/escaped; touch inside", cwd=str(strict.workspace))
-    row = await asyncio.to_thread(web.row_when, run_id, lambda row: row["status"] == "exited")
-    mini = await MiniCodexClient.open(strict.daemon.http, strict.daemon.token, cwd=str(strict.workspace), command="true")
-    await mini.hello()
+    app = await CheckedApp.open(strict_session_starters.daemon.http, strict_session_starters.daemon.token)
+    run_id = await app.start(here, f"touch {outside_folder}/escaped; touch inside", cwd=str(strict_session_starters.workspace))
+    row = await asyncio.to_thread(web.wait_for_row, run_id, lambda row: row["status"] == "exited")
+    mini = await MiniCodexClient.open(
+        strict_session_starters.daemon.http,
+        strict_session_starters.daemon.token,
+        cwd=str(strict_session_starters.workspace),
+        command="true",
+    )
+    await mini.send_hello()
 
     assert row["sandbox"] == "bubblewrap"
-    assert (strict.workspace / "inside").exists()
-    assert not (outside / "escaped").exists()
-    assert await sandbox_of(strict.push, mini.session_id) == "bubblewrap"
+    assert (strict_session_starters.workspace / "inside").exists()
+    assert not (outside_folder / "escaped").exists()
+    assert await get_sandbox(strict_session_starters.push, mini.session_id) == "bubblewrap"
     mini.wire.abort()
     app.wire.abort()
 
 
 @needs_bubblewrap
-async def test_a_command_from_afar_runs_in_the_sandbox_of_its_session(strict: Strict, outside: Path) -> None:
+async def test_a_command_from_afar_runs_in_the_sandbox_of_its_session(
+    strict_session_starters: StrictSessionStarters, outside_folder: Path
+) -> None:
     """Relay's `rpc.bash`, approved."""
-    web = Web(strict.daemon.http, strict.daemon.token)
+    web = CheckedHttp(strict_session_starters.daemon.http, strict_session_starters.daemon.token)
     here = next(host["id"] for host in web.get("/hosts") if host["is_this_daemon"])
-    app = await App.open(strict.daemon.http, strict.daemon.token)
-    run_id = await app.start(here, "sleep 60", cwd=str(strict.workspace))
+    app = await CheckedApp.open(strict_session_starters.daemon.http, strict_session_starters.daemon.token)
+    run_id = await app.start(here, "sleep 60", cwd=str(strict_session_starters.workspace))
     await app.subscribe(run_id)
-    await app.command("rpc.bash", run_id, request_id="b-1", cmd=f"touch {outside}/escaped; touch inside")
-    asked = await app.next_of("run.permission_requested", run_id)
+    await app.send_command("rpc.bash", run_id, request_id="b-1", cmd=f"touch {outside_folder}/escaped; touch inside")
+    asked = await app.next_of_type("run.permission_requested", run_id)
 
-    await app.command("run.permission.approve", run_id, request_id=asked["data"]["request_id"])
-    answer = await app.answer("b-1")
+    await app.send_command("run.permission.approve", run_id, request_id=asked["data"]["request_id"])
+    answer = await app.wait_for_answer("b-1")
 
     assert answer["ok"], answer
-    assert (strict.workspace / "inside").exists()
-    assert not (outside / "escaped").exists()
+    assert (strict_session_starters.workspace / "inside").exists()
+    assert not (outside_folder / "escaped").exists()
     app.wire.abort()
 
 
 @needs_bubblewrap
-async def test_a_flow_gets_the_configured_sandbox(strict: Strict) -> None:
-    flow = {"document": document([node("a", "log", message="hi")])}
+async def test_a_flow_gets_the_configured_sandbox(strict_session_starters: StrictSessionStarters) -> None:
+    flow = {"document": make_document([make_node("a", "log", message="hi")])}
 
-    answer = await strict.push.ask("start_session", nameless(strict.workspace, engine="flow", provider="flow", flow=flow))
+    answer = await strict_session_starters.push.request_payload(
+        "start_session", make_start_request(strict_session_starters.workspace, engine="flow", provider="flow", flow=flow)
+    )
 
-    assert await sandbox_of(strict.push, answer["sessionId"]) == "bubblewrap"
+    assert await get_sandbox(strict_session_starters.push, answer["sessionId"]) == "bubblewrap"
 
 
 @needs_bubblewrap
-async def test_less_than_the_setting_is_refused_with_an_owners_token(strict: Strict, connect: Connect) -> None:
-    client = await connect(strict.daemon, "websocket")
+async def test_less_than_the_setting_is_refused_with_an_owners_token(
+    strict_session_starters: StrictSessionStarters, connect: Connect
+) -> None:
+    client = await connect(strict_session_starters.daemon, "websocket")
 
-    answer = await client.request("start_session", start_payload(strict.workspace, sandboxProvider="local"))
+    answer = await client.request("start_session", make_start_payload(strict_session_starters.workspace, sandboxProvider="local"))
 
     assert answer.code == "SANDBOX_UNAVAILABLE"
     assert answer.error is not None
     assert "`local` is less" in answer.error["message"]
-    assert not (await client.ask("list_sessions", {"limit": 10}))["sessions"]
+    assert not (await client.request_payload("list_sessions", {"limit": 10}))["sessions"]
 
 
 @needs_bubblewrap
-async def test_the_owners_own_socket_may_name_less(strict: Strict, outside: Path) -> None:
-    started = await strict.push.start_session(strict.workspace, sandboxProvider="local")
+async def test_the_owners_own_socket_may_name_less(strict_session_starters: StrictSessionStarters, outside_folder: Path) -> None:
+    started = await strict_session_starters.push.start_session(strict_session_starters.workspace, sandboxProvider="local")
 
-    await strict.push.run(started.session_id, f"run: touch {outside}/wanted")
+    await strict_session_starters.push.run(started.session_id, f"run: touch {outside_folder}/wanted")
 
-    assert (outside / "wanted").exists()
-    assert await sandbox_of(strict.push, started.session_id) == "local"
+    assert (outside_folder / "wanted").exists()
+    assert await get_sandbox(strict_session_starters.push, started.session_id) == "local"
 
 
 @needs_bubblewrap
-async def test_a_fork_keeps_the_sandbox_of_its_session(strict: Strict) -> None:
-    local = await strict.push.start_session(strict.workspace, sandboxProvider="local")
-    await strict.push.run(local.session_id, "say: hi")
-    boxed = await strict.over_push(strict.push)
-    await strict.push.run(boxed, "say: hi")
+async def test_a_fork_keeps_the_sandbox_of_its_session(strict_session_starters: StrictSessionStarters) -> None:
+    local = await strict_session_starters.push.start_session(strict_session_starters.workspace, sandboxProvider="local")
+    await strict_session_starters.push.run(local.session_id, "say: hi")
+    boxed = await strict_session_starters.start_over_push(strict_session_starters.push)
+    await strict_session_starters.push.run(boxed, "say: hi")
 
     forks = [
-        (await strict.push.ask("fork_session", {"sessionId": one}, session_id=one))["sessionId"]
+        (await strict_session_starters.push.request_payload("fork_session", {"sessionId": one}, session_id=one))["sessionId"]
         for one in (local.session_id, boxed)
     ]
 
-    assert [await sandbox_of(strict.push, fork) for fork in forks] == ["local", "bubblewrap"]
+    assert [await get_sandbox(strict_session_starters.push, fork) for fork in forks] == ["local", "bubblewrap"]
 
 
 @needs_bubblewrap
-async def test_the_command_line_leaves_the_sandbox_to_the_daemon(strict: Strict, outside: Path) -> None:
+async def test_the_command_line_leaves_the_sandbox_to_the_daemon(
+    strict_session_starters: StrictSessionStarters, outside_folder: Path
+) -> None:
     """The settings of the shell that `tower run` is called in are not the daemon's."""
-    environment = {**strict.daemon.environment, "TOWER_SANDBOX": "local"}
+    environment = {**strict_session_starters.daemon.environment, "TOWER_SANDBOX": "local"}
 
     def tower(*arguments: str) -> str:
         words = [sys.executable, "-P", "-m", "switchtower", *arguments]
-        ended = processes.run(words, cwd=strict.workspace, env=environment, capture_output=True, timeout=PATIENCE)
+        ended = processes.run(words, cwd=strict_session_starters.workspace, env=environment, capture_output=True, timeout=TIMEOUT)
         return str(ended.stderr.decode())
 
-    told = await asyncio.to_thread(tower, "run", "--headless", f"run: touch {outside}/escaped; touch inside")
-    chosen = await asyncio.to_thread(tower, "run", "--headless", "--sandbox", "local", f"run: touch {outside}/wanted")
+    told = await asyncio.to_thread(tower, "run", "--headless", f"run: touch {outside_folder}/escaped; touch inside")
+    chosen = await asyncio.to_thread(tower, "run", "--headless", "--sandbox", "local", f"run: touch {outside_folder}/wanted")
 
     assert "sandbox bubblewrap" in told
-    assert (strict.workspace / "inside").exists()
-    assert not (outside / "escaped").exists()
+    assert (strict_session_starters.workspace / "inside").exists()
+    assert not (outside_folder / "escaped").exists()
     assert "sandbox local" in chosen
-    assert (outside / "wanted").exists()
+    assert (outside_folder / "wanted").exists()
 
 
 # The default
@@ -247,16 +264,16 @@ async def test_by_default_an_agent_is_sandboxed_and_a_persons_program_is_not(
 ) -> None:
     client = await connect(start_daemon(sandbox="auto"))
 
-    agent = await client.ask("start_session", nameless(workspace))
-    program = await client.ask("start_session", nameless(workspace, engine="pty", command=["true"]))
+    agent = await client.request_payload("start_session", make_start_request(workspace))
+    program = await client.request_payload("start_session", make_start_request(workspace, engine="pty", command=["true"]))
 
-    assert await sandbox_of(client, agent["sessionId"]) == "bubblewrap"
-    assert await sandbox_of(client, program["sessionId"]) == "local"
-    cards = (await client.ask("list_cards", {"limit": 100}))["cards"]
+    assert await get_sandbox(client, agent["sessionId"]) == "bubblewrap"
+    assert await get_sandbox(client, program["sessionId"]) == "local"
+    cards = (await client.request_payload("list_cards", {"limit": 100}))["cards"]
     assert {card["sandbox"] for card in cards if card["sessionId"] == agent["sessionId"]} == {"bubblewrap"}
 
 
-class WithoutBubblewrap(Daemon):
+class DaemonWithoutBubblewrap(ManagedDaemon):
     """Finds a `bwrap` that does not work."""
 
     @property
@@ -269,11 +286,11 @@ class WithoutBubblewrap(Daemon):
 
 
 @pytest.fixture
-def bare_daemon() -> Iterator[Any]:
-    started: list[Daemon] = []
+def daemon_without_bubblewrap() -> Iterator[Any]:
+    started: list[ManagedDaemon] = []
 
-    def start(**settings: object) -> Daemon:
-        started.append(WithoutBubblewrap(**settings))
+    def start(**settings: object) -> ManagedDaemon:
+        started.append(DaemonWithoutBubblewrap(**settings))
         return started[-1].start()
 
     yield start
@@ -281,29 +298,33 @@ def bare_daemon() -> Iterator[Any]:
         daemon.discard()
 
 
-async def test_where_no_sandbox_can_be_had_the_session_says_so(bare_daemon: Any, connect: Connect, workspace: Path) -> None:
-    client = await connect(bare_daemon(sandbox="auto"))
+async def test_where_no_sandbox_can_be_had_the_session_says_so(
+    daemon_without_bubblewrap: Any, connect: Connect, workspace: Path
+) -> None:
+    client = await connect(daemon_without_bubblewrap(sandbox="auto"))
 
-    session_id = (await client.ask("start_session", nameless(workspace)))["sessionId"]
+    session_id = (await client.request_payload("start_session", make_start_request(workspace)))["sessionId"]
 
-    warned = (await client.until("warning"))[-1].payload
+    warned = (await client.read_until("warning"))[-1].payload
     assert warned["code"] == "NO_SANDBOX"
     assert "no user namespaces here" in warned["message"]
-    assert await sandbox_of(client, session_id) == "local"
+    assert await get_sandbox(client, session_id) == "local"
 
 
-async def test_a_sandbox_that_was_chosen_is_never_replaced_by_less(bare_daemon: Any, connect: Connect, workspace: Path) -> None:
-    client = await connect(bare_daemon(sandbox="bubblewrap"))
+async def test_a_sandbox_that_was_chosen_is_never_replaced_by_less(
+    daemon_without_bubblewrap: Any, connect: Connect, workspace: Path
+) -> None:
+    client = await connect(daemon_without_bubblewrap(sandbox="bubblewrap"))
 
-    answer = await client.request("start_session", nameless(workspace))
+    answer = await client.request("start_session", make_start_request(workspace))
 
     assert answer.code == "SANDBOX_UNAVAILABLE"
 
 
-def test_the_doctor_says_where_agents_commands_run(bare_daemon: Any) -> None:
-    daemon = bare_daemon(sandbox="auto")
+def test_the_doctor_says_where_agents_commands_run(daemon_without_bubblewrap: Any) -> None:
+    daemon = daemon_without_bubblewrap(sandbox="auto")
     words = [sys.executable, "-P", "-m", "switchtower", "doctor"]
 
-    told = processes.run(words, env=daemon.environment, capture_output=True, timeout=PATIENCE).stdout.decode()
+    told = processes.run(words, env=daemon.environment, capture_output=True, timeout=TIMEOUT).stdout.decode()
 
     assert "agents' commands run without a sandbox" in told

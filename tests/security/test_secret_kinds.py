@@ -52,7 +52,7 @@ def sample(kind: dict[str, str]) -> tuple[str, list[str]]:
     return kind.get("line", "see {} there").format(value), parts
 
 
-def leaks(output: str, parts: list[str]) -> list[str]:
+def find_leaks(output: str, parts: list[str]) -> list[str]:
     """Any six characters in a row of a hidden part."""
     return [part[at : at + 6] for part in parts for at in range(len(part) - 5) if part[at : at + 6] in output]
 
@@ -65,22 +65,22 @@ def test_the_corpus_is_as_large_as_the_audit_was() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
 def test_a_secret_is_hidden_whole_and_in_pieces(kind: dict[str, str]) -> None:
     line, parts = sample(kind)
-    whole = REDACTOR.text(f"before\n{line}\nafter")
+    whole = REDACTOR.redact_text(f"before\n{line}\nafter")
     assert parts
-    assert leaks(whole, parts) == []
+    assert find_leaks(whole, parts) == []
     assert whole.startswith("before\n")
     assert whole.endswith("after")
     for size in PIECES:
-        stream = REDACTOR.stream()
+        stream = REDACTOR.open_stream()
         text = f"before\n{line}\nafter"
         pieces = "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.close()
         assert pieces == whole, size
 
 
 def test_harmless_texts_stay() -> None:
-    hidden = [text["text"] for text in HARMLESS if REDACTOR.text(text["text"]) != text["text"]]
+    hidden = [text["text"] for text in HARMLESS if REDACTOR.redact_text(text["text"]) != text["text"]]
     assert len(hidden) <= MOST_HIDDEN, hidden
     for text in HARMLESS:
-        stream = REDACTOR.stream()
+        stream = REDACTOR.open_stream()
         in_pieces = "".join(map(stream.feed, text["text"])) + stream.close()
-        assert in_pieces == REDACTOR.text(text["text"])
+        assert in_pieces == REDACTOR.redact_text(text["text"])

@@ -3,15 +3,15 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.security.test_secret_kinds import KINDS, leaks, sample
+from tests.security.test_secret_kinds import KINDS, find_leaks, sample
 
 from switchtower.core import events, redact
 
 KNOWN = "correct-horse-battery"
 
 
-def slowly(redactor: redact.Redactor, text: str, size: int) -> str:
-    stream = redactor.stream()
+def redact_slowly(redactor: redact.Redactor, text: str, size: int) -> str:
+    stream = redactor.open_stream()
     shown = ""
     for at in range(0, len(text), size):
         shown += stream.feed(text[at : at + size]) + stream.settle()
@@ -22,14 +22,14 @@ def slowly(redactor: redact.Redactor, text: str, size: int) -> str:
 def test_a_secret_is_hidden_however_slowly_it_comes(kind: dict[str, str]) -> None:
     line, parts = sample(kind)
     for size in (1, 2, 3, 7, 16):
-        shown = slowly(redact.Redactor(), f"before\n{line}\nafter", size)
-        assert leaks(shown, parts) == [], size
+        shown = redact_slowly(redact.Redactor(), f"before\n{line}\nafter", size)
+        assert find_leaks(shown, parts) == [], size
         assert shown.endswith("after")
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_a_value_of_the_daemon_is_hidden_however_slowly_it_comes(size: int) -> None:
-    shown = slowly(redact.Redactor([KNOWN]), f"it is {KNOWN} indeed; coral", size)
+    shown = redact_slowly(redact.Redactor([KNOWN]), f"it is {KNOWN} indeed; coral", size)
     assert "horse" not in shown
     assert "battery" not in shown
     assert shown.endswith(" indeed; coral")
@@ -60,15 +60,15 @@ def test_a_value_of_the_daemon_is_hidden_however_slowly_it_comes(size: int) -> N
     ],
 )
 def test_what_waits_for_a_person_is_shown_at_once(text: str) -> None:
-    stream = redact.Redactor([KNOWN]).stream()
+    stream = redact.Redactor([KNOWN]).open_stream()
     assert stream.feed(text) + stream.settle() == text
     assert stream.feed(" and more\n") + stream.close() == " and more\n"
 
 
 def test_the_pattern_of_the_owner_is_found_over_silences() -> None:
     redactor = redact.Redactor(extra="Zebra[0-9]+")
-    assert "77" not in slowly(redactor, "a Zebra77 here\n", 1)
-    stream = redactor.stream()
+    assert "77" not in redact_slowly(redactor, "a Zebra77 here\n", 1)
+    stream = redactor.open_stream()
     assert stream.feed("name? ") + stream.settle() == "name? "
     assert stream.feed("ann\nZebra5") + stream.settle() == "ann\n"
     assert stream.feed("6\n") == "[redacted]\n"
@@ -121,9 +121,9 @@ PIECES = st.lists(
 def test_a_silence_changes_only_how_much_of_the_introduction_is_seen(pieces: list[str], drawn: object) -> None:
     """Whatever is let go is in its order, and what follows a mark is never shown because of a silence."""
     redactor = redact.Redactor([KNOWN])
-    stream = redactor.stream()
+    stream = redactor.open_stream()
     shown = "".join(stream.feed(piece) + stream.settle() for piece in pieces) + stream.close()
-    whole = redactor.text("".join(pieces))
+    whole = redactor.redact_text("".join(pieces))
     assert shown.replace("[redacted]", "").count("a1b2c3d4a1b2c3d4") <= whole.count("a1b2c3d4a1b2c3d4")
     if "[redacted]" not in whole and "[redacted]" not in shown:
         assert shown == whole
@@ -133,11 +133,11 @@ def test_a_secret_that_is_wrapped_on_a_screen_is_hidden() -> None:
     token = "ghp_" + "aB3d" * 9
     rows = [token[at : at + 10] for at in range(0, len(token), 10)]
     text = "".join(f"\x1b[{number};1H{row}" for number, row in enumerate(rows, start=1)) + "\x1b[6;1Hls -la\x1b[7;1H$ "
-    taken = redact.Redactor().event(events.ScreenTaken(text=text, cols=10, rows=8))
-    assert isinstance(taken, events.ScreenTaken)
-    assert leaks(taken.text, [token[4:]]) == []
+    taken = redact.Redactor().redact_event(events.ScreenCaptured(text=text, cols=10, rows=8))
+    assert isinstance(taken, events.ScreenCaptured)
+    assert find_leaks(taken.text, [token[4:]]) == []
     assert taken.text.endswith("\x1b[6;1Hls -la\x1b[7;1H$ ")
     colours = f"\x1b[1;1H\x1b[32m{token[:6]}\x1b[33m{token[6:]}\x1b[0m"
-    painted = redact.Redactor().event(events.ScreenTaken(text=colours, cols=80, rows=8))
-    assert isinstance(painted, events.ScreenTaken)
-    assert leaks(painted.text, [token[4:]]) == []
+    painted = redact.Redactor().redact_event(events.ScreenCaptured(text=colours, cols=80, rows=8))
+    assert isinstance(painted, events.ScreenCaptured)
+    assert find_leaks(painted.text, [token[4:]]) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engines.pty.stages import SESSION, Stage
+from tests.engines.pty.stages import SESSION, PtyHarness
 from tests.protocols.pi.reels import APPROVAL, START_MS
 from tests.protocols.relay import samples
 
@@ -33,41 +33,41 @@ ASKS_TWICE = "read -p 'Delete a? [y/N] ' x; echo got $x; read -p 'Delete b? [y/N
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    opened = Stage(tmp_path)
+async def pty_harness(tmp_path: Path) -> AsyncIterator[PtyHarness]:
+    opened = PtyHarness(tmp_path)
     await opened.open()
     yield opened
     await opened.runtime.stop()
     await opened.journal.close()
 
 
-def denied(*, comment: str | None = None, stop: bool | None = None) -> messages.SubmitApproval:
+def make_denial(*, comment: str | None = None, stop: bool | None = None) -> messages.SubmitApproval:
     return messages.SubmitApproval(
         runId="run_1", approvalId="appr_1", decision="deny", sessionId=SESSION, comment=comment, stop=stop
     )
 
 
 @pytest.mark.parametrize(("comment", "stop"), [(None, None), ("not now", None), (None, False)])
-async def test_a_denial_lets_a_program_continue(stage: Stage, comment: str | None, stop: bool | None) -> None:
-    program = await stage.run(ASKS_TWICE)
-    first = await program.asked()
-    command = inbound.decide_approval(denied(comment=comment, stop=stop), SESSION, OWNER)
-    await stage.ask(msgspec.structs.replace(command, approval_id=first.id, run_id=None))
-    second = await program.asked(2)
+async def test_a_denial_lets_a_program_continue(pty_harness: PtyHarness, comment: str | None, stop: bool | None) -> None:
+    program = await pty_harness.run(ASKS_TWICE)
+    first = await program.wait_for_question()
+    command = inbound.build_decide_approval(make_denial(comment=comment, stop=stop), SESSION, OWNER)
+    await pty_harness.ask(msgspec.structs.replace(command, approval_id=first.id, run_id=None))
+    second = await program.wait_for_question(2)
     assert second.title == "Delete b? [y/N]"
     await program.decide(second.id)
     completed = await program.end()
     assert "got n" in program.output
     assert "and y" in program.output
     assert completed.outcome is events.Outcome.SUCCESS
-    assert program.seen(events.ApprovalDecided)[0].comment == comment
+    assert program.list_events(events.ApprovalDecided)[0].comment == comment
 
 
 @pytest.mark.parametrize("comment", [None, "not now"])
-async def test_a_denial_that_says_so_ends_the_program(stage: Stage, comment: str | None) -> None:
-    program = await stage.run(ASKS_TWICE)
-    command = inbound.decide_approval(denied(comment=comment, stop=True), SESSION, OWNER)
-    await stage.ask(msgspec.structs.replace(command, approval_id=(await program.asked()).id, run_id=None))
+async def test_a_denial_that_says_so_ends_the_program(pty_harness: PtyHarness, comment: str | None) -> None:
+    program = await pty_harness.run(ASKS_TWICE)
+    command = inbound.build_decide_approval(make_denial(comment=comment, stop=True), SESSION, OWNER)
+    await pty_harness.ask(msgspec.structs.replace(command, approval_id=(await program.wait_for_question()).id, run_id=None))
     assert (await program.end()).outcome is events.Outcome.DENIED
 
 
@@ -83,22 +83,22 @@ async def test_a_denial_that_says_so_ends_the_program(stage: Stage, comment: str
 def test_a_denial_of_an_agent_s_action_means_what_it_meant(
     comment: str | None, stop: bool | None, verdict: events.Verdict
 ) -> None:
-    assert inbound.decide_approval(denied(comment=comment, stop=stop), SESSION, OWNER).verdict is verdict
+    assert inbound.build_decide_approval(make_denial(comment=comment, stop=stop), SESSION, OWNER).verdict is verdict
 
 
-async def test_deny_and_stop_ends_a_program_whose_prompt_has_gone(stage: Stage) -> None:
+async def test_deny_and_stop_ends_a_program_whose_prompt_has_gone(pty_harness: PtyHarness) -> None:
     code = (
         "import os, select, sys\n"
         "sys.stdout.write('Proceed? (y/n) '); sys.stdout.flush()\n"
         "os.read(0, 1)\n"
         "while True: os.write(1, b'\\r\\x1b[Kworking'); select.select([], [], [], 0.01)\n"
     )
-    program = await stage.run([sys.executable, "-c", code])
-    approval = await program.asked()
+    program = await pty_harness.run([sys.executable, "-c", code])
+    approval = await program.wait_for_question()
     stops = commands.DecideApproval(
         session_id=SESSION, actor=OWNER, approval_id=approval.id, verdict=events.Verdict.DENY_STOP, comment="enough"
     )
-    await stage.ask(stops)
+    await pty_harness.ask(stops)
     assert (await program.end()).outcome is events.Outcome.DENIED
 
 
@@ -106,25 +106,25 @@ async def test_deny_and_stop_ends_a_program_whose_prompt_has_gone(stage: Stage) 
 
 
 def test_push_offers_only_what_can_be_decided() -> None:
-    told = push.approval_required(DENY_ONLY)
+    told = push.make_approval_required(DENY_ONLY)
     assert told.options == ["deny"]
     assert told.details["cannot_approve"] == WHY
-    assert push.approval_required(APPROVAL).options == ["approve", "deny"]
+    assert push.make_approval_required(APPROVAL).options == ["approve", "deny"]
 
 
 def test_the_command_line_says_why_and_marks_every_line() -> None:
-    lines = [text for text, _ in questions.lines(push.approval_required(DENY_ONLY))]
+    lines = [text for text, _ in questions.format_approval(push.make_approval_required(DENY_ONLY))]
     assert any("CANNOT BE APPROVED FROM HERE" in line for line in lines)
     assert f"  cannot_approve: {WHY}" in lines
     assert "  | line 2" in lines
 
 
 def test_relay_has_no_text_that_would_approve_it_and_a_hub_knows_why() -> None:
-    frame = relay.envelope(samples.TERMINAL, samples.entry(samples.RUN, events.ApprovalRequested(approval=DENY_ONLY)))
+    frame = relay.encode_event(samples.TERMINAL, samples.make_entry(samples.RUN, events.ApprovalRequested(approval=DENY_ONLY)))
     assert frame is not None
     data: dict[str, Any] = json.loads(frame)["data"]
     assert (data["approve_text"], data["deny_text"], data["cannot_approve"]) == ("", "\x1b", WHY)
-    report = reports.report(samples.HOST, msgspec.json.decode(frame, type=relay_messages.Envelope), START_MS)
+    report = reports.parse_report(samples.HOST, msgspec.json.decode(frame, type=relay_messages.Envelope), START_MS)
     (mirrored,) = [event for event in report.events if isinstance(event, events.ApprovalRequested)]
     assert mirrored.approval.options == ("deny",)
     assert mirrored.approval.details["cannot_approve"] == WHY
@@ -133,7 +133,7 @@ def test_relay_has_no_text_that_would_approve_it_and_a_hub_knows_why() -> None:
 def test_pi_shows_why_and_the_whole_text() -> None:
     long = "\n".join(f"line {number}" for number in range(1_500))
     asked = msgspec.structs.replace(DENY_ONLY, details={**DENY_ONLY.details, "screen": long})
-    message = ui_requests.of(asked, START_MS).message
+    message = ui_requests.make_ui_request(asked, START_MS).message
     assert isinstance(message, str)
     assert WHY in message
     assert "line 1499" in message

@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.pty.stages import SESSION, Stage, Watched
+from tests.engines.pty.stages import SESSION, PtyHarness, PtySubscriber
 from tests.security import terminal_screens
-from tests.security.terminal_screens import CORPUS, draw, draw_text, plain_rows, seek
+from tests.security.terminal_screens import CORPUS, draw, draw_text, read_plain_rows, seek
 
 from switchtower.core import errors, events
 from switchtower.engines.pty import prompts, prompts_dialogs
-from switchtower.engines.pty.terminal import Terminal
+from switchtower.engines.pty.terminal import PseudoTerminal
 
 CASES: list[dict[str, Any]] = tomllib.loads((CORPUS / "terminal_prompts.toml").read_text())["case"]
 DENIALS = {"y\n": "n\n", "yes\n": "no\n", "\n": "\x03"}
-SCREENS = terminal_screens.expected()
+SCREENS = terminal_screens.load_expected()
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    opened = Stage(tmp_path)
+async def pty_harness(tmp_path: Path) -> AsyncIterator[PtyHarness]:
+    opened = PtyHarness(tmp_path)
     await opened.open()
     yield opened
     await opened.runtime.stop()
     await opened.journal.close()
 
 
-def cases(expect: str) -> list[Any]:
+def list_cases(expect: str) -> list[Any]:
     return [pytest.param(case, id=case["name"]) for case in CASES if case["expect"] == expect]
 
 
@@ -42,64 +42,64 @@ def skip_without(case: dict[str, Any]) -> None:
             pytest.skip(f"{program} is not installed")
 
 
-def questions(program: Watched) -> list[events.Approval]:
-    return [requested.approval for requested in program.seen(events.ApprovalRequested)]
+def collect_questions(program: PtySubscriber) -> list[events.Approval]:
+    return [requested.approval for requested in program.list_events(events.ApprovalRequested)]
 
 
 # Programs that ask, and text that looks like a question
 
 
-@pytest.mark.parametrize("case", cases("approval"))
-async def test_a_program_that_asks_gets_the_answer_that_was_decided(stage: Stage, case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", list_cases("approval"))
+async def test_a_program_that_asks_gets_the_answer_that_was_decided(pty_harness: PtyHarness, case: dict[str, Any]) -> None:
     skip_without(case)
-    program = await stage.run(case["run"])
-    approval = await program.asked()
+    program = await pty_harness.run(case["run"])
+    approval = await program.wait_for_question()
     types = case.get("types", "y\n")
     assert (approval.details["approve_text"], approval.details["deny_text"]) == (types, case.get("denies", DENIALS.get(types)))
     await program.decide(approval.id)
     await program.end()
     assert case.get("then", "got y") in program.output
-    assert [typed.text for typed in program.seen(events.TerminalTyped)] == [types]
-    assert len(questions(program)) == 1
+    assert [typed.text for typed in program.list_events(events.TerminalTyped)] == [types]
+    assert len(collect_questions(program)) == 1
 
 
-@pytest.mark.parametrize("case", cases("input"))
-async def test_a_program_that_asks_for_something_else_is_reported_to_wait(stage: Stage, case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", list_cases("input"))
+async def test_a_program_that_asks_for_something_else_is_reported_to_wait(pty_harness: PtyHarness, case: dict[str, Any]) -> None:
     skip_without(case)
-    program = await stage.run(case["run"])
-    shown = await program.next_of(events.PromptShown)
+    program = await pty_harness.run(case["run"])
+    shown = await program.wait_for_event(events.PromptShown)
     assert (shown.approval_id, shown.reason) == (None, case.get("reason", "prompt"))
     await program.cancel(force=True)
     await program.end()
-    assert questions(program) == []
+    assert collect_questions(program) == []
 
 
-@pytest.mark.parametrize("case", cases("quiet"))
-async def test_text_that_looks_like_a_question_raises_none(stage: Stage, case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", list_cases("quiet"))
+async def test_text_that_looks_like_a_question_raises_none(pty_harness: PtyHarness, case: dict[str, Any]) -> None:
     skip_without(case)
-    program = await stage.run(case["run"])
+    program = await pty_harness.run(case["run"])
     await program.end()
     assert "end" in program.output
-    assert questions(program) == []
-    assert program.seen(events.PromptShown) == []
+    assert collect_questions(program) == []
+    assert program.list_events(events.PromptShown) == []
 
 
 def test_the_corpus_has_as_many_cases_as_were_seen() -> None:
-    count = {expect: len(cases(expect)) for expect in ("approval", "input", "quiet")}
+    count = {expect: len(list_cases(expect)) for expect in ("approval", "input", "quiet")}
     assert count["approval"] + count["input"] >= 70
     assert count["quiet"] >= 37
 
 
-async def test_a_log_line_is_not_asked_about_and_answers_nothing_later(stage: Stage) -> None:
-    program = await stage.run(
+async def test_a_log_line_is_not_asked_about_and_answers_nothing_later(pty_harness: PtyHarness) -> None:
+    program = await pty_harness.run(
         "echo 'INFO asked user: Continue? [y/N]'; sleep 0.7; read -p 'Delete everything? [y/N] ' x; echo got $x"
     )
-    approval = await program.asked()
+    approval = await program.wait_for_question()
     assert approval.title == "Delete everything? [y/N]"
     await program.decide(approval.id, events.Verdict.DENY_CONTINUE)
     await program.end()
     assert "got n" in program.output
-    assert len(questions(program)) == 1
+    assert len(collect_questions(program)) == 1
 
 
 # Single keys
@@ -119,46 +119,46 @@ for question in ("Continue? [Y/n] ", "Delete everything? [Y/n] "):
 
 @pytest.mark.parametrize(("verdict", "answer"), [(events.Verdict.APPROVE, "yes"), (events.Verdict.DENY_CONTINUE, "no")])
 async def test_the_enter_behind_an_answer_does_not_answer_the_next_question(
-    stage: Stage, verdict: events.Verdict, answer: str
+    pty_harness: PtyHarness, verdict: events.Verdict, answer: str
 ) -> None:
-    program = await stage.run([sys.executable, "-c", ASKS_TWICE])
-    await program.decide((await program.asked()).id, verdict)
-    second = await program.asked(2)
-    await program.next_of(events.TerminalTyped)
+    program = await pty_harness.run([sys.executable, "-c", ASKS_TWICE])
+    await program.decide((await program.wait_for_question()).id, verdict)
+    second = await program.wait_for_question(2)
+    await program.wait_for_event(events.TerminalTyped)
     assert second.title == "Delete everything? [Y/n]"
     await program.decide(second.id, events.Verdict.DENY_CONTINUE)
     await program.end()
-    assert [typed.text for typed in program.seen(events.TerminalTyped)] == [answer[0], "n"]
+    assert [typed.text for typed in program.list_events(events.TerminalTyped)] == [answer[0], "n"]
     assert program.output.split() == ["Continue?", "[Y/n]", answer, "Delete", "everything?", "[Y/n]", "no"]
 
 
-async def test_a_line_editor_that_takes_keys_gets_its_enter(stage: Stage) -> None:
-    program = await stage.run("read -e -p 'Continue? [y/N] ' x; echo got $x; read -e -p 'Delete? [y/N] ' x; echo got $x")
-    await program.decide((await program.asked()).id)
-    await program.decide((await program.asked(2)).id, events.Verdict.DENY_CONTINUE)
+async def test_a_line_editor_that_takes_keys_gets_its_enter(pty_harness: PtyHarness) -> None:
+    program = await pty_harness.run("read -e -p 'Continue? [y/N] ' x; echo got $x; read -e -p 'Delete? [y/N] ' x; echo got $x")
+    await program.decide((await program.wait_for_question()).id)
+    await program.decide((await program.wait_for_question(2)).id, events.Verdict.DENY_CONTINUE)
     await program.end()
-    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["y\n", "n\n"]
+    assert [typed.text for typed in program.list_events(events.TerminalTyped)] == ["y\n", "n\n"]
     assert "got y" in program.output
     assert "got n" in program.output
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-async def test_zsh_is_answered_by_a_key_and_gets_no_empty_line(stage: Stage) -> None:
-    folder = stage.folder / "files"
+async def test_zsh_is_answered_by_a_key_and_gets_no_empty_line(pty_harness: PtyHarness) -> None:
+    folder = pty_harness.folder / "files"
     folder.mkdir()
     (folder / "a").touch()
     (folder / "b").touch()
-    program = await stage.run(["env", "PS1=prompt> ", "zsh", "-f", "-i"])
-    await program.shows("prompt> ")
-    await program.keys("cd files && rm *\r")
-    approval = await program.asked()
+    program = await pty_harness.run(["env", "PS1=prompt> ", "zsh", "-f", "-i"])
+    await program.wait_for_text("prompt> ")
+    await program.send_keys("cd files && rm *\r")
+    approval = await program.wait_for_question()
     assert approval.title.endswith("[yn]?")
     await program.decide(approval.id)
-    await program.shows("[yn]? \x07y\r\n")
-    await program.keys("exit\r")
+    await program.wait_for_text("[yn]? \x07y\r\n")
+    await program.send_keys("exit\r")
     await program.end()
     assert list(folder.iterdir()) == []
-    assert [typed.text for typed in program.seen(events.TerminalTyped)] == ["y"]
+    assert [typed.text for typed in program.list_events(events.TerminalTyped)] == ["y"]
 
 
 # What was typed for a prompt that has gone
@@ -175,19 +175,19 @@ print("got", input("Delete everything? [y/N] "))
 """It looks like a program that asks, and waits for a pipe. Whether the terminal is among what it waits for cannot be seen."""
 
 
-async def test_an_answer_that_is_not_read_is_taken_back_and_does_not_answer_the_next_question(stage: Stage) -> None:
-    os.mkfifo(stage.folder / "go")
+async def test_an_answer_that_is_not_read_is_taken_back_and_does_not_answer_the_next_question(pty_harness: PtyHarness) -> None:
+    os.mkfifo(pty_harness.folder / "go")
     # Both ways, so that the program does not wait for the pipe to be opened, and sees no end of it.
-    pipe = os.open(stage.folder / "go", os.O_RDWR)
+    pipe = os.open(pty_harness.folder / "go", os.O_RDWR)
     try:
-        program = await stage.run([sys.executable, "-c", WAITS_FOR_SOMETHING_ELSE])
-        false = await program.asked()
+        program = await pty_harness.run([sys.executable, "-c", WAITS_FOR_SOMETHING_ELSE])
+        false = await program.wait_for_question()
         await program.decide(false.id)
-        warning = await program.next_of(events.WarningRaised)
+        warning = await program.wait_for_event(events.WarningRaised)
         assert (warning.code, warning.detail) == ("NOT_READ", false.id)
         os.write(pipe, b"go\n")
-        await program.until(lambda: any(asked.title == "Delete everything? [y/N]" for asked in questions(program)))
-        await program.decide(questions(program)[-1].id, events.Verdict.DENY_CONTINUE)
+        await program.wait_until(lambda: any(asked.title == "Delete everything? [y/N]" for asked in collect_questions(program)))
+        await program.decide(collect_questions(program)[-1].id, events.Verdict.DENY_CONTINUE)
         await program.end()
     finally:
         os.close(pipe)
@@ -195,10 +195,10 @@ async def test_an_answer_that_is_not_read_is_taken_back_and_does_not_answer_the_
     assert "got y" not in program.output
 
 
-async def test_approving_a_prompt_that_no_one_reads_any_more_types_nothing(stage: Stage) -> None:
+async def test_approving_a_prompt_that_no_one_reads_any_more_types_nothing(pty_harness: PtyHarness) -> None:
     """The line is still on the screen, and the program has gone on without a word."""
-    os.mkfifo(stage.folder / "go")
-    pipe = os.open(stage.folder / "go", os.O_RDWR)
+    os.mkfifo(pty_harness.folder / "go")
+    pipe = os.open(pty_harness.folder / "go", os.O_RDWR)
     code = (
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGUSR1, lambda *_: (_ for _ in ()).throw(InterruptedError()))\n"
@@ -210,19 +210,19 @@ async def test_approving_a_prompt_that_no_one_reads_any_more_types_nothing(stage
         "print('got', input('Delete everything? [y/N] '))\n"
     )
     try:
-        program = await stage.run([sys.executable, "-c", code])
-        approval = await program.asked()
-        pid = (await program.next_of(events.ToolCalled)).args["pid"]
+        program = await pty_harness.run([sys.executable, "-c", code])
+        approval = await program.wait_for_question()
+        pid = (await program.wait_for_event(events.ToolCalled)).args["pid"]
         os.kill(pid, 10)
         async with asyncio.timeout(60):
-            while not (stage.folder / "gone").exists():
+            while not (pty_harness.folder / "gone").exists():
                 await asyncio.sleep(0.01)
         await program.decide(approval.id)
-        warning = await program.next_of(events.WarningRaised)
+        warning = await program.wait_for_event(events.WarningRaised)
         assert (warning.code, warning.detail) == ("NOT_TYPED", approval.id)
-        assert program.seen(events.TerminalTyped) == []
+        assert program.list_events(events.TerminalTyped) == []
         os.write(pipe, b"go\n")
-        await program.decide((await program.asked(2)).id, events.Verdict.DENY_CONTINUE)
+        await program.decide((await program.wait_for_question(2)).id, events.Verdict.DENY_CONTINUE)
         await program.end()
     finally:
         os.close(pipe)
@@ -230,21 +230,21 @@ async def test_approving_a_prompt_that_no_one_reads_any_more_types_nothing(stage
 
 
 async def test_what_is_flushed_is_the_input_and_not_the_output() -> None:
-    terminal = Terminal(cols=80, rows=24)
+    terminal = PseudoTerminal(cols=80, rows=24)
     try:
         os.write(terminal.theirs, b"shown")
-        terminal.type(b"typed\n")
+        terminal.write(b"typed\n")
         async with asyncio.timeout(60):
-            while terminal.unread() < len(b"typed\n"):
+            while terminal.count_unread() < len(b"typed\n"):
                 await asyncio.sleep(0.001)
         terminal.flush_input()
-        assert terminal.unread() == 0
-        assert terminal.take().startswith(b"shown")
+        assert terminal.count_unread() == 0
+        assert terminal.read_available().startswith(b"shown")
     finally:
         terminal.close()
 
 
-async def test_an_answer_is_not_typed_behind_input_that_still_waits(stage: Stage) -> None:
+async def test_an_answer_is_not_typed_behind_input_that_still_waits(pty_harness: PtyHarness) -> None:
     """What was typed ahead will be read as the answer, and the decision would answer the next question."""
     code = (
         "import os, select, sys\n"
@@ -253,20 +253,20 @@ async def test_an_answer_is_not_typed_behind_input_that_still_waits(stage: Stage
         "select.select([open('go')], [], [])\n"
         "print(); print('first', input()); print('second', input('Delete everything? [y/N] '))\n"
     )
-    os.mkfifo(stage.folder / "go")
-    pipe = os.open(stage.folder / "go", os.O_RDWR)
+    os.mkfifo(pty_harness.folder / "go")
+    pipe = os.open(pty_harness.folder / "go", os.O_RDWR)
     try:
-        program = await stage.run([sys.executable, "-c", code])
-        await program.asked()
+        program = await pty_harness.run([sys.executable, "-c", code])
+        await program.wait_for_question()
         await program.type("n\r")
-        again = await program.asked(2)
+        again = await program.wait_for_question(2)
         await program.decide(again.id)
-        warning = await program.next_of(events.WarningRaised)
+        warning = await program.wait_for_event(events.WarningRaised)
         assert (warning.code, warning.detail) == ("NOT_TYPED", again.id)
         os.write(pipe, b"go\n")
-        await program.shows("first n")
-        await program.until(lambda: questions(program)[-1].title == "Delete everything? [y/N]")
-        await program.decide(questions(program)[-1].id, events.Verdict.DENY_CONTINUE)
+        await program.wait_for_text("first n")
+        await program.wait_until(lambda: collect_questions(program)[-1].title == "Delete everything? [y/N]")
+        await program.decide(collect_questions(program)[-1].id, events.Verdict.DENY_CONTINUE)
         await program.end()
     finally:
         os.close(pipe)
@@ -337,8 +337,8 @@ COMPOSERS = {
 def test_a_dialog_that_is_quoted_whole_above_the_composer_raises_no_approval(recorded: dict[str, Any], indent: int) -> None:
     """A model repeats a dialog to the last character, footer and all."""
     name, rows = COMPOSERS[recorded["tool"]]
-    quoted = [" " * indent + row for row in plain_rows(recorded["screen"])]
-    composer = plain_rows(name)[-rows:]
+    quoted = [" " * indent + row for row in read_plain_rows(recorded["screen"])]
+    composer = read_plain_rows(name)[-rows:]
     screen = draw_text("\r\n".join([*quoted, "", *composer][-24:]))
     found = seek(screen, recorded["tool"])
     assert found is None or found.approve_text is None, found
@@ -350,12 +350,12 @@ DIVIDER = "─" * 80
 CLAUDE_OPTIONS = " Do you want to proceed?\r\n ❯ 1. Yes\r\n   2. No\r\n\r\n Esc to cancel · Tab to amend"
 
 
-def claude(command: list[str], *, before: str = "") -> str:
+def make_claude_screen(command: list[str], *, before: str = "") -> str:
     rows = "".join(f"   {row}\r\n" for row in command)
     return f"{before}{DIVIDER}\r\n Bash command\r\n\r\n{rows}   Runs it\r\n\r\n{CLAUDE_OPTIONS}"
 
 
-def codex(command: list[str]) -> str:
+def make_codex_screen(command: list[str]) -> str:
     rows = "".join(f"  {row}\r\n" for row in command)
     return (
         f"  Would you like to run the following command?\r\n\r\n{rows}\r\n\r\n› 1. Yes, proceed (y)\r\n"
@@ -365,7 +365,7 @@ def codex(command: list[str]) -> str:
 
 def test_a_long_command_is_read_from_its_first_line_after_that_has_scrolled_off() -> None:
     command = [f"line {number}" for number in range(60)]
-    found = seek(draw_text("earlier output\r\n" * 5 + claude(command)), "claude")
+    found = seek(draw_text("earlier output\r\n" * 5 + make_claude_screen(command)), "claude")
     assert found is not None
     assert found.flaw == ""
     assert [row.strip() for row in found.details.split("\n")] == ["Bash command", "", *command, "Runs it"]
@@ -373,11 +373,12 @@ def test_a_long_command_is_read_from_its_first_line_after_that_has_scrolled_off(
 
 def test_two_long_commands_with_the_same_end_are_two_questions() -> None:
     one, two = (
-        seek(draw_text(claude([first, *(f"line {number}" for number in range(60))])), "claude") for first in ("ls", "rm -rf ~")
+        seek(draw_text(make_claude_screen([first, *(f"line {number}" for number in range(60))])), "claude")
+        for first in ("ls", "rm -rf ~")
     )
     assert one is not None
     assert two is not None
-    assert not one.asks_the_same(two)
+    assert not one.is_same_request(two)
 
 
 @pytest.mark.parametrize(
@@ -387,8 +388,8 @@ def test_two_long_commands_with_the_same_end_are_two_questions() -> None:
 )
 def test_the_end_of_one_command_is_not_joined_to_the_beginning_of_another(begins_another_picture: str) -> None:
     """The first command's top has scrolled off; of the second only the last rows are drawn."""
-    harmless = claude([f"echo {number}" for number in range(60)])
-    tail = claude(["rm -rf ~", *(f"line {number}" for number in range(60))]).split("\r\n")[-24:]
+    harmless = make_claude_screen([f"echo {number}" for number in range(60)])
+    tail = make_claude_screen(["rm -rf ~", *(f"line {number}" for number in range(60))]).split("\r\n")[-24:]
     drawn = "\r\n".join(f"{row}\x1b[K" for row in tail)
     found = seek(draw_text(f"{harmless}{begins_another_picture}\x1b[H{drawn}"), "claude")
     assert found is not None
@@ -397,7 +398,7 @@ def test_the_end_of_one_command_is_not_joined_to_the_beginning_of_another(begins
 
 
 def test_a_history_that_is_too_long_to_be_kept_is_not_taken_for_the_beginning() -> None:
-    found = seek(draw_text(claude([f"line {number}" for number in range(2_000)])), "claude")
+    found = seek(draw_text(make_claude_screen([f"line {number}" for number in range(2_000)])), "claude")
     assert found is not None
     assert found.flaw == prompts_dialogs.NO_BEGINNING
 
@@ -422,7 +423,7 @@ def test_a_history_that_is_too_long_to_be_kept_is_not_taken_for_the_beginning() 
 @pytest.mark.parametrize("tool", ["claude", "codex"])
 def test_no_line_of_a_command_can_hide_another(tool: str, line: str) -> None:
     command = ["rm -rf ~", line, "touch x"]
-    found = seek(draw_text(claude(command) if tool == "claude" else codex(command)), tool)
+    found = seek(draw_text(make_claude_screen(command) if tool == "claude" else make_codex_screen(command)), tool)
     assert found is not None
     assert found.flaw or ("rm -rf ~" in found.details and "touch x" in found.details), found
     if line.strip("─╭╮"):
@@ -430,7 +431,9 @@ def test_no_line_of_a_command_can_hide_another(tool: str, line: str) -> None:
 
 
 def test_a_command_that_asks_the_question_itself_cannot_be_approved() -> None:
-    found = seek(draw_text(codex(["$ rm -rf ~", "Would you like to run the following command?", "$ touch x"])), "codex")
+    found = seek(
+        draw_text(make_codex_screen(["$ rm -rf ~", "Would you like to run the following command?", "$ touch x"])), "codex"
+    )
     assert found is not None
     assert found.flaw == prompts_dialogs.AMBIGUOUS
 
@@ -475,13 +478,13 @@ def test_a_question_inside_of_a_command_is_not_the_dialog_s_when_that_has_scroll
     found = seek(screen, "kimi")
     assert found is not None
     assert found.flaw
-    without_history = prompts.seek(screen.lines(), screen.cursor, "kimi", terminal_screens.RULES, columns=80)
+    without_history = prompts.find_prompt(screen.render_lines(), screen.cursor, "kimi", terminal_screens.RULES, columns=80)
     assert without_history is not None
     assert without_history.flaw
 
 
 def test_a_diff_of_which_lines_are_missing_cannot_be_approved() -> None:
-    rows = plain_rows("codex-0.166.0/write-prompt.80x24.txt")
+    rows = read_plain_rows("codex-0.166.0/write-prompt.80x24.txt")
     assert (found := seek(draw_text("\r\n".join(rows)), "codex")) is not None
     assert found.flaw == ""
     without = [row for row in rows if "+world" not in row]
@@ -501,7 +504,7 @@ def test_a_dialog_that_is_not_drawn_to_its_end_cannot_be_approved() -> None:
 # The selected choice
 
 
-def opencode(*, selected: int | None) -> str:
+def make_opencode_screen(*, selected: int | None) -> str:
     choices = [
         f"\x1b[48;2;245;167;66m{name}\x1b[48;2;30;30;30m" if number == selected else name
         for number, name in enumerate(("Allow once", "Allow always", "Reject"))
@@ -521,7 +524,7 @@ def opencode(*, selected: int | None) -> str:
 @pytest.mark.parametrize("tool", ["opencode", "kilo"])
 @pytest.mark.parametrize("selected", [0, 1, 2, None])
 def test_only_the_selected_choice_is_taken_by_enter(tool: str, selected: int | None) -> None:
-    found = seek(draw_text(opencode(selected=selected)), tool)
+    found = seek(draw_text(make_opencode_screen(selected=selected)), tool)
     assert found is not None
     assert found.approve_text == "\r"
     assert found.flaw == ("" if selected == 0 else prompts_dialogs.NOT_SELECTED)
@@ -543,31 +546,31 @@ sys.stdout.flush()
 """
 
 
-def dialog(text: str, *, ends: tuple[bytes, ...] = (b"1", b"\x1b")) -> list[str]:
+def make_dialog_screen(text: str, *, ends: tuple[bytes, ...] = (b"1", b"\x1b")) -> list[str]:
     return [sys.executable, "-c", DIALOG.format(text=text, ends=ends)]
 
 
-async def test_a_dialog_that_is_not_shown_in_full_can_be_denied_and_not_approved(stage: Stage) -> None:
+async def test_a_dialog_that_is_not_shown_in_full_can_be_denied_and_not_approved(pty_harness: PtyHarness) -> None:
     rows = [f"line {number}" for number in range(30)]
-    text = "\r\n".join(claude(rows).split("\r\n")[-22:])
-    program = await stage.run(dialog(text), tool="claude")
-    approval = await program.asked()
+    text = "\r\n".join(make_claude_screen(rows).split("\r\n")[-22:])
+    program = await pty_harness.run(make_dialog_screen(text), tool="claude")
+    approval = await program.wait_for_question()
     assert approval.options == ("deny",)
     assert approval.details["cannot_approve"] == prompts_dialogs.NO_BEGINNING
     assert approval.details["approve_text"] == ""
     with pytest.raises(errors.NotApprovable) as refused:
         await program.decide(approval.id)
     assert f"tower attach {SESSION}" in str(refused.value)
-    assert program.seen(events.TerminalTyped) == []
+    assert program.list_events(events.TerminalTyped) == []
     await program.decide(approval.id, events.Verdict.DENY_CONTINUE)
     await program.end()
     assert r"got b'\x1b'" in program.output
 
 
-async def test_a_long_command_is_shown_whole_in_its_approval(stage: Stage) -> None:
+async def test_a_long_command_is_shown_whole_in_its_approval(pty_harness: PtyHarness) -> None:
     rows = [f"line {number}" for number in range(30)]
-    program = await stage.run(dialog(claude(rows)), tool="claude", cols=80, rows=24)
-    approval = await program.asked()
+    program = await pty_harness.run(make_dialog_screen(make_claude_screen(rows)), tool="claude", cols=80, rows=24)
+    approval = await program.wait_for_question()
     assert approval.options == ("approve", "deny")
     shown = approval.details["args"]["screen"]
     assert all(row in shown for row in rows)
@@ -576,14 +579,14 @@ async def test_a_long_command_is_shown_whole_in_its_approval(stage: Stage) -> No
     assert "got b'1'" in program.output
 
 
-async def test_a_dialog_in_a_terminal_that_collects_lines_is_only_text(stage: Stage) -> None:
-    (stage.folder / "text").write_text(claude(["touch x"]).replace("\r\n", "\n"))
-    program = await stage.run("cat text; sleep 0.7; echo end", tool="claude", cols=80, rows=24)
+async def test_a_dialog_in_a_terminal_that_collects_lines_is_only_text(pty_harness: PtyHarness) -> None:
+    (pty_harness.folder / "text").write_text(make_claude_screen(["touch x"]).replace("\r\n", "\n"))
+    program = await pty_harness.run("cat text; sleep 0.7; echo end", tool="claude", cols=80, rows=24)
     await program.end()
-    assert questions(program) == []
+    assert collect_questions(program) == []
 
 
-async def test_a_spinner_does_not_hide_a_dialog(stage: Stage) -> None:
+async def test_a_spinner_does_not_hide_a_dialog(pty_harness: PtyHarness) -> None:
     spin = (
         "import threading, time\n"
         "def spin():\n"
@@ -592,18 +595,18 @@ async def test_a_spinner_does_not_hide_a_dialog(stage: Stage) -> None:
         "            os.write(1, b'\\x1b7\\x1b[1;1H' + mark.encode() + b'\\x1b8'); time.sleep(0.03)\n"
         "threading.Thread(target=spin, daemon=True).start()\n"
     )
-    argv = dialog("\r\n" + claude(["touch x"]))
+    argv = make_dialog_screen("\r\n" + make_claude_screen(["touch x"]))
     argv[2] = argv[2].replace("while True:\n    key", spin + "while True:\n    key", 1)
-    program = await stage.run(argv, tool="claude", cols=80, rows=24)
-    await program.decide((await program.asked()).id)
+    program = await pty_harness.run(argv, tool="claude", cols=80, rows=24)
+    await program.decide((await program.wait_for_question()).id)
     await program.end()
     assert "got b'1'" in program.output
-    assert len(questions(program)) == 1
+    assert len(collect_questions(program)) == 1
 
 
-async def test_an_answered_dialog_that_stays_on_the_screen_is_not_asked_again(stage: Stage) -> None:
+async def test_an_answered_dialog_that_stays_on_the_screen_is_not_asked_again(pty_harness: PtyHarness) -> None:
     """As Gemini's dialog about the folder does while the program restarts, with a row more on the screen."""
-    text = claude(["touch x"])
+    text = make_claude_screen(["touch x"])
     code = (
         "import os, sys, time, tty\n"
         "tty.setraw(0)\n"
@@ -621,29 +624,31 @@ async def test_an_answered_dialog_that_stays_on_the_screen_is_not_asked_again(st
         "draw('\\x1b[2J\\x1b[H' + dialog)\n"
         "print('got', os.read(0, 99))\n"
     )
-    program = await stage.run([sys.executable, "-c", code], tool="claude", cols=80, rows=24)
-    first = await program.asked()
+    program = await pty_harness.run([sys.executable, "-c", code], tool="claude", cols=80, rows=24)
+    first = await program.wait_for_question()
     await program.decide(first.id)
-    second = await program.asked(2)
+    second = await program.wait_for_question(2)
     assert "working" in program.output, "the same question is asked again only after it has been off the screen"
     await program.decide(second.id)
     await program.end()
-    assert len(questions(program)) == 2
+    assert len(collect_questions(program)) == 2
     assert "got b'1'" in program.output
 
 
-async def test_a_denied_dialog_is_not_asked_again_before_the_program_ends(stage: Stage) -> None:
+async def test_a_denied_dialog_is_not_asked_again_before_the_program_ends(pty_harness: PtyHarness) -> None:
     # Esc changes nothing on the screen.
-    program = await stage.run(dialog(claude(["touch x"]), ends=(b"x",)), tool="claude", cols=80, rows=24)
-    approval = await program.asked()
+    program = await pty_harness.run(
+        make_dialog_screen(make_claude_screen(["touch x"]), ends=(b"x",)), tool="claude", cols=80, rows=24
+    )
+    approval = await program.wait_for_question()
     await program.decide(approval.id, events.Verdict.DENY_STOP)
     completed = await program.end()
     assert completed.outcome is events.Outcome.DENIED
-    assert len(questions(program)) == 1
+    assert len(collect_questions(program)) == 1
 
 
-async def test_an_arrow_key_at_the_terminal_makes_enter_refused(stage: Stage) -> None:
-    once, always = opencode(selected=0), opencode(selected=1)
+async def test_an_arrow_key_at_the_terminal_makes_enter_refused(pty_harness: PtyHarness) -> None:
+    once, always = make_opencode_screen(selected=0), make_opencode_screen(selected=1)
     code = (
         "import os, tty\n"
         "tty.setraw(0)\n"
@@ -652,11 +657,11 @@ async def test_an_arrow_key_at_the_terminal_makes_enter_refused(stage: Stage) ->
         f"os.write(1, ('\\x1b[2J\\x1b[H' + {always!r}).encode())\n"
         "print('got', os.read(0, 99))\n"
     )
-    program = await stage.run([sys.executable, "-c", code], tool="opencode", cols=80, rows=24)
-    first = await program.asked()
+    program = await pty_harness.run([sys.executable, "-c", code], tool="opencode", cols=80, rows=24)
+    first = await program.wait_for_question()
     assert first.options == ("approve", "deny")
-    await program.keys("\x1b[C")
-    second = await program.asked(2)
+    await program.send_keys("\x1b[C")
+    second = await program.wait_for_question(2)
     assert second.options == ("deny",)
     with pytest.raises(errors.NotApprovable):
         await program.decide(second.id)

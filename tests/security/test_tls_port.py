@@ -26,37 +26,39 @@ def certificate(tmp_path: Path) -> Certificate:
 
 
 @pytest.fixture
-def secure(own_daemon: StartDaemon, certificate: Certificate) -> Any:
-    return own_daemon(http="127.0.0.1:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
+def tls_daemon(dedicated_daemon: StartDaemon, certificate: Certificate) -> Any:
+    return dedicated_daemon(http="127.0.0.1:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
 
 
-def port_of(daemon: Any) -> int:
+def get_port(daemon: Any) -> int:
     return int(daemon.http.rpartition(":")[2])
 
 
 def ask(daemon: Any, certificate: Certificate, path: str, **headers: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPSConnection("127.0.0.1", port_of(daemon), context=certificate.trusting, timeout=60)
+    connection = http.client.HTTPSConnection("127.0.0.1", get_port(daemon), context=certificate.trusting, timeout=60)
     connection.request("GET", path, headers=headers)
     return connection.getresponse()
 
 
-def test_the_endpoints_have_https(secure: Any) -> None:
-    assert secure.http.startswith("https://127.0.0.1:")
+def test_the_endpoints_have_https(tls_daemon: Any) -> None:
+    assert tls_daemon.http.startswith("https://127.0.0.1:")
 
 
-def test_the_page_and_the_health_are_served_over_tls(secure: Any, certificate: Certificate) -> None:
-    assert ask(secure, certificate, "/health").status == 200
+def test_the_page_and_the_health_are_served_over_tls(tls_daemon: Any, certificate: Certificate) -> None:
+    assert ask(tls_daemon, certificate, "/health").status == 200
 
 
-def test_plain_http_gets_no_answer(secure: Any) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(secure), timeout=60)
+def test_plain_http_gets_no_answer(tls_daemon: Any) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", get_port(tls_daemon), timeout=60)
     connection.request("GET", "/health")
     with pytest.raises((http.client.HTTPException, OSError)):
         connection.getresponse()
 
 
-async def upgraded(daemon: Any, certificate: Certificate, path: str, **headers: str) -> tuple[str, asyncio.StreamReader, Any]:
-    port = port_of(daemon)
+async def open_websocket_tls(
+    daemon: Any, certificate: Certificate, path: str, **headers: str
+) -> tuple[str, asyncio.StreamReader, Any]:
+    port = get_port(daemon)
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificate.trusting)
     lines = [
         f"GET {path} HTTP/1.1",
@@ -74,14 +76,14 @@ async def upgraded(daemon: Any, certificate: Certificate, path: str, **headers: 
 
 
 @pytest.mark.parametrize("path", ["/ws/push", "/ws/pi", "/ws/app", "/ws/minicodex"])
-async def test_every_websocket_is_served_over_tls(secure: Any, certificate: Certificate, path: str) -> None:
-    status, _, writer = await upgraded(secure, certificate, f"{path}?token={secure.token}")
+async def test_every_websocket_is_served_over_tls(tls_daemon: Any, certificate: Certificate, path: str) -> None:
+    status, _, writer = await open_websocket_tls(tls_daemon, certificate, f"{path}?token={tls_daemon.token}")
     writer.close()
     assert status == "101"
 
 
-async def test_a_push_client_is_answered_over_tls(secure: Any, certificate: Certificate) -> None:
-    status, reader, writer = await upgraded(secure, certificate, f"/ws/push?token={secure.token}")
+async def test_a_push_client_is_answered_over_tls(tls_daemon: Any, certificate: Certificate) -> None:
+    status, reader, writer = await open_websocket_tls(tls_daemon, certificate, f"/ws/push?token={tls_daemon.token}")
     assert status == "101"
     hello = json.dumps(
         {
@@ -99,18 +101,18 @@ async def test_a_push_client_is_answered_over_tls(secure: Any, certificate: Cert
     assert b'"requestId":"req_1"' in answer
 
 
-async def test_our_page_connects_over_tls_and_a_foreign_one_does_not(secure: Any, certificate: Certificate) -> None:
+async def test_our_page_connects_over_tls_and_a_foreign_one_does_not(tls_daemon: Any, certificate: Certificate) -> None:
     # Without TLS, a page of the same address may be anyone's on the way. At loopback it is one that may connect with a token.
-    pages = {secure.http: "101", "https://evil.example": "403", "http://evil.example": "403"}
+    pages = {tls_daemon.http: "101", "https://evil.example": "403", "http://evil.example": "403"}
     for page, expected in pages.items():
-        status, _, writer = await upgraded(secure, certificate, f"/ws/app?token={secure.token}", Origin=page)
+        status, _, writer = await open_websocket_tls(tls_daemon, certificate, f"/ws/app?token={tls_daemon.token}", Origin=page)
         writer.close()
         assert status == expected
 
 
-async def test_a_page_of_the_same_address_without_tls_is_foreign(own_daemon: StartDaemon, certificate: Certificate) -> None:
-    daemon = own_daemon(http="0.0.0.0:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
-    own = f"{reachability._own_address()}:{port_of(daemon)}"
+async def test_a_page_of_the_same_address_without_tls_is_foreign(dedicated_daemon: StartDaemon, certificate: Certificate) -> None:
+    daemon = dedicated_daemon(http="0.0.0.0:0", tls_cert=str(certificate.cert), tls_key=str(certificate.key))
+    own = f"{reachability._find_own_address()}:{get_port(daemon)}"
     untrusting = ssl.create_default_context()
     untrusting.check_hostname, untrusting.verify_mode = False, ssl.VerifyMode.CERT_NONE
     got = {}
@@ -122,7 +124,7 @@ async def test_a_page_of_the_same_address_without_tls_is_foreign(own_daemon: Sta
     assert got == {f"https://{own}": 200, f"http://{own}": 403}
 
 
-def tower(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_tower(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOWER_")}
     return subprocess.run(
         [sys.executable, "-P", "-m", "switchtower", *arguments],
@@ -133,12 +135,12 @@ def tower(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def served(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return tower(home, "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags)
+def serve_home(home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return run_tower(home, "serve", "--http", "127.0.0.1:0", "--pi", "off", *flags)
 
 
 def test_a_certificate_without_its_key_is_one_line_and_a_remedy(tmp_path: Path, certificate: Certificate) -> None:
-    ended = served(tmp_path / "h", "--tls-cert", str(certificate.cert))
+    ended = serve_home(tmp_path / "h", "--tls-cert", str(certificate.cert))
     assert ended.returncode == 1
     assert ended.stderr == "tower: `tls_key` from the settings: is missing beside `tls_cert`; hint: set both, or neither\n"
 
@@ -177,7 +179,7 @@ def test_a_certificate_or_key_that_cannot_be_used_is_one_line_and_a_remedy(tmp_p
             listeners.load_certificate(settings)
         got[files] = str(problem.value)
     assert got == expected
-    ended = served(tmp_path / "h", "--tls-cert", str(cert), "--tls-key", str(other))
+    ended = serve_home(tmp_path / "h", "--tls-cert", str(cert), "--tls-key", str(other))
     assert (ended.returncode, ended.stderr) == (1, f"tower: {expected[cert, other]}\n")
 
 
@@ -186,7 +188,7 @@ def test_a_port_for_other_machines_without_tls_is_warned_of() -> None:
         ws = scheme.replace("http", "ws")
         listening = {"http": bound, "pi": pi}
         http, pi = f"{scheme}://127.0.0.1:8787", f"{ws}://127.0.0.1:3141"
-        return reachability.describe(http=http, pi=pi, listening=listening, public_url=public_url)
+        return reachability.describe_reachability(http=http, pi=pi, listening=listening, public_url=public_url)
 
     for alone in ("127.0.0.1:8787", "127.8.8.8:8787", "localhost:8787", "[::1]:8787"):
         assert (*reached(alone), reached(alone).warning) == (None, None, None)
@@ -210,29 +212,29 @@ def test_a_port_for_other_machines_without_tls_is_warned_of() -> None:
 
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_each_command_names_the_address_for_other_machines(
-    own_daemon: StartDaemon, certificate: Certificate, encrypted: bool
+    dedicated_daemon: StartDaemon, certificate: Certificate, encrypted: bool
 ) -> None:
     """Also a command that was not started with the daemon's settings."""
     tls = {"tls_cert": str(certificate.cert), "tls_key": str(certificate.key)} if encrypted else {}
-    daemon = own_daemon(http="0.0.0.0:0", **tls)
-    address = f"{'https' if encrypted else 'http'}://{reachability._own_address()}:{port_of(daemon)}"
+    daemon = dedicated_daemon(http="0.0.0.0:0", **tls)
+    address = f"{'https' if encrypted else 'http'}://{reachability._find_own_address()}:{get_port(daemon)}"
     warning = f"other machines reach {address} without TLS: tokens, and what you type and see, can be read on the way"
-    url = tower(daemon.home, "token", "url")
+    url = run_tower(daemon.home, "token", "url")
     assert url.stdout.startswith(f"{address}/?token=")
-    assert url.stderr == ("" if encrypted else f"warning: {warning}\nhint: {reachability.REMEDY}\n")
-    checks = {check["name"]: check for check in json.loads(tower(daemon.home, "doctor", "--json").stdout)["checks"]}
+    assert url.stderr == ("" if encrypted else f"warning: {warning}\nhint: {reachability.TLS_REMEDY}\n")
+    checks = {check["name"]: check for check in json.loads(run_tower(daemon.home, "doctor", "--json").stdout)["checks"]}
     found = checks["other machines"]
     expected = ("ok", address) if encrypted else ("warn", warning)
     assert (found["status"], found["detail"]) == expected
 
 
-def test_the_address_for_other_machines_is_served(own_daemon: StartDaemon) -> None:
+def test_the_address_for_other_machines_is_served(dedicated_daemon: StartDaemon) -> None:
     """The printed address is one that the daemon answers at, though no setting names it."""
-    daemon = own_daemon(http="0.0.0.0:0")
-    host = reachability._own_address()
-    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=60)
+    daemon = dedicated_daemon(http="0.0.0.0:0")
+    host = reachability._find_own_address()
+    connection = http.client.HTTPConnection(host, get_port(daemon), timeout=60)
     connection.request("GET", "/health")
     assert connection.getresponse().status == 200
-    connection = http.client.HTTPConnection(host, port_of(daemon), timeout=60)
+    connection = http.client.HTTPConnection(host, get_port(daemon), timeout=60)
     connection.request("GET", "/health", headers={"Host": "rebound.example"})
     assert connection.getresponse().status == 403

@@ -18,7 +18,7 @@ class TestMemoryLeases(lease_contract.LeaseContract):
         return lambda: MemoryLeases(beside=first)
 
     @pytest.fixture
-    def begin(self, cards: list[journal.Card]) -> lease_contract.Begin:
+    def begin_session(self, cards: list[journal.Card]) -> lease_contract.BeginSession:
         async def begin(begun: journal.Card) -> None:
             cards.append(begun)
 

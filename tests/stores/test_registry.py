@@ -14,7 +14,7 @@ from switchtower.core import registry
 from switchtower.stores.registry import SqliteRegistry
 from switchtower.stores.registry_memory import MemoryRegistry
 from switchtower.testing import registry_contract
-from switchtower.testing.registry_contract import NOON, MakeRegistry, user
+from switchtower.testing.registry_contract import NOON, MakeRegistry, make_user
 
 
 class TestMemoryRegistry(registry_contract.RegistryContract):
@@ -53,13 +53,13 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def started(path: Path, writer: str) -> asyncio.subprocess.Process:
+async def start_writer(path: Path, writer: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, str(path), writer, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
 
 
-async def told_until_killed(process: asyncio.subprocess.Process, lines: int) -> list[str]:
+async def read_until_killed(process: asyncio.subprocess.Process, lines: int) -> list[str]:
     """What the writer said was stored, before and until it was killed."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -77,23 +77,23 @@ async def test_processes_that_write_at_once_and_are_killed_lose_nothing_they_tol
     told: list[str] = []
     for round_number in range(3):
         async with asyncio.timeout(60):
-            writers = [await started(path, f"w{number}r{round_number}") for number in range(2)]
-            for names in await asyncio.gather(*(told_until_killed(writer, 3 + 7 * round_number) for writer in writers)):
+            writers = [await start_writer(path, f"w{number}r{round_number}") for number in range(2)]
+            for names in await asyncio.gather(*(read_until_killed(writer, 3 + 7 * round_number) for writer in writers)):
                 told += names
         store = SqliteRegistry(path)
         await store.open()
-        users = {one.name: one for one in await store.users()}
+        users = {one.name: one for one in await store.list_users()}
         for name in told:
             assert users[name].last_login_at_ms == NOON
-            assert await store.token(name) is not None
-            marks = await store.acked(name.partition("-")[0])
+            assert await store.find_token(name) is not None
+            marks = await store.load_acknowledgements(name.partition("-")[0])
             assert f"{name}-first" in marks
         for writer in {name.partition("-")[0] for name in told}:
-            marks = await store.acked(writer)
+            marks = await store.load_acknowledgements(writer)
             assert {name.removesuffix("-first") for name in marks if name.endswith("-first")} == {
                 name.removesuffix("-second") for name in marks if name.endswith("-second")
             }, "one mark call is in one transaction"
-        (shared,) = await store.hosts()
+        (shared,) = await store.list_hosts()
         assert shared.token_sha256 in ("w0r0", "w1r0"), "the first use is trusted, and only that"
         await store.close()
         with closing(sqlite3.connect(path)) as connection:
@@ -104,8 +104,8 @@ async def test_stores_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) ->
     stores = [SqliteRegistry(tmp_path / "registry.db") for _ in range(8)]
     await asyncio.gather(*(store.open() for store in stores))
     for number, store in enumerate(stores):
-        assert await store.add_user(user(f"user-{number}"))
-    assert [len(await store.users()) for store in stores] == [8] * 8
+        assert await store.add_user(make_user(f"user-{number}"))
+    assert [len(await store.list_users()) for store in stores] == [8] * 8
     await asyncio.gather(*(store.close() for store in stores))
 
 
@@ -113,10 +113,10 @@ async def test_what_one_process_changes_another_sees_at_once(tmp_path: Path) -> 
     here, there = SqliteRegistry(tmp_path / "registry.db"), SqliteRegistry(tmp_path / "registry.db")
     await here.open()
     await there.open()
-    await here.add_user(user())
-    assert await there.user("ann") == user()
+    await here.add_user(make_user())
+    assert await there.find_user("ann") == make_user()
     await there.remove_user("ann", NOON)
-    assert await here.user("ann") is None
+    assert await here.find_user("ann") is None
     await here.close()
     await there.close()
 
@@ -125,7 +125,7 @@ async def test_the_file_and_its_folder_are_for_the_owner_alone(tmp_path: Path) -
     path = tmp_path / "data" / "registry.db"
     store = SqliteRegistry(path)
     await store.open()
-    await store.add_user(user())
+    await store.add_user(make_user())
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
@@ -152,7 +152,7 @@ async def test_a_newer_program_s_file_is_not_touched(tmp_path: Path) -> None:
 
 
 @contextmanager
-def broken(path: Path) -> Iterator[None]:
+def break_registry(path: Path) -> Iterator[None]:
     """A table that has gone: what is asked of it fails in the middle of a transaction."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE tokens RENAME TO mislaid")
@@ -165,10 +165,10 @@ async def test_a_change_that_fails_half_way_changes_nothing_and_the_next_one_wor
     path = tmp_path / "registry.db"
     store = SqliteRegistry(path)
     await store.open()
-    await store.add_user(user())
-    with broken(path), pytest.raises(registry.RegistryUnavailable):
+    await store.add_user(make_user())
+    with break_registry(path), pytest.raises(registry.RegistryUnavailable):
         await store.remove_user("ann", NOON)
-    assert await store.user("ann") == user()
+    assert await store.find_user("ann") == make_user()
     assert await store.remove_user("ann", NOON)
     await store.close()
 
@@ -177,11 +177,11 @@ async def test_a_change_whose_asker_left_is_whole_or_not_at_all_and_closing_wait
     path = tmp_path / "registry.db"
     store = SqliteRegistry(path)
     await store.open()
-    marking = asyncio.create_task(store.mark("hub", [(f"sess_{number}", 1, 0) for number in range(2_000)]))
+    marking = asyncio.create_task(store.store_acknowledgements("hub", [(f"sess_{number}", 1, 0) for number in range(2_000)]))
     await asyncio.sleep(0)
     marking.cancel()
     await asyncio.gather(marking, return_exceptions=True)
     await store.close()
     await store.open()
-    assert len(await store.acked("hub")) in (0, 2_000)
+    assert len(await store.load_acknowledgements("hub")) in (0, 2_000)
     await store.close()

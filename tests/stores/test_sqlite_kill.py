@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import NOON, delta, receipt
+from switchtower.testing.journal_contract import NOON, make_delta, make_receipt
 
 APPENDER = """
 import asyncio, os, pathlib, sys
@@ -45,7 +45,7 @@ asyncio.run(main())
 """
 
 
-async def acknowledged_until_killed(path: Path, after_lines: int) -> dict[str, int]:
+async def read_until_killed(path: Path, after_lines: int) -> dict[str, int]:
     """The highest seq of each session that the process told of before it was killed."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", APPENDER, str(path), stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -64,17 +64,19 @@ async def acknowledged_until_killed(path: Path, after_lines: int) -> dict[str, i
 async def test_everything_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     for round_number in range(10):
-        heads = await acknowledged_until_killed(path, after_lines=1 + round_number * 23)
+        heads = await read_until_killed(path, after_lines=1 + round_number * 23)
         store = SqliteJournal(path)
         await store.open()
         for session_id, head in heads.items():
             entries = await store.read(session_id, 0, 1_000_000)
             assert len(entries) >= head
-            assert entries == [delta(seq) for seq in range(1, len(entries) + 1)]
+            assert entries == [make_delta(seq) for seq in range(1, len(entries) + 1)]
             stored = await store.load(session_id)
             assert stored is not None
             assert (stored.snapshot_seq, stored.snapshot) == (len(entries), str(len(entries)).encode())
-            assert await store.receipt(session_id, f"msg_{len(entries)}", NOON) == receipt(f"msg_{len(entries)}", session_id)
+            assert await store.find_receipt(session_id, f"msg_{len(entries)}", NOON) == make_receipt(
+                f"msg_{len(entries)}", session_id
+            )
         await store.close()
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

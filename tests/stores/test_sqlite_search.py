@@ -7,39 +7,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.stores.sqlite_search import SqliteSearch, query
-from switchtower.testing.search_contract import Library, MakeLibrary, SearchContract, answer
+from switchtower.stores.sqlite_search import SqliteSearch, build_query
+from switchtower.testing.search_contract import SearchFixture, MakeSearchFixture, SearchContract, make_answer
 
 
-def a_library(folder: Path) -> Library:
-    return Library(SqliteJournal(folder / "journal.db"), SqliteSearch(folder / "search.db", folder / "journal.db"))
+def open_search(folder: Path) -> SearchFixture:
+    return SearchFixture(SqliteJournal(folder / "journal.db"), SqliteSearch(folder / "search.db", folder / "journal.db"))
 
 
 class TestSqliteSearch(SearchContract):
     @pytest.fixture
-    def make_library(self, tmp_path: Path) -> MakeLibrary:
-        return lambda: a_library(tmp_path)
+    def make_search_fixture(self, tmp_path: Path) -> MakeSearchFixture:
+        return lambda: open_search(tmp_path)
 
-    async def test_a_broken_index_is_made_anew(self, library: Library, tmp_path: Path) -> None:
-        await library.say("sess_a", answer("walrus"))
-        assert await library.found("walrus") == [("sess_a", 1)]
+    async def test_a_broken_index_is_made_anew(self, library: SearchFixture, tmp_path: Path) -> None:
+        await library.append_text("sess_a", make_answer("walrus"))
+        assert await library.find("walrus") == [("sess_a", 1)]
         await library.search.close()
         (tmp_path / "search.db").write_bytes(b"rubbish" * 1_000)
-        assert await library.found("walrus") == [("sess_a", 1)]
+        assert await library.find("walrus") == [("sess_a", 1)]
         assert (tmp_path / "search.db").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("text", ["", "   ", '"', "***", '""', "- + ^"])
 def test_a_text_without_words_asks_for_nothing(text: str) -> None:
-    assert query(text) is None
+    assert build_query(text) is None
 
 
 @given(text=st.text(max_size=200))
 async def test_no_text_is_taken_for_a_command_of_the_index(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    library = a_library(tmp_path_factory.mktemp("search"))
+    library = open_search(tmp_path_factory.mktemp("search"))
     await library.journal.open()
     try:
-        await library.say("sess_a", answer("walrus NEAR(a b) OR NOT text:x"))
+        await library.append_text("sess_a", make_answer("walrus NEAR(a b) OR NOT text:x"))
         assert isinstance(await library.search.find(text, 5), list)
     finally:
         await library.search.close()

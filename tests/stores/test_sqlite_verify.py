@@ -7,32 +7,32 @@ from pathlib import Path
 import pytest
 
 from switchtower.core import events, journal
-from switchtower.core.session import card, to_snapshot
+from switchtower.core.session import make_card, encode_snapshot
 from switchtower.stores import sqlite_copy, sqlite_look, sqlite_stats, sqlite_verify, verifying
-from switchtower.stores.looking import CannotLook
+from switchtower.stores.looking import StoreUnreadable
 from switchtower.stores.registry import SqliteRegistry
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.sessions import Table
+from switchtower.testing.sessions import SessionDriver
 
 
-def a_session(session_id: str, *, words: int = 40) -> Table:
-    table = Table(session_id=session_id)
+def write_session(session_id: str, *, words: int = 40) -> SessionDriver:
+    table = SessionDriver(session_id=session_id)
     run_id = table.send("count")
     for number in range(words):
-        table.tell(run_id, events.TextDelta(text=f"word {number} "))
-    table.tell(run_id, events.MessageCompleted(message_id="msg_1", text="all the words"))
+        table.emit(run_id, events.TextDelta(text=f"word {number} "))
+    table.emit(run_id, events.MessageCompleted(message_id="msg_1", text="all the words"))
     return table
 
 
-def whole(table: Table, *, snapshot: bool = True) -> journal.Append:
+def read_table(table: SessionDriver, *, snapshot: bool = True) -> journal.Append:
     receipt = journal.Receipt(table.session.id, "key", "sha", {"accepted": True}, table.now_ms + 10**15)
     return journal.Append(
         session_id=table.session.id,
         epoch=1,
         entries=table.entries,
         receipts=[receipt],
-        card=card(table.session),
-        snapshot=to_snapshot(table.session) if snapshot else None,
+        card=make_card(table.session),
+        snapshot=encode_snapshot(table.session) if snapshot else None,
     )
 
 
@@ -42,33 +42,33 @@ async def path(tmp_path: Path) -> Path:
     path = tmp_path / "journal.db"
     store = SqliteJournal(path)
     await store.open()
-    await store.append(whole(a_session("sess_a")))
-    await store.append(whole(a_session("sess_b"), snapshot=False))
+    await store.append(read_table(write_session("sess_a")))
+    await store.append(read_table(write_session("sess_b"), snapshot=False))
     await store.close()
     return path
 
 
-def damage(path: Path, *statements: str, values: tuple[object, ...] = ()) -> None:
+def damage_file(path: Path, *statements: str, values: tuple[object, ...] = ()) -> None:
     with closing(sqlite3.connect(path)) as connection:
         for statement in statements:
             connection.execute(statement, values)
         connection.commit()
 
 
-def troubles(path: Path) -> list[str]:
-    return [f"{one.place}: {one.what}" for one in sqlite_verify.verify(path).troubles]
+def list_problems(path: Path) -> list[str]:
+    return [f"{one.place}: {one.what}" for one in sqlite_verify.verify_journal(path).troubles]
 
 
 OF_A = "sid = (SELECT sid FROM sessions WHERE session_id = 'sess_a')"
 
 
 async def test_a_sound_journal_is_counted_and_its_snapshots_are_compared(path: Path) -> None:
-    entries = len(a_session("sess_a").entries)
+    entries = len(write_session("sess_a").entries)
     looked_at: list[tuple[str, int, int]] = []
 
-    report = sqlite_verify.verify(path, lambda *progress: looked_at.append(progress))
+    report = sqlite_verify.verify_journal(path, lambda *progress: looked_at.append(progress))
 
-    assert report.ok, report.troubles
+    assert report.is_ok, report.troubles
     assert (report.sessions, report.entries, report.receipts) == (2, 2 * entries, 2)
     assert (report.snapshots, report.snapshots_compared, report.pruned_sessions) == (1, 1, 0)
     assert looked_at[-2:] == [("sessions", 2, 2), ("receipts", 2, 2)]
@@ -79,10 +79,10 @@ async def test_it_can_be_looked_at_while_it_is_written(tmp_path: Path) -> None:
     store = SqliteJournal(path)
     await store.open()
     try:
-        await store.append(whole(a_session("sess_a")))
-        assert sqlite_verify.verify(path).ok
-        await store.append(whole(a_session("sess_b")))
-        assert sqlite_verify.verify(path).sessions == 2
+        await store.append(read_table(write_session("sess_a")))
+        assert sqlite_verify.verify_journal(path).is_ok
+        await store.append(read_table(write_session("sess_b")))
+        assert sqlite_verify.verify_journal(path).sessions == 2
     finally:
         await store.close()
 
@@ -94,19 +94,19 @@ async def test_what_retention_removed_is_no_hole(path: Path) -> None:
     await store.close()
     assert pruned > 0
 
-    report = sqlite_verify.verify(path)
+    report = sqlite_verify.verify_journal(path)
 
-    assert report.ok, report.troubles
+    assert report.is_ok, report.troubles
     assert (report.pruned_sessions, report.snapshots, report.snapshots_compared) == (1, 1, 0)
 
 
 async def test_an_older_schema_can_be_looked_at_and_a_newer_one_cannot(path: Path) -> None:
-    damage(path, "PRAGMA user_version = 1")
-    assert sqlite_verify.verify(path).ok
+    damage_file(path, "PRAGMA user_version = 1")
+    assert sqlite_verify.verify_journal(path).is_ok
 
-    damage(path, "PRAGMA user_version = 999")
-    with pytest.raises(CannotLook, match=r"is version 999 and this program knows \d+; hint: use the newer program"):
-        sqlite_verify.verify(path)
+    damage_file(path, "PRAGMA user_version = 999")
+    with pytest.raises(StoreUnreadable, match=r"is version 999 and this program knows \d+; hint: use the newer program"):
+        sqlite_verify.verify_journal(path)
 
 
 DELTA = f"DELETE FROM events WHERE {OF_A} AND kind = 'text.delta'"
@@ -180,26 +180,26 @@ DAMAGES: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("named", DAMAGES)
 async def test_damage_is_named_with_its_place(path: Path, named: str) -> None:
     statement, told = DAMAGES[named]
-    damage(path, statement)
+    damage_file(path, statement)
 
-    found = troubles(path)
+    found = list_problems(path)
 
     assert any(told in trouble for trouble in found), found
     assert "sess_b" in told or not any("sess_b" in trouble for trouble in found), "the others are well"
 
 
 async def test_what_should_have_been_pruned_and_is_left_is_told(path: Path) -> None:
-    damage(path, "UPDATE sessions SET pruned_through = (SELECT max(seq) - 1 FROM events WHERE sid = 1) WHERE sid = 1")
+    damage_file(path, "UPDATE sessions SET pruned_through = (SELECT max(seq) - 1 FROM events WHERE sid = 1) WHERE sid = 1")
 
-    assert any("`text.delta` is left, and everything like it was pruned" in trouble for trouble in troubles(path))
+    assert any("`text.delta` is left, and everything like it was pruned" in trouble for trouble in list_problems(path))
 
 
 async def test_a_session_that_is_being_deleted_may_have_holes(path: Path) -> None:
-    damage(
+    damage_file(
         path, "UPDATE sessions SET state = 'deleted' WHERE session_id = 'sess_a'", f"DELETE FROM events WHERE {OF_A} AND seq < 20"
     )
 
-    assert sqlite_verify.verify(path).ok
+    assert sqlite_verify.verify_journal(path).is_ok
 
 
 async def test_a_damaged_page_is_found(path: Path) -> None:
@@ -208,9 +208,9 @@ async def test_a_damaged_page_is_found(path: Path) -> None:
         content[place : place + 64] = b"\xa5" * 64
     path.write_bytes(content)
 
-    report = sqlite_verify.verify(path)
+    report = sqlite_verify.verify_journal(path)
 
-    assert not report.ok
+    assert not report.is_ok
     assert report.troubles[0].place == str(path)
 
 
@@ -219,13 +219,13 @@ async def test_thousands_of_troubles_are_bounded(tmp_path: Path) -> None:
     store = SqliteJournal(path)
     await store.open()
     for number in range(80):
-        await store.append(whole(a_session(f"sess_{number:03}", words=1)))
+        await store.append(read_table(write_session(f"sess_{number:03}", words=1)))
     await store.close()
-    damage(path, "UPDATE events SET kind = 'nothing'")
+    damage_file(path, "UPDATE events SET kind = 'nothing'")
 
-    report = sqlite_verify.verify(path)
+    report = sqlite_verify.verify_journal(path)
 
-    assert len(report.troubles) <= verifying.MOST_TROUBLES
+    assert len(report.troubles) <= verifying.MAX_PROBLEMS
     assert len([one for one in report.troubles if one.place.startswith("sess_000")]) <= verifying.MOST_OF_A_SESSION
 
 
@@ -235,12 +235,12 @@ def test_what_is_no_journal_is_refused_with_a_remedy(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(CannotLook, match="; hint: "):
-        sqlite_verify.verify(path)
-    with pytest.raises(CannotLook, match="; hint: "):
-        sqlite_stats.stats(path)
-    with pytest.raises(CannotLook, match="; hint: "):
-        sqlite_copy.copy(path, tmp_path / "copy.db")
+    with pytest.raises(StoreUnreadable, match="; hint: "):
+        sqlite_verify.verify_journal(path)
+    with pytest.raises(StoreUnreadable, match="; hint: "):
+        sqlite_stats.collect_journal_stats(path)
+    with pytest.raises(StoreUnreadable, match="; hint: "):
+        sqlite_copy.copy_file(path, tmp_path / "copy.db")
 
 
 async def test_a_registry_is_no_journal(tmp_path: Path) -> None:
@@ -248,19 +248,19 @@ async def test_a_registry_is_no_journal(tmp_path: Path) -> None:
     await registry.open()
     await registry.close()
 
-    with pytest.raises(CannotLook, match="is not a journal"):
-        sqlite_verify.verify(tmp_path / "registry.db")
-    assert sqlite_copy.check(tmp_path / "registry.db", sqlite_look.REGISTRY) == []
+    with pytest.raises(StoreUnreadable, match="is not a journal"):
+        sqlite_verify.verify_journal(tmp_path / "registry.db")
+    assert sqlite_copy.check_copy(tmp_path / "registry.db", sqlite_look.REGISTRY) == []
 
 
 async def test_looking_changes_nothing(path: Path) -> None:
     before = path.read_bytes()
 
-    sqlite_verify.verify(path)
-    sqlite_stats.stats(path)
+    sqlite_verify.verify_journal(path)
+    sqlite_stats.collect_journal_stats(path)
 
     assert path.read_bytes() == before
-    with sqlite_look.opened(path) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with sqlite_look.open_readonly(path) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
         connection.execute("DELETE FROM sessions")
 
 
@@ -268,10 +268,10 @@ async def test_looking_changes_nothing(path: Path) -> None:
 
 
 async def test_the_numbers_add_up(path: Path) -> None:
-    counted = sqlite_stats.stats(path)
+    counted = sqlite_stats.collect_journal_stats(path)
 
     assert (counted.sessions, counted.snapshots, counted.receipts, counted.states) == (2, 1, 2, {"running": 2})
-    assert counted.entries == sum(kind.entries for kind in counted.kinds) == 2 * len(a_session("sess_a").entries)
+    assert counted.entries == sum(kind.entries for kind in counted.kinds) == 2 * len(write_session("sess_a").entries)
     assert next(kind.entries for kind in counted.kinds if kind.kind == "text.delta") == 80
     assert {large.session_id for large in counted.largest} == {"sess_a", "sess_b"}
     assert (counted.oldest_ms, counted.newest_ms) == (1_000, 1_000)
@@ -283,30 +283,30 @@ async def test_a_copy_is_whole_while_the_journal_is_written_and_is_one_private_f
     store = SqliteJournal(path)
     await store.open()
     try:
-        await store.append(whole(a_session("sess_a")))
-        sqlite_copy.copy(path, copy)
-        await store.append(whole(a_session("sess_b")))
+        await store.append(read_table(write_session("sess_a")))
+        sqlite_copy.copy_file(path, copy)
+        await store.append(read_table(write_session("sess_b")))
     finally:
         await store.close()
 
     assert [file.name for file in copy.parent.iterdir()] == ["journal.db"]
     assert copy.stat().st_mode & 0o777 == 0o600
-    assert sqlite_copy.check(copy, sqlite_look.JOURNAL) == []
-    assert (sqlite_verify.verify(copy).ok, sqlite_verify.verify(copy).sessions) == (True, 1)
+    assert sqlite_copy.check_copy(copy, sqlite_look.JOURNAL) == []
+    assert (sqlite_verify.verify_journal(copy).is_ok, sqlite_verify.verify_journal(copy).sessions) == (True, 1)
     with pytest.raises(FileExistsError):
-        sqlite_copy.copy(path, copy)
+        sqlite_copy.copy_file(path, copy)
 
 
 async def test_a_quick_look_tells_of_damage_and_of_the_newest_entry(path: Path) -> None:
-    with sqlite_look.opened(path) as connection:
-        assert sqlite_look.quick_check(connection, within_s=30.0) == []
-        assert sqlite_look.newest_entry_ms(connection) == 1_000
+    with sqlite_look.open_readonly(path) as connection:
+        assert sqlite_look.run_quick_check(connection, within_s=30.0) == []
+        assert sqlite_look.read_newest_entry_ms(connection) == 1_000
     content = bytearray(path.read_bytes())
     content[-4096:] = b"\xa5" * 4096
     path.write_bytes(content)
 
-    with sqlite_look.opened(path) as connection:
-        assert sqlite_look.quick_check(connection, within_s=30.0)
+    with sqlite_look.open_readonly(path) as connection:
+        assert sqlite_look.run_quick_check(connection, within_s=30.0)
 
 
 async def test_a_quick_look_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ async def test_a_quick_look_that_takes_too_long_is_given_up(tmp_path: Path) -> N
     store = SqliteJournal(path)
     await store.open()
     for number in range(30):
-        await store.append(whole(a_session(f"sess_{number}", words=1)))
+        await store.append(read_table(write_session(f"sess_{number}", words=1)))
     await store.close()
     # Many receipts: more steps than there are between two looks at the clock.
     with closing(sqlite3.connect(path)) as connection:
@@ -322,6 +322,6 @@ async def test_a_quick_look_that_takes_too_long_is_given_up(tmp_path: Path) -> N
         connection.executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?)", rows)
         connection.commit()
 
-    with sqlite_look.opened(path) as connection:
-        assert sqlite_look.quick_check(connection, within_s=-1.0) is None
-        assert sqlite_look.quick_check(connection, within_s=60.0) == []
+    with sqlite_look.open_readonly(path) as connection:
+        assert sqlite_look.run_quick_check(connection, within_s=-1.0) is None
+        assert sqlite_look.run_quick_check(connection, within_s=60.0) == []

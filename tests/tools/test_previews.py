@@ -10,7 +10,7 @@ from switchtower.tools import outcome, previews, registry
 
 
 async def preview(root: Path, tool: str, **args: Any) -> dict[str, object]:
-    return await previews.of(tool, args, outcome.ToolContext(workspace=str(root), run_id="run_preview"))
+    return await previews.make_preview(tool, args, outcome.ToolContext(workspace=str(root), run_id="run_preview"))
 
 
 async def test_a_new_file_is_shown_as_additions(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ async def test_an_edit_is_shown_as_the_diff_that_it_will_make(tmp_path: Path) ->
     args: dict[str, Any] = {"path": "a.py", "old": "x", "new": "z", "replace_all": True}
 
     seen = await preview(tmp_path, "edit_file", **args)
-    output = await registry.core_toolbox().execute(
+    output = await registry.make_core_toolbox().execute(
         "edit_file", args, outcome.ToolContext(workspace=str(tmp_path), run_id="run_preview")
     )
 

@@ -23,10 +23,10 @@ def context(tmp_path: Path) -> outcome.ToolContext:
 
 @pytest.fixture
 def toolbox() -> registry.Toolbox:
-    return registry.core_toolbox()
+    return registry.make_core_toolbox()
 
 
-def error_type(output: outcome.ToolOutput | None) -> str | None:
+def get_error_type(output: outcome.ToolOutput | None) -> str | None:
     assert output is not None
     assert output.is_error is (output.error is not None)
     return output.error.type if output.error else None
@@ -99,7 +99,7 @@ async def test_what_goes_wrong_is_an_output_with_a_type(
 ) -> None:
     output = await toolbox.execute(tool, args, context)
 
-    assert error_type(output) == type
+    assert get_error_type(output) == type
     assert says in output.text
 
 
@@ -118,13 +118,13 @@ async def test_a_missing_workspace_is_unreachable_for_every_tool(toolbox: regist
     ]
     assert {tool for tool, _ in calls} == {tool.name for tool in toolbox.tools}
     for tool, args in calls:
-        assert error_type(await toolbox.execute(tool, args, context)) == "SANDBOX_UNREACHABLE"
+        assert get_error_type(await toolbox.execute(tool, args, context)) == "SANDBOX_UNREACHABLE"
 
 
 def test_a_hopeless_call_is_known_before_anybody_is_asked(toolbox: registry.Toolbox, context: outcome.ToolContext) -> None:
-    assert error_type(toolbox.check("write_file", {"path": "/etc/passwd", "content": ""}, context)) == "EDIT_GUARD_BLOCKED"
-    assert error_type(toolbox.check("write_file", {"path": "x"}, context)) == "UNKNOWN"
-    assert error_type(toolbox.check("launch", {}, context)) == "UNKNOWN"
+    assert get_error_type(toolbox.check("write_file", {"path": "/etc/passwd", "content": ""}, context)) == "EDIT_GUARD_BLOCKED"
+    assert get_error_type(toolbox.check("write_file", {"path": "x"}, context)) == "UNKNOWN"
+    assert get_error_type(toolbox.check("launch", {}, context)) == "UNKNOWN"
     assert toolbox.check("write_file", {"path": "x", "content": ""}, context) is None
     assert toolbox.check("run", {"command": "rm -rf /"}, context) is None, "that is for policy and people to judge"
 
@@ -139,11 +139,11 @@ async def test_a_name_that_is_no_text_can_be_journalled(
     assert msgspec.json.decode(msgspec.json.encode(output))["text"] == "caf\\xe9"
 
 
-class Buggy:
+class BuggyTool:
     name = "buggy"
     description = "Raises"
     schema: dict[str, Any] = {"type": "object"}  # noqa: RUF012
-    effect = outcome.Effect.READ
+    effect = outcome.ToolEffect.READ
 
     def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
         raise RuntimeError("the password is swordfish")
@@ -155,10 +155,10 @@ class Buggy:
 
 
 async def test_a_bug_in_a_tool_is_an_output_that_gives_no_details_away(context: outcome.ToolContext) -> None:
-    toolbox = registry.Toolbox([Buggy()])
+    toolbox = registry.Toolbox([BuggyTool()])
 
     for output in (toolbox.check("buggy", {}, context), await toolbox.execute("buggy", {}, context)):
-        assert error_type(output) == "UNKNOWN"
+        assert get_error_type(output) == "UNKNOWN"
         assert output is not None
         assert output.text == "the tool `buggy` failed (RuntimeError)"
 
@@ -187,20 +187,20 @@ def test_every_schema_is_valid_and_agrees_with_what_the_tool_takes(toolbox: regi
 
 
 def test_effects_are_known_by_name(toolbox: registry.Toolbox) -> None:
-    effects = {tool.name: toolbox.effect_of(tool.name) for tool in toolbox.tools}
+    effects = {tool.name: toolbox.get_effect(tool.name) for tool in toolbox.tools}
 
     assert effects == {
-        "list_dir": outcome.Effect.READ,
-        "read_file": outcome.Effect.READ,
-        "search": outcome.Effect.READ,
-        "write_file": outcome.Effect.WRITE,
-        "edit_file": outcome.Effect.WRITE,
-        "run": outcome.Effect.EXECUTE,
-        "git_status": outcome.Effect.READ,
-        "git_diff": outcome.Effect.READ,
-        "git_commit": outcome.Effect.EXECUTE,
+        "list_dir": outcome.ToolEffect.READ,
+        "read_file": outcome.ToolEffect.READ,
+        "search": outcome.ToolEffect.READ,
+        "write_file": outcome.ToolEffect.WRITE,
+        "edit_file": outcome.ToolEffect.WRITE,
+        "run": outcome.ToolEffect.EXECUTE,
+        "git_status": outcome.ToolEffect.READ,
+        "git_diff": outcome.ToolEffect.READ,
+        "git_commit": outcome.ToolEffect.EXECUTE,
     }
-    assert toolbox.effect_of("launch") is None
+    assert toolbox.get_effect("launch") is None
 
 
 async def test_a_file_that_somebody_changed_since_it_was_read_must_be_read_again(
@@ -213,8 +213,8 @@ async def test_a_file_that_somebody_changed_since_it_was_read_must_be_read_again
     await toolbox.execute("read_file", {"path": "a.py"}, context)
     (tmp_path / "a.py").write_text("one\nand more\n")
 
-    assert error_type(await toolbox.execute("edit_file", edit, context)) == "STALE_FILE"
-    assert error_type(await toolbox.execute("write_file", write, context)) == "STALE_FILE"
+    assert get_error_type(await toolbox.execute("edit_file", edit, context)) == "STALE_FILE"
+    assert get_error_type(await toolbox.execute("write_file", write, context)) == "STALE_FILE"
     assert (tmp_path / "a.py").read_text() == "one\nand more\n"
 
     await toolbox.execute("read_file", {"path": "alias.py"}, context)
@@ -230,7 +230,7 @@ async def test_another_session_knows_nothing_of_what_this_one_read(toolbox: regi
     assert not (await toolbox.execute("edit_file", {"path": "a.py", "old": "one", "new": "two"}, other)).is_error
 
     stale = await toolbox.execute("edit_file", {"path": "a.py", "old": "two", "new": "three"}, mine)
-    assert error_type(stale) == "STALE_FILE"
+    assert get_error_type(stale) == "STALE_FILE"
 
 
 async def test_what_a_session_read_is_known_in_its_next_run_and_in_another_toolbox_of_the_same_tools(
@@ -242,7 +242,7 @@ async def test_what_a_session_read_is_known_in_its_next_run_and_in_another_toolb
     (tmp_path / "a.py").write_text("two\n")
 
     later = await registry.Toolbox(toolbox.tools).execute("edit_file", {"path": "a.py", "old": "two", "new": "2"}, second)
-    assert error_type(later) == "STALE_FILE"
+    assert get_error_type(later) == "STALE_FILE"
 
 
 async def test_many_edits_of_one_file_at_once_all_happen_or_say_that_they_did_not(
@@ -263,7 +263,7 @@ async def test_many_edits_of_one_file_at_once_all_happen_or_say_that_they_did_no
 
     done = {number for number, output in enumerate(outputs) if not output.is_error}
     assert done
-    assert all(error_type(output) == "STALE_FILE" for output in outputs if output.is_error)
+    assert all(get_error_type(output) == "STALE_FILE" for output in outputs if output.is_error)
     lines = [f"[{number}]" if number in done else f"<{number}>" for number in range(20)]
     assert (tmp_path / "a.txt").read_text().splitlines() == lines
 
@@ -283,7 +283,7 @@ async def test_cancelling_a_write_waits_until_the_file_is_written(
     assert (tmp_path / "sub/large.txt").stat().st_size == len(content)
 
 
-class Stubborn(Buggy):
+class StubbornTool(BuggyTool):
     """Works on when it is cancelled."""
 
     name = "stubborn"
@@ -305,7 +305,7 @@ class Stubborn(Buggy):
 
 
 async def test_a_tool_that_does_not_stop_is_left_alone(context: outcome.ToolContext) -> None:
-    tool = Stubborn()
+    tool = StubbornTool()
     calling = asyncio.create_task(registry.Toolbox([tool]).execute("stubborn", {}, context))
     await tool.started.wait()
     try:
@@ -318,13 +318,13 @@ async def test_a_tool_that_does_not_stop_is_left_alone(context: outcome.ToolCont
     await tool.ended.wait()
 
 
-class Settling(Stubborn):
+class SettlingTool(StubbornTool):
     name = "settling"
     settles = True
 
 
 async def test_a_tool_that_promises_to_come_to_an_end_is_waited_for(context: outcome.ToolContext) -> None:
-    tool = Settling()
+    tool = SettlingTool()
     calling = asyncio.create_task(registry.Toolbox([tool]).execute("settling", {}, context))
     await tool.started.wait()
     try:
@@ -340,7 +340,7 @@ async def test_a_tool_that_promises_to_come_to_an_end_is_waited_for(context: out
     assert tool.ended.is_set()
 
 
-class GivesUp(Buggy):
+class AbandoningTool(BuggyTool):
     name = "gives_up"
 
     async def execute(self, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
@@ -348,7 +348,7 @@ class GivesUp(Buggy):
 
 
 async def test_a_tool_that_cancels_itself_does_not_cancel_the_run(context: outcome.ToolContext) -> None:
-    output = await registry.Toolbox([GivesUp()]).execute("gives_up", {}, context)
+    output = await registry.Toolbox([AbandoningTool()]).execute("gives_up", {}, context)
 
     assert output.text == "the tool `gives_up` gave up"
 
@@ -364,18 +364,18 @@ async def test_a_read_that_hangs_is_given_up_in_time_and_at_once_when_cancelled(
     class Hanging(CoreTool[Arguments]):
         name = "hanging"
         description = "Reads without end"
-        effect = outcome.Effect.READ
+        effect = outcome.ToolEffect.READ
         arguments = Arguments
         time_limit = 0.2
 
         async def act(self, arguments: Arguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-            return outcome.ToolOutput(await threads.call((tmp_path / "pipe").read_text))
+            return outcome.ToolOutput(await threads.run_in_thread((tmp_path / "pipe").read_text))
 
     os.mkfifo(tmp_path / "pipe")
     hanging = Hanging()
 
     output = await registry.Toolbox([hanging]).execute("hanging", {}, context)
-    assert error_type(output) == "EXEC_TIMEOUT"
+    assert get_error_type(output) == "EXEC_TIMEOUT"
     assert output.text == "`hanging` did not finish within 0.2 s"
 
     hanging.time_limit = 60
@@ -393,8 +393,8 @@ async def test_the_end_of_a_run_ends_what_its_commands_left_in_the_background(
 ) -> None:
     output = await toolbox.execute("run", {"command": "sleep 1000 &"}, context)
     assert output.text == "[exit code 0; a process in the background is still running]"
-    assert orphans.any_marked(context.run_id)
+    assert orphans.has_marked_processes(context.run_id)
 
     await toolbox.end_run(context.run_id)
 
-    assert not orphans.any_marked(context.run_id)
+    assert not orphans.has_marked_processes(context.run_id)

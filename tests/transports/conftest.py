@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from switchtower.transports import http, upgrade
-from switchtower.transports.pair import Inbox
+from switchtower.transports.pair import RecordingReceiver
 from switchtower.transports.stream import Stream
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
@@ -34,10 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and item.path.parent == Path(__file__).parent
             and inspect.iscoroutinefunction(item.obj)
         ):
-            item.obj = _in_time(item.obj)
+            item.obj = _limit_time(item.obj)
 
 
-def _in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def _limit_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(test)
     async def timed(*args: Any, **kwargs: Any) -> None:
         async with asyncio.timeout(60):
@@ -63,7 +63,7 @@ class RawWebSocket:
         self.headers: dict[str, str] = {}
         self.body = b""
 
-    async def handshake(self, port: int, path: str, headers: dict[str, str]) -> None:
+    async def send_handshake(self, port: int, path: str, headers: dict[str, str]) -> None:
         asked = {
             "Host": f"127.0.0.1:{port}",
             "Upgrade": "websocket",
@@ -85,7 +85,7 @@ class RawWebSocket:
         with suppress(OSError):
             await self.writer.wait_closed()
 
-    def frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool = True, reserved: int = 0) -> bytes:
+    def send_frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool = True, reserved: int = 0) -> bytes:
         mask = os.urandom(4) if masked else b"\0\0\0\0"
         bit = 0x80 if masked else 0
         size = len(payload)
@@ -100,7 +100,7 @@ class RawWebSocket:
         return bytes((0x80 * fin | reserved | opcode,)) + length + (mask if masked else b"") + body
 
     def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool = True, reserved: int = 0) -> None:
-        self.writer.write(self.frame(opcode, payload, fin=fin, masked=masked, reserved=reserved))
+        self.writer.write(self.send_frame(opcode, payload, fin=fin, masked=masked, reserved=reserved))
 
     async def receive(self) -> tuple[int, bytes]:
         first, size = await self.reader.readexactly(2)
@@ -112,7 +112,7 @@ class RawWebSocket:
             size = int.from_bytes(await self.reader.readexactly(8))
         return first & 0x0F, await self.reader.readexactly(size)
 
-    async def closed_with(self) -> tuple[int, str]:
+    async def read_close(self) -> tuple[int, str]:
         """The goodbye, past whatever comes before it."""
         while True:
             opcode, payload = await self.receive()
@@ -124,61 +124,61 @@ Dial = Callable[..., Awaitable[RawWebSocket]]
 
 
 @pytest.fixture
-async def dial() -> AsyncIterator[Dial]:
+async def connect_raw() -> AsyncIterator[Dial]:
     async with AsyncExitStack() as stack:
 
         async def connect(port: int, path: str = "/", **headers: str) -> RawWebSocket:
             client = RawWebSocket(*await asyncio.open_connection("127.0.0.1", port))
             stack.push_async_callback(client.leave)
-            await client.handshake(port, path, {name.replace("_", "-"): value for name, value in headers.items()})
+            await client.send_handshake(port, path, {name.replace("_", "-"): value for name, value in headers.items()})
             return client
 
         yield connect
 
 
-class Counting(Inbox):
+class CountingReceiver(RecordingReceiver):
     """Also knows how many reads there were."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         self.reads += 1
-        super().received(frames)
+        super().on_frames(frames)
 
 
-class WebServer:
+class WebSocketServer:
     """A listener, and an inbox for each client in the order of their arrival."""
 
     listener: http.HttpListener
 
     def __init__(self) -> None:
-        self.inboxes: list[Counting] = []
-        self.requests: list[upgrade.Upgrade] = []
-        self.build: type[Counting] = Counting
+        self.inboxes: list[CountingReceiver] = []
+        self.requests: list[upgrade.UpgradeRequest] = []
+        self.build: type[CountingReceiver] = CountingReceiver
 
-    def accept(self, request: upgrade.Upgrade) -> Counting | upgrade.Refusal:
+    def accept(self, request: upgrade.UpgradeRequest) -> CountingReceiver | upgrade.UpgradeRefusal:
         self.requests.append(request)
         if request.path != "/ws":
-            return upgrade.Refusal(404, "no such door")
+            return upgrade.UpgradeRefusal(404, "no such door")
         if request.origin.token == "wrong":
-            return upgrade.Refusal(401, "a token is needed")
+            return upgrade.UpgradeRefusal(401, "a token is needed")
         self.inboxes.append(self.build())
         return self.inboxes[-1]
 
     def start_failing(self) -> None:
-        class Failing(Counting):
+        class Failing(CountingReceiver):
             def connected(self, stream: Stream) -> None:
                 raise RuntimeError("a bug of ours")
 
         self.build = Failing
 
 
-Serve = Callable[..., Awaitable[WebServer]]
+Serve = Callable[..., Awaitable[WebSocketServer]]
 
 
-async def page(scope: Any, receive: Any, send: Any) -> None:
+async def serve_page(scope: Any, receive: Any, send: Any) -> None:
     assert scope["type"] == "http"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"hello"})
@@ -188,8 +188,8 @@ async def page(scope: Any, receive: Any, send: Any) -> None:
 async def serve() -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
-        async def start(app: Any = page, host: str = "127.0.0.1", port: int = 0, **options: Any) -> WebServer:
-            server = WebServer()
+        async def start(app: Any = serve_page, host: str = "127.0.0.1", port: int = 0, **options: Any) -> WebSocketServer:
+            server = WebSocketServer()
             limits = {"max_message_bytes": 100_000, "output_limit_bytes": 100_000} | options
             server.listener = await http.serve(app, host, port, server.accept, **limits)
             stack.push_async_callback(server.listener.close, grace=0)

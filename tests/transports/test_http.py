@@ -70,12 +70,12 @@ async def test_a_host_that_is_not_ours_is_named_with_a_remedy(serve: Serve, host
         await serve(host=host)
 
 
-async def test_tokens_reach_no_log_at_any_level(serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tokens_reach_no_log_at_any_level(serve: Serve, connect_raw: Dial, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     logging.getLogger("picows").setLevel(1)
     server = await serve()
-    accepted = await dial(server.listener.port, "/ws?token=hush-hush", Authorization="Bearer hush-hush")
-    refused = await dial(server.listener.port, "/elsewhere?token=hush-hush")
+    accepted = await connect_raw(server.listener.port, "/ws?token=hush-hush", Authorization="Bearer hush-hush")
+    refused = await connect_raw(server.listener.port, "/elsewhere?token=hush-hush")
     assert (accepted.status, refused.status) == (101, 404)
     assert (await get(server.listener.port, "/?token=hush-hush"))[0] == 200
     server.inboxes[0].stream.close()
@@ -92,7 +92,7 @@ async def test_an_answer_under_way_is_finished_before_the_listener_is_closed(ser
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"done"})
 
-    server = await serve(_only_http(slow))
+    server = await serve(_reject_websockets(slow))
     answer = asyncio.create_task(get(server.listener.port))
     await asked.wait()
     closing = asyncio.create_task(server.listener.close())
@@ -111,7 +111,7 @@ async def test_an_answer_that_never_ends_is_cut_off(serve: Serve) -> None:
         finally:
             cancelled.set()
 
-    server = await serve(_only_http(endless))
+    server = await serve(_reject_websockets(endless))
     _, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await asked.wait()
@@ -135,7 +135,7 @@ def test_the_other_transports_load_no_web_server() -> None:
     assert shown.stdout.strip() == "[]"
 
 
-def _only_http(app: Any) -> Any:
+def _reject_websockets(app: Any) -> Any:
     async def guarded(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
         await app(scope, receive, send)

@@ -17,7 +17,7 @@ from switchtower.transports import errors, http
 Serve = Callable[..., Awaitable[http.UnixHttpListener]]
 
 
-async def whoami(scope: Any, receive: Any, send: Any) -> None:
+async def serve_whoami(scope: Any, receive: Any, send: Any) -> None:
     assert scope["type"] == "http"
     origin = scope["state"]["peer"].origin
     body = f"{origin.transport} {origin.pid} {origin.address}".encode()
@@ -29,7 +29,7 @@ async def whoami(scope: Any, receive: Any, send: Any) -> None:
 async def serve_unix(folder: Path) -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
-        async def start(app: Any = whoami, path: Path | None = None, **options: Any) -> http.UnixHttpListener:
+        async def start(app: Any = serve_whoami, path: Path | None = None, **options: Any) -> http.UnixHttpListener:
             listener = await http.serve_unix(app, path or folder / "run" / "hostd.sock", **options)
             stack.push_async_callback(listener.close, grace=0)
             return listener
@@ -51,12 +51,12 @@ async def test_an_app_is_told_which_process_asks(serve_unix: Serve) -> None:
 
 
 async def test_one_connection_is_one_peer(serve_unix: Serve) -> None:
-    peers: list[http.Peer] = []
+    peers: list[http.HttpPeer] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             peers.append(scope["state"]["peer"])
-        await whoami(scope, receive, send)
+        await serve_whoami(scope, receive, send)
 
     listener = await serve_unix(app)
     reader, writer = await asyncio.open_unix_connection(listener.path)
@@ -187,7 +187,7 @@ async def test_a_port_tells_both_of_its_ends(serve: Any) -> None:
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         origins.append(scope["state"]["peer"].origin)
-        await whoami(scope, receive, send)
+        await serve_whoami(scope, receive, send)
 
     server = await serve(app)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
@@ -204,7 +204,7 @@ async def test_a_port_tells_both_of_its_ends(serve: Any) -> None:
 HEAD_SECONDS = 0.3
 
 
-async def hung_up(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], said: bytes = b"") -> bytes:
+async def send_and_close(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], said: bytes = b"") -> bytes:
     """Says this and no more, and returns what came until the other side had enough of it."""
     reader, writer = connection
     writer.write(said)
@@ -219,13 +219,13 @@ async def hung_up(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter],
 @pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 async def test_who_does_not_say_what_it_wants_is_not_waited_for(serve_unix: Serve, said: bytes) -> None:
     listener = await serve_unix(head_seconds=HEAD_SECONDS)
-    assert await hung_up(await asyncio.open_unix_connection(listener.path), said) == b""
+    assert await send_and_close(await asyncio.open_unix_connection(listener.path), said) == b""
 
 
 async def test_who_begins_a_second_request_and_stops_is_not_waited_for(serve_unix: Serve) -> None:
     listener = await serve_unix(head_seconds=HEAD_SECONDS)
     said = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"
-    assert (await hung_up(await asyncio.open_unix_connection(listener.path), said)).count(b"200 OK") == 1
+    assert (await send_and_close(await asyncio.open_unix_connection(listener.path), said)).count(b"200 OK") == 1
 
 
 async def test_who_has_asked_may_wait_for_its_answer(serve_unix: Serve) -> None:
@@ -235,20 +235,20 @@ async def test_who_has_asked_may_wait_for_its_answer(serve_unix: Serve) -> None:
         assert scope["type"] == "http"
         asked.set()
         await answer.wait()
-        await whoami(scope, receive, send)
+        await serve_whoami(scope, receive, send)
 
     listener = await serve_unix(slow, head_seconds=HEAD_SECONDS)
     waiting = asyncio.create_task(get(listener.path))
     await asked.wait()
     # Whoever came later and said nothing has been given up: it has been longer than that.
-    await hung_up(await asyncio.open_unix_connection(listener.path))
+    await send_and_close(await asyncio.open_unix_connection(listener.path))
     answer.set()
     assert (await waiting).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_websocket_lives_longer_than_a_request_may_take(serve: Any, dial: Any) -> None:
+async def test_a_websocket_lives_longer_than_a_request_may_take(serve: Any, connect_raw: Any) -> None:
     server = await serve(head_seconds=HEAD_SECONDS)
-    client = await dial(server.listener.port, "/ws")
-    await hung_up(await asyncio.open_connection("127.0.0.1", server.listener.port))
+    client = await connect_raw(server.listener.port, "/ws")
+    await send_and_close(await asyncio.open_connection("127.0.0.1", server.listener.port))
     client.send(1, b"still here")
     assert await server.inboxes[0].next() == b"still here"

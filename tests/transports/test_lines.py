@@ -12,7 +12,7 @@ streams = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"{", b"abc", b"abcde
 )
 
 
-def expected(stream: bytes) -> tuple[list[bytes], int]:
+def split_reference(stream: bytes) -> tuple[list[bytes], int]:
     """What the rules say, without regard to speed or memory."""
     *lines, rest = stream.split(b"\n")
     frames = [line for line in lines if len(line) <= LIMIT and line not in (b"", b"\r")]
@@ -27,13 +27,13 @@ def split(pieces: list[bytes]) -> tuple[list[bytes], int]:
 
 @given(streams)
 def test_one_chunk_and_byte_by_byte_give_the_same_frames(stream: bytes) -> None:
-    assert split([stream]) == expected(stream)
-    assert split([bytes([byte]) for byte in stream]) == expected(stream)
+    assert split([stream]) == split_reference(stream)
+    assert split([bytes([byte]) for byte in stream]) == split_reference(stream)
 
 
 @given(st.lists(streams))
 def test_any_other_cut_gives_the_same_frames(pieces: list[bytes]) -> None:
-    assert split(pieces) == expected(b"".join(pieces))
+    assert split(pieces) == split_reference(b"".join(pieces))
 
 
 def test_a_line_of_exactly_the_limit_is_a_frame_and_one_byte_more_is_not() -> None:

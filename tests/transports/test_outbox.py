@@ -2,13 +2,13 @@
 
 from switchtower.transports.outbox import MOST_WAITING_BYTES, TRY_AGAIN_LATER, Outbox
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 
-class SteeredStream:
+class ControlledStream:
     """A stream that takes packets when the test says so."""
 
-    origin = Origin(transport="memory")
+    origin = ConnectionOrigin(transport="memory")
 
     def __init__(self) -> None:
         self.writable = True
@@ -32,18 +32,18 @@ class SteeredStream:
 
 
 def test_what_is_said_to_a_reader_leaves_at_once() -> None:
-    stream = SteeredStream()
+    stream = ControlledStream()
     outbox = Outbox(stream)
 
     outbox.send(Packet([b"a", b"b"]))
 
     assert stream.sent == [b"a", b"b"]
-    assert outbox.ready
+    assert outbox.is_ready
     assert len(outbox) == 0
 
 
 def test_what_waited_leaves_in_order_and_before_anything_new() -> None:
-    stream = SteeredStream()
+    stream = ControlledStream()
     outbox = Outbox(stream)
     stream.writable = False
     outbox.send(Packet([b"a"]))
@@ -51,16 +51,16 @@ def test_what_waited_leaves_in_order_and_before_anything_new() -> None:
     stream.writable = True
     outbox.send(Packet([b"c"]))
     assert stream.sent == []
-    assert not outbox.ready
+    assert not outbox.is_ready
 
     assert outbox.flush()
 
     assert stream.sent == [b"a", b"b", b"c"]
-    assert outbox.ready
+    assert outbox.is_ready
 
 
 def test_a_client_that_does_not_read_is_cut_off_once() -> None:
-    stream = SteeredStream()
+    stream = ControlledStream()
     outbox = Outbox(stream)
     stream.writable = False
     megabyte = bytes(1024 * 1024)

@@ -1,7 +1,7 @@
 import pytest
 
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 
 def test_lines_end_each_frame_with_a_line_feed() -> None:
@@ -29,4 +29,4 @@ def test_each_spelling_is_made_once() -> None:
 
 
 def test_an_origin_shows_no_token() -> None:
-    assert "hush" not in repr(Origin(transport="websocket", address="127.0.0.1:1", token="hush"))
+    assert "hush" not in repr(ConnectionOrigin(transport="websocket", address="127.0.0.1:1", token="hush"))

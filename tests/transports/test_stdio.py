@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.transports.conftest import Counting
+from tests.transports.conftest import CountingReceiver
 
 from switchtower.transports.stdio import StdioConnection
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 LIMIT = 100_000
 
 
-class Ends:
+class StdioPipes:
     """A connection, and the far ends of its two descriptors."""
 
     def __init__(self, stack: ExitStack, *, input_fd: int | None = None, output_fd: int | None = None) -> None:
         self._stack = stack
         self._open: set[int] = set()
-        self.inbox = Counting()
+        self.inbox = CountingReceiver()
         self.ended = asyncio.Event()
-        near_input, self.input = self._pipe() if input_fd is None else (input_fd, -1)
-        self.output, near_output = self._pipe() if output_fd is None else (-1, output_fd)
+        near_input, self.input = self._make_pipe() if input_fd is None else (input_fd, -1)
+        self.output, near_output = self._make_pipe() if output_fd is None else (-1, output_fd)
         self.near = near_input, near_output
         self.connection = StdioConnection(
             self.inbox,
@@ -37,7 +37,7 @@ class Ends:
             complaint=lambda size, limit: f"{size} over {limit}",
         )
 
-    def _pipe(self) -> tuple[int, int]:
+    def _make_pipe(self) -> tuple[int, int]:
         reader, writer = os.pipe()
         for fd in (reader, writer):
             self._open.add(fd)
@@ -49,7 +49,7 @@ class Ends:
             self._open.discard(fd)
             os.close(fd)
 
-    def start(self) -> "Ends":
+    def start(self) -> "StdioPipes":
         self.connection.start()
         return self
 
@@ -64,16 +64,16 @@ class Ends:
         return got
 
 
-Make = Callable[..., Ends]
+Make = Callable[..., StdioPipes]
 
 
 @pytest.fixture
-async def make() -> AsyncIterator[Make]:
+async def make_stream() -> AsyncIterator[Make]:
     with ExitStack() as stack:
-        made: list[Ends] = []
+        made: list[StdioPipes] = []
 
-        def one(**options: Any) -> Ends:
-            made.append(Ends(stack, **options))
+        def one(**options: Any) -> StdioPipes:
+            made.append(StdioPipes(stack, **options))
             return made[-1]
 
         yield one
@@ -82,18 +82,18 @@ async def make() -> AsyncIterator[Make]:
             await ends.connection.wait_closed()
 
 
-async def test_lines_arrive_and_answers_leave(make: Make) -> None:
-    ends = make().start()
+async def test_lines_arrive_and_answers_leave(make_stream: Make) -> None:
+    ends = make_stream().start()
     os.write(ends.input, b'{"n":1}\n\n{"n":2}\r\n')
-    assert [await ends.inbox.next(), await ends.inbox.next()] == [b'{"n":1}', b'{"n":2}\r']
+    assert [await ends.inbox.next_frame(), await ends.inbox.next_frame()] == [b'{"n":1}', b'{"n":2}\r']
     assert ends.inbox.reads == 1
     ends.inbox.send(b"one", b"two")
     assert await ends.read(8) == b"one\ntwo\n"
-    assert ends.connection.origin == Origin(transport="stdio")
+    assert ends.connection.origin == ConnectionOrigin(transport="stdio")
 
 
-async def test_the_end_of_the_input_is_told_once_and_answers_still_leave(make: Make) -> None:
-    ends = make().start()
+async def test_the_end_of_the_input_is_told_once_and_answers_still_leave(make_stream: Make) -> None:
+    ends = make_stream().start()
     os.write(ends.input, b"whole\nunfinished")
     ends.shut(ends.input)
     await ends.ended.wait()
@@ -107,25 +107,25 @@ async def test_the_end_of_the_input_is_told_once_and_answers_still_leave(make: M
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-async def test_a_descriptor_is_left_as_it_was(make: Make, blocking: bool) -> None:
+async def test_a_descriptor_is_left_as_it_was(make_stream: Make, blocking: bool) -> None:
     """Another process may share it, and has made it so for its own reasons."""
-    ends = make()
+    ends = make_stream()
     for fd in ends.near:
         os.set_blocking(fd, blocking)
     ends.start()
     os.write(ends.input, b"question\n")
-    assert await ends.inbox.next() == b"question"
+    assert await ends.inbox.next_frame() == b"question"
     answer = b"x" * 300_000
     ends.inbox.send(answer)
     assert await ends.read(len(answer) + 1) == answer + b"\n"
     assert [os.get_blocking(fd) for fd in ends.near] == [blocking, blocking]
 
 
-async def test_files_will_do(make: Make, tmp_path: Path) -> None:
+async def test_files_will_do(make_stream: Make, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"one\ntwo\n")
     input_fd, output_fd = os.open(tmp_path / "in", os.O_RDONLY), os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     try:
-        ends = make(input_fd=input_fd, output_fd=output_fd).start()
+        ends = make_stream(input_fd=input_fd, output_fd=output_fd).start()
         await ends.ended.wait()
         assert list(ends.inbox.frames) == [b"one", b"two"]
         ends.inbox.send(b"answer")
@@ -137,8 +137,8 @@ async def test_files_will_do(make: Make, tmp_path: Path) -> None:
         os.close(output_fd)
 
 
-async def test_an_output_that_nobody_reads_blocks_nothing_and_loses_nothing(make: Make) -> None:
-    ends = make().start()
+async def test_an_output_that_nobody_reads_blocks_nothing_and_loses_nothing(make_stream: Make) -> None:
+    ends = make_stream().start()
     sent = b""
     number = 0
     while ends.connection.writable:
@@ -148,14 +148,14 @@ async def test_an_output_that_nobody_reads_blocks_nothing_and_loses_nothing(make
         number += 1
     assert len(sent) < LIMIT + 300_000, "a pipe and a buffer, and no more"
     os.write(ends.input, b"still heard\n")
-    assert await ends.inbox.next() == b"still heard"
+    assert await ends.inbox.next_frame() == b"still heard"
     assert not ends.connection.writable
     assert await ends.read(len(sent)) == sent
-    await ends.inbox.until(lambda: ends.connection.writable)
+    await ends.inbox.wait_until(lambda: ends.connection.writable)
 
 
-async def test_a_reader_that_has_gone_ends_it(make: Make) -> None:
-    ends = make().start()
+async def test_a_reader_that_has_gone_ends_it(make_stream: Make) -> None:
+    ends = make_stream().start()
     ends.shut(ends.output)
     ends.inbox.send(b"into the void")
     await ends.ended.wait()
@@ -164,8 +164,8 @@ async def test_a_reader_that_has_gone_ends_it(make: Make) -> None:
     ends.inbox.send(b"harmless")
 
 
-async def test_an_abort_does_not_wait_for_a_reader(make: Make) -> None:
-    ends = make().start()
+async def test_an_abort_does_not_wait_for_a_reader(make_stream: Make) -> None:
+    ends = make_stream().start()
     while ends.connection.writable:
         ends.inbox.send(b"x" * 10_000)
     ends.connection.abort()
@@ -173,8 +173,8 @@ async def test_an_abort_does_not_wait_for_a_reader(make: Make) -> None:
     assert ends.inbox.closed
 
 
-async def test_what_is_not_wanted_yet_is_not_read(make: Make) -> None:
-    ends = make().start()
+async def test_what_is_not_wanted_yet_is_not_read(make_stream: Make) -> None:
+    ends = make_stream().start()
     ends.connection.pause_reading()
     flood = b"x" * 999 + b"\n"
 
@@ -191,19 +191,19 @@ async def test_what_is_not_wanted_yet_is_not_read(make: Make) -> None:
     assert pouring.is_alive(), "a million bytes do not fit into a pipe"
     ends.connection.resume_reading()
     for _ in range(1_000):
-        assert await ends.inbox.next() == flood[:-1]
+        assert await ends.inbox.next_frame() == flood[:-1]
     await asyncio.to_thread(pouring.join)
 
 
-async def test_a_line_over_the_limit_is_told_with_its_size_and_the_next_one_is_heard(make: Make) -> None:
-    ends = make().start()
+async def test_a_line_over_the_limit_is_told_with_its_size_and_the_next_one_is_heard(make_stream: Make) -> None:
+    ends = make_stream().start()
     await asyncio.to_thread(os.write, ends.input, b"x" * (LIMIT + 50_000) + b"\nnext\n")
-    assert await ends.inbox.next() == b"next"
+    assert await ends.inbox.next_frame() == b"next"
     assert ends.inbox.refusals == [f"{LIMIT + 50_000} over {LIMIT}"]
 
 
-async def test_no_thread_is_left(make: Make) -> None:
-    ends = make().start()
+async def test_no_thread_is_left(make_stream: Make) -> None:
+    ends = make_stream().start()
     mine = [thread for thread in threading.enumerate() if thread.name in ("stdin", "stdout")]
     assert len(mine) >= 2
     ends.connection.close()

@@ -15,12 +15,14 @@ pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the 
 DUAL = "dual"
 
 
-def spelled(end: tuple[str | int, ...]) -> str:
+def format_end(end: tuple[str | int, ...]) -> str:
     return f"{end[0]}:{end[1]}"
 
 
 @contextmanager
-def connection(listen_at: str, connect_to: str, family: socket.AddressFamily) -> Iterator[tuple[socket.socket, socket.socket]]:
+def open_connection(
+    listen_at: str, connect_to: str, family: socket.AddressFamily
+) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Our end and the other's."""
     with ExitStack() as stack:
         if listen_at == DUAL:
@@ -44,10 +46,10 @@ def connection(listen_at: str, connect_to: str, family: socket.AddressFamily) ->
     ],
 )
 def test_our_own_connection_is_ours(listen_at: str, connect_to: str, family: socket.AddressFamily) -> None:
-    with connection(listen_at, connect_to, family) as (ours, _):
-        address, reached_at = spelled(ours.getpeername()), spelled(ours.getsockname())
+    with open_connection(listen_at, connect_to, family) as (ours, _):
+        address, reached_at = format_end(ours.getpeername()), format_end(ours.getsockname())
         assert tcp_owner.is_loopback(address)
-        assert tcp_owner.uid_of(address, reached_at) == os.geteuid()
+        assert tcp_owner.find_owner_uid(address, reached_at) == os.geteuid()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
@@ -61,25 +63,25 @@ def test_somebody_else_s_connection_is_theirs() -> None:
         with theirs:
             theirs.connect(listener.getsockname())
             with listener.accept()[0] as ours:
-                assert tcp_owner.uid_of(spelled(ours.getpeername()), spelled(ours.getsockname())) == 65_534
+                assert tcp_owner.find_owner_uid(format_end(ours.getpeername()), format_end(ours.getsockname())) == 65_534
 
 
 def test_another_connection_of_the_same_port_says_nothing() -> None:
-    with connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, _):
-        address = spelled(ours.getpeername())
-        assert tcp_owner.uid_of(address, "127.0.0.1:1") is None
-        assert tcp_owner.uid_of("127.0.0.1:1", spelled(ours.getsockname())) is None
+    with open_connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, _):
+        address = format_end(ours.getpeername())
+        assert tcp_owner.find_owner_uid(address, "127.0.0.1:1") is None
+        assert tcp_owner.find_owner_uid("127.0.0.1:1", format_end(ours.getsockname())) is None
 
 
 def test_a_connection_that_is_ending_is_nobody_s() -> None:
     """The kernel lists it as root's, whoever had it."""
-    with connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
-        ends = spelled(ours.getpeername()), spelled(ours.getsockname())
+    with open_connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
+        ends = format_end(ours.getpeername()), format_end(ours.getsockname())
         theirs.close()
         assert ours.recv(1) == b""
-        assert tcp_owner.uid_of(*ends) is None
+        assert tcp_owner.find_owner_uid(*ends) is None
         ours.close()
-        assert tcp_owner.uid_of(*ends) is None
+        assert tcp_owner.find_owner_uid(*ends) is None
 
 
 @pytest.mark.parametrize(
@@ -87,8 +89,8 @@ def test_a_connection_that_is_ending_is_nobody_s() -> None:
     ["", "nonsense", "localhost:80", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "[::1]:80", "fe80::1%lo:80", ":::::"],
 )
 def test_what_is_no_address_is_nobody_s(address: str) -> None:
-    assert tcp_owner.uid_of(address, "127.0.0.1:80") is None
-    assert tcp_owner.uid_of("127.0.0.1:80", address) is None
+    assert tcp_owner.find_owner_uid(address, "127.0.0.1:80") is None
+    assert tcp_owner.find_owner_uid("127.0.0.1:80", address) is None
 
 
 @pytest.mark.parametrize(
@@ -110,16 +112,16 @@ def test_only_this_machine_s_own_addresses_are_loopback(address: str, loopback: 
 
 
 def test_the_quick_way_agrees_with_the_tables_or_does_not_answer() -> None:
-    with connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
+    with open_connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
         here = socket.inet_aton("127.0.0.1")
         their_end, our_end = (here, theirs.getsockname()[1]), (here, ours.getsockname()[1])
-        found = sock_diag.find(their_end, our_end)
+        found = sock_diag.query_socket(their_end, our_end)
         assert found is None or found == (os.geteuid(), os.fstat(theirs.fileno()).st_ino)
-        assert sock_diag.find((here, 1), our_end) is None, "not the listener, which has that port too"
-        assert sock_diag.find(our_end, (here, 1)) is None
+        assert sock_diag.query_socket((here, 1), our_end) is None, "not the listener, which has that port too"
+        assert sock_diag.query_socket(our_end, (here, 1)) is None
         theirs.close()
         assert ours.recv(1) == b""
-        assert sock_diag.find(their_end, our_end) is None
+        assert sock_diag.query_socket(their_end, our_end) is None
 
 
 def test_a_socket_that_is_closed_while_the_kernel_describes_it_has_no_owner() -> None:
@@ -128,9 +130,9 @@ def test_a_socket_that_is_closed_while_the_kernel_describes_it_has_no_owner() ->
 
     def described(uid: int, inode: int) -> bytes:
         head = sock_diag._HEAD.pack(0, sock_diag._BY_FAMILY, 0, 0, 0)
-        state = sock_diag._ANSWER.pack(socket.AF_INET, sock_diag._ESTABLISHED, 0, 0)
+        state = sock_diag._ANSWER.pack(socket.AF_INET, sock_diag._TCP_ESTABLISHED, 0, 0)
         filled = (head + state + ends).ljust(sock_diag._UID_AT, b"\0")
         return filled + sock_diag._UID_AND_INODE.pack(uid, inode)
 
-    assert sock_diag.read_answer(described(1000, 7), socket.AF_INET, ends) == sock_diag.Found(1000, 7)
-    assert sock_diag.read_answer(described(0, 0), socket.AF_INET, ends) is None
+    assert sock_diag.parse_answer(described(1000, 7), socket.AF_INET, ends) == sock_diag.SocketEntry(1000, 7)
+    assert sock_diag.parse_answer(described(0, 0), socket.AF_INET, ends) is None

@@ -1,7 +1,7 @@
 import pytest
 
 from switchtower.transports import upgrade
-from switchtower.transports.origins import Sites
+from switchtower.transports.origins import AllowedOrigins
 
 HEAD = (
     "GET {target} HTTP/1.1\r\nhost: 127.0.0.1:8787\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
@@ -9,16 +9,16 @@ HEAD = (
 )
 
 
-def read(target: str = "/ws", **headers: str) -> upgrade.Upgrade:
+def read(target: str = "/ws", **headers: str) -> upgrade.UpgradeRequest:
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return upgrade.read(HEAD.format(target=target, more=more).encode("latin-1"), "127.0.0.1:5")
+    return upgrade.parse_upgrade(HEAD.format(target=target, more=more).encode("latin-1"), "127.0.0.1:5")
 
 
-def refusal(hosts: tuple[str, ...] = (), sites: tuple[str, ...] = (), **headers: str) -> upgrade.Refusal | None:
+def get_refusal(hosts: tuple[str, ...] = (), sites: tuple[str, ...] = (), **headers: str) -> upgrade.UpgradeRefusal | None:
     request = read()
     changed = {name.replace("_", "-"): value for name, value in headers.items()}
     kept = {name: value for name, value in (request.headers | changed).items() if value}
-    return upgrade.objection(upgrade.Upgrade(request.path, {}, kept, request.origin), hosts, Sites(sites))
+    return upgrade.find_refusal(upgrade.UpgradeRequest(request.path, {}, kept, request.origin), hosts, AllowedOrigins(sites))
 
 
 def test_path_and_query_are_decoded() -> None:
@@ -55,7 +55,7 @@ def test_headers_that_come_twice_are_joined() -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8787", "localhost.:1", "127.0.0.1", "[::1]:8787", "tower.example:443"])
 def test_loopback_and_the_configured_hosts_are_served(host: str) -> None:
-    assert refusal(("tower.example",), host=host) is None
+    assert get_refusal(("tower.example",), host=host) is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_loopback_and_the_configured_hosts_are_served(host: str) -> None:
     ],
 )
 def test_any_other_host_is_refused(host: str) -> None:
-    answer = refusal(("tower.example",), host=host)
+    answer = get_refusal(("tower.example",), host=host)
     assert answer is not None
     assert answer.status == 403
 
@@ -91,7 +91,7 @@ def test_any_other_host_is_refused(host: str) -> None:
 )
 def test_pages_from_here_and_configured_ones_may_connect(origin: str) -> None:
     sites = ("tower.example", "http://app.example:9")
-    assert refusal(("tower.example",), sites, host="tower.example:8787", origin=origin) is None
+    assert get_refusal(("tower.example",), sites, host="tower.example:8787", origin=origin) is None
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_pages_from_here_and_configured_ones_may_connect(origin: str) -> None:
     ],
 )
 def test_pages_from_elsewhere_may_not(origin: str) -> None:
-    answer = refusal(("tower.example", "other.tower.example"), ("http://app.example:9",), host="tower.example", origin=origin)
+    answer = get_refusal(("tower.example", "other.tower.example"), ("http://app.example:9",), host="tower.example", origin=origin)
     assert answer is not None
     assert answer.status == 403
 
 
 @pytest.mark.parametrize(("version", "status"), [("", 426), ("8", 426)])
 def test_another_version_is_told_which_one_is_spoken(version: str, status: int) -> None:
-    answer = refusal(sec_websocket_version=version)
+    answer = get_refusal(sec_websocket_version=version)
     assert answer is not None
     assert answer.status == status
     assert b"\r\nSec-WebSocket-Version: 13\r\n" in answer.encode()
@@ -130,22 +130,22 @@ def test_another_version_is_told_which_one_is_spoken(version: str, status: int) 
 
 @pytest.mark.parametrize("key", ["", "short", "c2l4dGVlbiBieXRlcyBva2F5", "§"])
 def test_a_bad_key_is_refused(key: str) -> None:
-    answer = refusal(sec_websocket_key=key)
+    answer = get_refusal(sec_websocket_key=key)
     assert answer is not None
     assert answer.status == 400
 
 
 def test_a_refusal_is_a_whole_http_answer() -> None:
-    assert upgrade.Refusal(401, "no").encode() == (
+    assert upgrade.UpgradeRefusal(401, "no").encode() == (
         b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\nWWW-Authenticate: Bearer\r\n"
         b"Content-Length: 3\r\nConnection: close\r\n\r\nno\n"
     )
 
 
 def test_where_any_name_will_do_a_page_must_still_come_from_where_it_is_shown() -> None:
-    assert refusal(("*",), host="192.168.0.7:3141") is None
-    assert refusal(("*",), host="tower.example", origin="http://tower.example") is None
-    elsewhere = refusal(("*",), host="tower.example", origin="http://evil.example")
+    assert get_refusal(("*",), host="192.168.0.7:3141") is None
+    assert get_refusal(("*",), host="tower.example", origin="http://tower.example") is None
+    elsewhere = get_refusal(("*",), host="tower.example", origin="http://evil.example")
     assert elsewhere is not None
     assert elsewhere.status == 403
-    assert refusal(("*",), host="not a name") is not None
+    assert get_refusal(("*",), host="not a name") is not None

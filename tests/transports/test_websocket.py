@@ -18,9 +18,9 @@ Serve = Any
 Dial = Any
 
 
-async def test_a_client_is_accepted_heard_and_answered(serve: Serve, dial: Dial) -> None:
+async def test_a_client_is_accepted_heard_and_answered(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws?token=abc&x=1")
+    client = await connect_raw(server.listener.port, "/ws?token=abc&x=1")
     assert client.status == 101
     client.send(TEXT, '{"note":"𝄞"}'.encode())
     client.send(BINARY, b'{"binary":true}')
@@ -37,9 +37,9 @@ async def test_a_client_is_accepted_heard_and_answered(serve: Serve, dial: Dial)
     assert request.origin.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
 
 
-async def test_a_browser_that_also_wants_to_keep_the_connection_is_accepted(serve: Serve, dial: Dial) -> None:
+async def test_a_browser_that_also_wants_to_keep_the_connection_is_accepted(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(
+    client = await connect_raw(
         server.listener.port, "/ws", Connection="keep-alive, Upgrade", Sec_WebSocket_Extensions="permessage-deflate"
     )
     assert client.status == 101
@@ -76,34 +76,36 @@ async def test_another_implementation_understands_us(serve: Serve) -> None:
     ],
 )
 async def test_a_refusal_is_a_plain_http_answer(
-    serve: Serve, dial: Dial, path: str, headers: dict[str, str], status: int, said: bytes
+    serve: Serve, connect_raw: Dial, path: str, headers: dict[str, str], status: int, said: bytes
 ) -> None:
     server = await serve()
-    client = await dial(server.listener.port, path, **headers)
+    client = await connect_raw(server.listener.port, path, **headers)
     assert (client.status, client.body) == (status, said)
     assert server.inboxes == []
 
 
-async def test_an_acceptor_that_fails_tells_no_detail(serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_acceptor_that_fails_tells_no_detail(serve: Serve, connect_raw: Dial, caplog: pytest.LogCaptureFixture) -> None:
     server = await serve()
     server.inboxes = None  # so that accepting raises
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     assert (client.status, client.body) == (500, b"internal error\n")
     assert "AttributeError" in caplog.text
 
 
-async def test_a_receiver_that_cannot_start_closes_with_1011(serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_receiver_that_cannot_start_closes_with_1011(
+    serve: Serve, connect_raw: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
     server = await serve()
     server.start_failing()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     assert await client.closed_with() == (1011, "")
     assert "a bug of ours" in caplog.text
 
 
 @pytest.mark.parametrize("size", [1, 125, 126, 65_535, 65_536, LIMIT])
-async def test_messages_of_every_length_cross_both_ways(serve: Serve, dial: Dial, size: int) -> None:
+async def test_messages_of_every_length_cross_both_ways(serve: Serve, connect_raw: Dial, size: int) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.send(TEXT, b"x" * size)
     inbox = server.inboxes[0]
     assert await inbox.next() == b"x" * size
@@ -111,16 +113,16 @@ async def test_messages_of_every_length_cross_both_ways(serve: Serve, dial: Dial
     assert await client.receive() == (TEXT, b"y" * size)
 
 
-async def test_frames_of_one_packet_arrive_as_several_messages(serve: Serve, dial: Dial) -> None:
+async def test_frames_of_one_packet_arrive_as_several_messages(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     server.inboxes[0].send(b"one", b"x" * 300, b"three")
     assert [await client.receive() for _ in range(3)] == [(TEXT, b"one"), (TEXT, b"x" * 300), (TEXT, b"three")]
 
 
-async def test_messages_of_one_write_are_heard_in_one_read_even_with_a_ping_among_them(serve: Serve, dial: Dial) -> None:
+async def test_messages_of_one_write_are_heard_in_one_read_even_with_a_ping_among_them(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.writer.write(client.frame(TEXT, b"one") + client.frame(TEXT, b"two") + client.frame(PING, b"?"))
     inbox = server.inboxes[0]
     assert [await inbox.next(), await inbox.next()] == [b"one", b"two"]
@@ -128,9 +130,9 @@ async def test_messages_of_one_write_are_heard_in_one_read_even_with_a_ping_amon
     assert await client.receive() == (PONG, b"?")
 
 
-async def test_a_message_that_comes_byte_by_byte_is_heard_once(serve: Serve, dial: Dial) -> None:
+async def test_a_message_that_comes_byte_by_byte_is_heard_once(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for byte in client.frame(TEXT, b"slow") + client.frame(TEXT, b"next"):
         client.writer.write(bytes([byte]))
@@ -139,9 +141,9 @@ async def test_a_message_that_comes_byte_by_byte_is_heard_once(serve: Serve, dia
     assert [await inbox.next(), await inbox.next()] == [b"slow", b"next"]
 
 
-async def test_a_flood_is_taken_in_bites(serve: Serve, dial: Dial) -> None:
+async def test_a_flood_is_taken_in_bites(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     inbox = server.inboxes[0]
     inbox.stream.pause_reading()
     bites: list[int] = []
@@ -153,9 +155,9 @@ async def test_a_flood_is_taken_in_bites(serve: Serve, dial: Dial) -> None:
     assert max(bites) * len(frame) <= 65_536 + len(frame)
 
 
-async def test_fragments_are_put_together_around_a_ping(serve: Serve, dial: Dial) -> None:
+async def test_fragments_are_put_together_around_a_ping(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.send(TEXT, "𝄞".encode()[:2], fin=False)
     client.send(PING, b"in between")
     client.send(CONTINUATION, b"", fin=False)
@@ -168,10 +170,10 @@ async def test_fragments_are_put_together_around_a_ping(serve: Serve, dial: Dial
 
 
 async def test_a_frame_over_the_limit_closes_with_1009_which_the_client_can_read_after_sending_all_of_it(
-    serve: Serve, dial: Dial
+    serve: Serve, connect_raw: Dial
 ) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     for _ in range(20):
         client.send(TEXT, b"x" * 1_000_000)
         await client.writer.drain()
@@ -182,9 +184,9 @@ async def test_a_frame_over_the_limit_closes_with_1009_which_the_client_can_read
     assert not server.inboxes[0].frames
 
 
-async def test_fragments_over_the_limit_close_with_1009(serve: Serve, dial: Dial) -> None:
+async def test_fragments_over_the_limit_close_with_1009(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.send(TEXT, b"x" * LIMIT, fin=False)
     client.send(CONTINUATION, b"x")
     assert (await client.closed_with())[0] == 1009
@@ -205,9 +207,9 @@ async def test_fragments_over_the_limit_close_with_1009(serve: Serve, dial: Dial
     ],
     ids=["unmasked", "reserved-bit", "nothing-to-continue", "unfinished", "unknown", "ping-fragment", "ping-size", "close-code"],
 )
-async def test_a_breach_of_the_rules_closes_with_1002(serve: Serve, dial: Dial, frames: list[dict[str, Any]]) -> None:
+async def test_a_breach_of_the_rules_closes_with_1002(serve: Serve, connect_raw: Dial, frames: list[dict[str, Any]]) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     for frame in frames:
         client.send(**frame)
     assert (await client.closed_with())[0] == 1002
@@ -218,10 +220,10 @@ async def test_a_breach_of_the_rules_closes_with_1002(serve: Serve, dial: Dial, 
 
 @pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1008, "no"), (4001, "weil" + "ä" * 200)])
 async def test_the_daemons_close_code_reaches_the_client_and_its_answer_ends_the_connection(
-    serve: Serve, dial: Dial, code: int, reason: str
+    serve: Serve, connect_raw: Dial, code: int, reason: str
 ) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     inbox = server.inboxes[0]
     inbox.send(b"last words")
     inbox.stream.close(code, reason)
@@ -239,9 +241,9 @@ async def test_the_daemons_close_code_reaches_the_client_and_its_answer_ends_the
     assert not inbox.frames
 
 
-async def test_a_client_that_answers_a_goodbye_with_a_flood_costs_no_memory(serve: Serve, dial: Dial) -> None:
+async def test_a_client_that_answers_a_goodbye_with_a_flood_costs_no_memory(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     server.inboxes[0].stream.close()
     await client.closed_with()
     too_big = client.frame(TEXT, b"x" * 10_000_000)[:14]
@@ -259,10 +261,10 @@ async def test_a_client_that_answers_a_goodbye_with_a_flood_costs_no_memory(serv
 
 @pytest.mark.parametrize(("said", "answered"), [(b"", 1000), ((4002).to_bytes(2) + b"bye", 4002)])
 async def test_a_clients_goodbye_is_answered_after_what_it_said_before(
-    serve: Serve, dial: Dial, said: bytes, answered: int
+    serve: Serve, connect_raw: Dial, said: bytes, answered: int
 ) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     inbox = server.inboxes[0]
     inbox.received = lambda frames: inbox.send(*frames)
     client.writer.write(client.frame(TEXT, b"echo") + client.frame(CLOSE, said) + client.frame(TEXT, b"too late"))
@@ -272,9 +274,9 @@ async def test_a_clients_goodbye_is_answered_after_what_it_said_before(
     await inbox.until(lambda: inbox.closed)
 
 
-async def test_a_client_that_vanishes_is_noticed(serve: Serve, dial: Dial) -> None:
+async def test_a_client_that_vanishes_is_noticed(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.writer.transport.abort()
     inbox = server.inboxes[0]
     await inbox.until(lambda: inbox.closed)
@@ -283,9 +285,9 @@ async def test_a_client_that_vanishes_is_noticed(serve: Serve, dial: Dial) -> No
     inbox.stream.pause_reading()
 
 
-async def test_an_idle_client_that_answers_pings_stays(serve: Serve, dial: Dial) -> None:
+async def test_an_idle_client_that_answers_pings_stays(serve: Serve, connect_raw: Dial) -> None:
     server = await serve(ping_seconds=0.15)
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     for _ in range(2):
         assert await client.receive() == (PING, b"")
         client.send(PONG)
@@ -293,17 +295,17 @@ async def test_an_idle_client_that_answers_pings_stays(serve: Serve, dial: Dial)
     assert await server.inboxes[0].next() == b"still here"
 
 
-async def test_an_idle_client_that_answers_no_ping_is_dropped(serve: Serve, dial: Dial) -> None:
+async def test_an_idle_client_that_answers_no_ping_is_dropped(serve: Serve, connect_raw: Dial) -> None:
     server = await serve(ping_seconds=0.05)
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     assert await client.receive() == (PING, b"")
     await server.inboxes[0].until(lambda: server.inboxes[0].closed)
 
 
 @pytest.mark.requirement("relay:link:dead")
-async def test_a_client_that_takes_nothing_of_what_waits_for_it_is_dropped(serve: Serve, dial: Dial) -> None:
+async def test_a_client_that_takes_nothing_of_what_waits_for_it_is_dropped(serve: Serve, connect_raw: Dial) -> None:
     server = await serve(ping_seconds=0.05)
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.writer.transport.pause_reading()
     inbox = server.inboxes[0]
     while inbox.stream.writable:
@@ -311,10 +313,10 @@ async def test_a_client_that_takes_nothing_of_what_waits_for_it_is_dropped(serve
     await inbox.until(lambda: inbox.closed)
 
 
-async def test_a_client_whom_we_do_not_read_is_not_taken_for_dead(serve: Serve, dial: Dial) -> None:
+async def test_a_client_whom_we_do_not_read_is_not_taken_for_dead(serve: Serve, connect_raw: Dial) -> None:
     server = await serve(ping_seconds=0.02)
-    paused = await dial(server.listener.port, "/ws")
-    silent = await dial(server.listener.port, "/ws")
+    paused = await connect_raw(server.listener.port, "/ws")
+    silent = await connect_raw(server.listener.port, "/ws")
     server.inboxes[0].stream.pause_reading()
     await server.inboxes[1].until(lambda: server.inboxes[1].closed)  # which takes two periods and a ping
     assert silent.status == 101
@@ -324,9 +326,9 @@ async def test_a_client_whom_we_do_not_read_is_not_taken_for_dead(serve: Serve, 
     assert await server.inboxes[0].next() == b"finally"
 
 
-async def test_a_client_that_does_not_read_turns_the_stream_unwritable_until_it_does(serve: Serve, dial: Dial) -> None:
+async def test_a_client_that_does_not_read_turns_the_stream_unwritable_until_it_does(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    client = await dial(server.listener.port, "/ws")
+    client = await connect_raw(server.listener.port, "/ws")
     client.writer.transport.pause_reading()
     inbox = server.inboxes[0]
     packet = Packet([b"x" * 65_000])
@@ -350,9 +352,9 @@ async def test_a_client_that_does_not_read_turns_the_stream_unwritable_until_it_
     await inbox.until(lambda: inbox.stream.writable)
 
 
-async def test_a_hundred_clients_are_told_the_same(serve: Serve, dial: Dial) -> None:
+async def test_a_hundred_clients_are_told_the_same(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    clients = await asyncio.gather(*(dial(server.listener.port, f"/ws?n={n}") for n in range(100)))
+    clients = await asyncio.gather(*(connect_raw(server.listener.port, f"/ws?n={n}") for n in range(100)))
     for number in range(20):
         packet = Packet([b"event %d" % number])
         for inbox in server.inboxes:
@@ -364,10 +366,10 @@ async def test_a_hundred_clients_are_told_the_same(serve: Serve, dial: Dial) -> 
     assert [await inbox.next() for inbox in server.inboxes] == [b"thanks"] * 100
 
 
-async def test_closing_the_listener_says_goodbye_to_its_clients(serve: Serve, dial: Dial) -> None:
+async def test_closing_the_listener_says_goodbye_to_its_clients(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
-    polite = await dial(server.listener.port, "/ws")
-    rude = await dial(server.listener.port, "/ws")
+    polite = await connect_raw(server.listener.port, "/ws")
+    rude = await connect_raw(server.listener.port, "/ws")
     closing = asyncio.create_task(server.listener.close(grace=0.1))
     assert await polite.closed_with() == (1001, "the daemon is stopping")
     polite.send(CLOSE, (1001).to_bytes(2))

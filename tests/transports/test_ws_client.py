@@ -13,7 +13,7 @@ import pytest
 
 from switchtower.transports import ws_client
 from switchtower.transports.packet import Packet
-from switchtower.transports.pair import Inbox
+from switchtower.transports.pair import RecordingReceiver
 from switchtower.transports.stream import Stream
 
 LIMIT = 100_000
@@ -24,12 +24,12 @@ Serve = Any
 """A fixture; its type is in conftest.py."""
 
 
-async def connect(url: str, inbox: Inbox, **options: Any) -> Stream:
+async def connect(url: str, inbox: RecordingReceiver, **options: Any) -> Stream:
     limits: dict[str, Any] = {"max_message_bytes": LIMIT, "output_limit_bytes": LIMIT, "ping_seconds": 30.0} | options
     return await ws_client.connect(url, inbox, **limits)
 
 
-def accepting(head: bytes) -> bytes:
+def accept_handshake(head: bytes) -> bytes:
     """The answer to this handshake."""
     key = next(line.partition(b": ")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
     accept = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
@@ -39,7 +39,7 @@ def accepting(head: bytes) -> bytes:
     )
 
 
-def at(server: Any, query: str = "") -> str:
+def make_url(server: Any, query: str = "") -> str:
     return f"{server.listener.websocket_url}/ws{query}"
 
 
@@ -71,35 +71,35 @@ async def odd_server() -> Any:
 
 
 async def test_both_sides_hear_each_other(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server, "?token=abc&x=1"), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server, "?token=abc&x=1"), inbox)
     assert inbox.stream is stream
     stream.send(Packet([b"one", '{"note":"𝄞"}'.encode()]))
     there = server.inboxes[0]
     assert [await there.next(), await there.next()] == [b"one", '{"note":"𝄞"}'.encode()]
     there.send(b"three", b"four")
-    assert [await inbox.next(), await inbox.next()] == [b"three", b"four"]
+    assert [await inbox.next_frame(), await inbox.next_frame()] == [b"three", b"four"]
     assert server.requests[0].query == {"x": "1"}
     assert server.requests[0].origin.token == "abc"
     stream.close()
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     await there.until(lambda: there.closed)
 
 
 async def test_messages_of_any_length_arrive_whole_and_in_order(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server), inbox)
     sent = [bytes([65 + n % 26]) * n for n in (1, 2, 125, 126, 127, 65_535, 65_536, 99_999)]
     stream.send(Packet(sent))
     assert [await server.inboxes[0].next() for _ in sent] == sent
     server.inboxes[0].send(*sent)
-    assert [await inbox.next() for _ in sent] == sent
+    assert [await inbox.next_frame() for _ in sent] == sent
     stream.abort()
     await server.inboxes[0].until(lambda: server.inboxes[0].closed)
 
 
 async def test_what_is_said_right_behind_the_handshake_is_heard(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
+    server, inbox = await serve(), RecordingReceiver()
 
     class Eager(server.build):  # type: ignore[misc]
         def connected(self, stream: Stream) -> None:
@@ -108,15 +108,15 @@ async def test_what_is_said_right_behind_the_handshake_is_heard(serve: Serve) ->
             stream.close(1008, "and farewell")
 
     server.build = Eager
-    await connect(at(server), inbox)
-    assert await inbox.next() == b"welcome"
-    await inbox.until(lambda: inbox.closed)
+    await connect(make_url(server), inbox)
+    assert await inbox.next_frame() == b"welcome"
+    await inbox.wait_until(lambda: inbox.closed)
 
 
 async def test_a_refusal_says_its_status_and_its_reason(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    with pytest.raises(ws_client.Rejected) as refusal:
-        await connect(at(server, "?token=wrong"), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    with pytest.raises(ws_client.UpgradeRejected) as refusal:
+        await connect(make_url(server, "?token=wrong"), inbox)
     assert (refusal.value.status, refusal.value.reason) == (401, "a token is needed")
     assert str(refusal.value) == "401 a token is needed"
     assert not hasattr(inbox, "stream")
@@ -133,8 +133,8 @@ async def test_a_refusal_says_its_status_and_its_reason(serve: Serve) -> None:
     ],
 )
 async def test_a_refusal_never_repeats_the_token(odd_server: Any, answer: bytes, status: int, reason: str) -> None:
-    with pytest.raises(ws_client.Rejected) as refusal:
-        await connect(await odd_server(answer), Inbox())
+    with pytest.raises(ws_client.UpgradeRejected) as refusal:
+        await connect(await odd_server(answer), RecordingReceiver())
     assert (refusal.value.status, refusal.value.reason) == (status, reason)
 
 
@@ -152,16 +152,16 @@ async def test_who_does_not_speak_websocket_is_unreachable(
     odd_server: Any, answer: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    inbox = Inbox()
-    with pytest.raises(ws_client.Unreachable) as problem:
+    inbox = RecordingReceiver()
+    with pytest.raises(ws_client.ServerUnreachable) as problem:
         await connect(await odd_server(answer), inbox)
     assert SECRET not in f"{problem.value!r} {problem.value} {caplog.text}"
     assert not hasattr(inbox, "stream")
 
 
 async def test_who_does_not_answer_is_given_up(odd_server: Any) -> None:
-    with pytest.raises(ws_client.Unreachable, match=r"no answer within 0\.05 seconds"):
-        await connect(await odd_server(b"HTTP/1.1", close=False), Inbox(), connect_timeout=0.05)
+    with pytest.raises(ws_client.ServerUnreachable, match=r"no answer within 0\.05 seconds"):
+        await connect(await odd_server(b"HTTP/1.1", close=False), RecordingReceiver(), connect_timeout=0.05)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ async def test_who_does_not_answer_is_given_up(odd_server: Any) -> None:
     ],
 )
 async def test_an_address_that_leads_nowhere_is_told_without_its_token(url: str) -> None:
-    with pytest.raises(ws_client.Unreachable) as problem:
-        await connect(url, Inbox())
+    with pytest.raises(ws_client.ServerUnreachable) as problem:
+        await connect(url, RecordingReceiver())
     assert problem.value.reason
     assert SECRET not in f"{problem.value!r} {problem.value}"
     assert problem.value.__cause__ is None
@@ -186,20 +186,20 @@ async def test_an_address_that_leads_nowhere_is_told_without_its_token(url: str)
 
 async def test_nothing_is_written_to_the_log_about_a_connection(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server, f"?token={SECRET}"), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server, f"?token={SECRET}"), inbox)
     stream.close()
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     assert SECRET not in caplog.text
     assert SECRET not in f"{stream!r} {stream.origin!r}"
 
 
 async def test_a_dead_peer_is_noticed_by_a_ping_without_an_answer() -> None:
-    inbox = Inbox()
+    inbox = RecordingReceiver()
     heard: list[int] = []
 
     async def shake_hands_and_listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(accepting(await reader.readuntil(b"\r\n\r\n")))
+        writer.write(accept_handshake(await reader.readuntil(b"\r\n\r\n")))
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             heard.append((await reader.readexactly(1))[0] & 0x0F)
             await reader.read()
@@ -207,14 +207,14 @@ async def test_a_dead_peer_is_noticed_by_a_ping_without_an_answer() -> None:
 
     async with await asyncio.start_server(shake_hands_and_listen, "127.0.0.1", 0) as server:
         stream = await connect(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws", inbox, ping_seconds=0.02)
-        await inbox.until(lambda: inbox.closed)
+        await inbox.wait_until(lambda: inbox.closed)
     assert not stream.writable
     assert heard == [PING]
 
 
 async def test_a_living_peer_that_says_nothing_stays(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server), inbox, ping_seconds=0.01)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server), inbox, ping_seconds=0.01)
     lived = asyncio.Event()
     asyncio.get_running_loop().call_later(0.2, lived.set)  # twenty checks of life later
     await lived.wait()
@@ -225,8 +225,8 @@ async def test_a_living_peer_that_says_nothing_stays(serve: Serve) -> None:
 
 
 async def test_one_who_does_not_read_makes_it_unwritable_until_he_does(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server), inbox)
     there = server.inboxes[0]
     there.stream.pause_reading()
     sent = 0
@@ -235,7 +235,7 @@ async def test_one_who_does_not_read_makes_it_unwritable_until_he_does(serve: Se
         sent += 1
         await asyncio.sleep(0)
     there.stream.resume_reading()
-    await inbox.until(lambda: stream.writable)
+    await inbox.wait_until(lambda: stream.writable)
     for _ in range(sent):
         assert len(await there.next()) == 50_000
     stream.abort()
@@ -243,8 +243,8 @@ async def test_one_who_does_not_read_makes_it_unwritable_until_he_does(serve: Se
 
 
 async def test_reading_can_be_paused(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server), inbox)
     there = server.inboxes[0]
     stream.pause_reading()
     for _ in range(2_000):
@@ -256,45 +256,45 @@ async def test_reading_can_be_paused(serve: Serve) -> None:
     assert len(inbox.frames) <= 1
     stream.resume_reading()
     await there.until(lambda: there.stream.writable)
-    assert await inbox.next() == b"y" * 90_000
+    assert await inbox.next_frame() == b"y" * 90_000
     stream.abort()
     await there.until(lambda: there.closed)
 
 
 async def test_a_message_above_the_limit_ends_the_connection_quietly(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    server, inbox = await serve(), Inbox()
-    await connect(at(server), inbox, max_message_bytes=1_000)
+    server, inbox = await serve(), RecordingReceiver()
+    await connect(make_url(server), inbox, max_message_bytes=1_000)
     server.inboxes[0].send(b"fine", b"z" * 1_001)
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     assert b"z" * 1_001 not in inbox.frames
     gc.collect()
     assert not caplog.records
 
 
 async def test_nothing_is_sent_after_the_goodbye(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    stream = await connect(at(server), inbox)
+    server, inbox = await serve(), RecordingReceiver()
+    stream = await connect(make_url(server), inbox)
     stream.close(1000, "done")
     stream.send(Packet([b"too late"]))
     stream.close()
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     assert not server.inboxes[0].frames
 
 
 async def test_a_receiver_that_fails_at_once_is_its_callers_trouble(serve: Serve) -> None:
     server = await serve()
 
-    class Failing(Inbox):
+    class Failing(RecordingReceiver):
         def connected(self, stream: Stream) -> None:
             raise RuntimeError("a bug of ours")
 
     with pytest.raises(RuntimeError, match="a bug of ours"):
-        await connect(at(server), Failing())
+        await connect(make_url(server), Failing())
     await server.inboxes[0].until(lambda: server.inboxes[0].closed)
 
 
 async def test_a_dial_that_is_cancelled_leaves_nothing(odd_server: Any, caplog: pytest.LogCaptureFixture) -> None:
-    dial = asyncio.ensure_future(connect(await odd_server(b"", close=False), Inbox()))
+    dial = asyncio.ensure_future(connect(await odd_server(b"", close=False), RecordingReceiver()))
     for _ in range(10):
         await asyncio.sleep(0)
     dial.cancel()
@@ -333,7 +333,7 @@ async def test_over_tls_only_who_is_vouched_for_is_spoken_to(certificate: Path) 
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, OSError):
-            writer.write(accepting(await reader.readuntil(b"\r\n\r\n")))
+            writer.write(accept_handshake(await reader.readuntil(b"\r\n\r\n")))
             first, size = await reader.readexactly(2)
             mask = await reader.readexactly(4)
             masked = await reader.readexactly(size & 0x7F)
@@ -344,38 +344,38 @@ async def test_over_tls_only_who_is_vouched_for_is_spoken_to(certificate: Path) 
 
     async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=context) as server:
         url = f"wss://localhost:{server.sockets[0].getsockname()[1]}/ws?token={SECRET}"
-        with pytest.raises(ws_client.Unreachable, match=r"self.signed certificate") as problem:
-            await connect(url, Inbox())
+        with pytest.raises(ws_client.ServerUnreachable, match=r"self.signed certificate") as problem:
+            await connect(url, RecordingReceiver())
         assert SECRET not in f"{problem.value!r} {problem.value}"
-        inbox = Inbox()
+        inbox = RecordingReceiver()
         stream = await connect(url, inbox, ssl=ssl.create_default_context(cafile=str(certificate)))
         stream.send(Packet([b"through TLS"]))
-        assert await inbox.next() == b"through TLS"
+        assert await inbox.next_frame() == b"through TLS"
         stream.abort()
-        await inbox.until(lambda: inbox.closed)
+        await inbox.wait_until(lambda: inbox.closed)
 
 
 async def test_with_a_complaint_a_long_message_is_discarded_and_the_connection_stays(serve: Serve) -> None:
-    server, inbox = await serve(), Inbox()
-    await connect(at(server), inbox, max_message_bytes=1_000, complaint=lambda size, limit: f"{size} over {limit}")
+    server, inbox = await serve(), RecordingReceiver()
+    await connect(make_url(server), inbox, max_message_bytes=1_000, complaint=lambda size, limit: f"{size} over {limit}")
     server.inboxes[0].send(b"fine", b"z" * 300_000, b"fine again")
-    assert [await inbox.next(), await inbox.next()] == [b"fine", b"fine again"]
+    assert [await inbox.next_frame(), await inbox.next_frame()] == [b"fine", b"fine again"]
     assert inbox.refusals == ["300000 over 1000"]
 
 
 async def test_what_comes_right_behind_the_handshake_is_read_with_a_complaint_too() -> None:
-    inbox = Inbox()
+    inbox = RecordingReceiver()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        writer.write(accepting(head) + b"\x81\x02hi" + b"\x81\x7e\x07\xd0" + b"z" * 2_000 + b"\x81\x03end")
+        writer.write(accept_handshake(head) + b"\x81\x02hi" + b"\x81\x7e\x07\xd0" + b"z" * 2_000 + b"\x81\x03end")
         await reader.read()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     stream = await connect(f"ws://127.0.0.1:{port}/", inbox, max_message_bytes=1_000, complaint=lambda size, limit: f"{size}")
-    assert [await inbox.next(), await inbox.next(), inbox.refusals] == [b"hi", b"end", ["2000"]]
+    assert [await inbox.next_frame(), await inbox.next_frame(), inbox.refusals] == [b"hi", b"end", ["2000"]]
     stream.abort()
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     server.close()

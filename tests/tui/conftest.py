@@ -1,7 +1,7 @@
 """Daemons for the app alone: what others leave undecided would come to the front here."""
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import StartDaemon
 
 OURS = 86_399.0
@@ -9,11 +9,11 @@ OURS = 86_399.0
 
 
 @pytest.fixture
-def pushd(start_daemon: StartDaemon) -> Daemon:
+def push_daemon(start_daemon: StartDaemon) -> ManagedDaemon:
     return start_daemon(approval_timeout=OURS)
 
 
 @pytest.fixture
-def slow(start_daemon: StartDaemon) -> Daemon:
+def slow_daemon(start_daemon: StartDaemon) -> ManagedDaemon:
     """Its model takes its time."""
     return start_daemon(approval_timeout=OURS, demo_delay_ms=20)

@@ -5,9 +5,9 @@ from typing import Any
 from msgspec import structs
 from tests.tui.told import RUN, SESSION, T0
 
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import extensions, messages
-from switchtower.tui.state.inbox import Pending
+from switchtower.tui.state.inbox import InboxItem
 
 NOTHING_SPENT = extensions.Usage(0, 0, 0, 0, 0, 0.0, 0)
 
@@ -45,14 +45,16 @@ PROGRAM = extensions.Terminal(
 )
 
 
-def about(**changes: Any) -> extensions.SessionInfo:
+def make_session_info(**changes: Any) -> extensions.SessionInfo:
     return structs.replace(ABOUT, **changes)
 
 
-def listed(session_id: str = SESSION, state: Any = "completed", updated_ms: int = T0, root: str = "/work/orchard") -> Any:
+def make_listed_session(
+    session_id: str = SESSION, state: Any = "completed", updated_ms: int = T0, root: str = "/work/orchard"
+) -> Any:
     return messages.ListedSession(session_id, state, updated_ms, messages.ListedRepo(root, "main"))
 
 
-def pending(event: Event, session_name: str = "fix the build", host: str = "") -> Pending:
+def make_inbox_item(event: PushEvent, session_name: str = "fix the build", host: str = "") -> InboxItem:
     assert isinstance(event.payload, messages.ApprovalRequired)
-    return Pending(event.session_id, event.run_id or RUN, event.payload, session_name, host)
+    return InboxItem(event.session_id, event.run_id or RUN, event.payload, session_name, host)

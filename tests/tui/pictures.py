@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "__snapshots__" / "test_pictures"
 Before = Callable[[Pilot[Any]], Awaitable[None]]
 
 
-def drawn(app: App[Any], size: tuple[int, int], before: Before) -> str:
+def draw_app(app: App[Any], size: tuple[int, int], before: Before) -> str:
     async def draw() -> str:
         async with app.run_test(size=size) as pilot:
             await before(pilot)
@@ -27,13 +27,13 @@ def drawn(app: App[Any], size: tuple[int, int], before: Before) -> str:
     return re.sub(r"terminal-\d+", "terminal", asyncio.run(draw())) + "\n"
 
 
-class Pictures:
+class SvgSnapshots:
     def __init__(self, name: str, tmp_path: Path) -> None:
         self._path = FOLDER / f"{name}.svg"
         self._tmp_path = tmp_path
 
     def __call__(self, app: App[Any], *, terminal_size: tuple[int, int] = (80, 24), run_before: Before) -> bool:
-        picture = drawn(app, terminal_size, run_before)
+        picture = draw_app(app, terminal_size, run_before)
         if os.environ.get("DRAW"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(picture)
@@ -46,5 +46,5 @@ class Pictures:
 
 
 @pytest.fixture
-def snap_compare(request: pytest.FixtureRequest, tmp_path: Path) -> Pictures:
-    return Pictures(request.node.name, tmp_path)
+def snap_compare(request: pytest.FixtureRequest, tmp_path: Path) -> SvgSnapshots:
+    return SvgSnapshots(request.node.name, tmp_path)

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from tests.tui import pictures, still
-from tests.tui.test_pictures import RUNNING, WRITING, after
+from tests.tui.test_pictures import RUNNING, WRITING, type_before
 
 from switchtower import config
 
@@ -16,9 +16,9 @@ def draw(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
         settings = config.Settings(home=Path(home))
-        conversation = pictures.drawn(still.app(settings), SIZE, after())
+        conversation = pictures.draw_app(still.make_frozen_app(settings), SIZE, type_before())
         (folder / "terminal-conversation.svg").write_text(conversation)
-        approval = pictures.drawn(still.app(settings, about=RUNNING, story=WRITING), SIZE, after(opens=True))
+        approval = pictures.draw_app(still.make_frozen_app(settings, about=RUNNING, story=WRITING), SIZE, type_before(opens=True))
         (folder / "terminal-approval.svg").write_text(approval)
 
 

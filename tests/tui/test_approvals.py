@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import StartDaemon
 from tests.tui import people, told
-from tests.tui.seats import Seat, sit
+from tests.tui.seats import AppDriver, open_app
 from textual.app import App
 
-from switchtower.client.client import Client
+from switchtower.client.client import DaemonClient
 from switchtower.protocols.push import messages
 from switchtower.tui.screens.approval import ApprovalScreen
 from switchtower.tui.screens.dialog import DialogScreen
@@ -18,82 +18,82 @@ from switchtower.tui.screens.inbox import InboxScreen
 WRITE = "write notes.txt: hello"
 
 
-async def another_session(seat: Seat, workspace: Path, text: str) -> tuple[Client, str]:
+async def start_other_session(app_driver: AppDriver, workspace: Path, text: str) -> tuple[DaemonClient, str]:
     """Somebody else starts a session on the same daemon."""
-    client = await Client.connect(seat.app.settings, start=False)
+    client = await DaemonClient.connect(app_driver.app.settings, start=False)
     request = messages.StartSession("interactive", "demo", messages.Repo(str(workspace), "", ""), "local")
     session_id = (await client.start_session(request)).sessionId
-    await client.send(session_id, text)
+    await client.send_message(session_id, text)
     return client, session_id
 
 
-async def test_yes_lets_exactly_what_was_shown_happen(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_yes_lets_exactly_what_was_shown_happen(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
-        assert "+hello" in seat.shown()
-        assert "notes.txt" in seat.shown()
-        assert "left" in seat.shown()
+        await seat.wait_for_approval()
+        assert "+hello" in seat.read_screen()
+        assert "notes.txt" in seat.read_screen()
+        assert "left" in seat.read_screen()
         assert not (workspace / "notes.txt").exists()
         await seat.press("y")
-        await seat.until_said("approved by cli")
-        await seat.until_done()
+        await seat.wait_for_transcript_text("approved by cli")
+        await seat.wait_until_idle()
         assert (workspace / "notes.txt").read_text() == "hello"
 
 
-async def test_no_tells_the_reason_and_the_run_goes_on(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_no_tells_the_reason_and_the_run_goes_on(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
+        await seat.wait_for_approval()
         await seat.press("n", *"use a.txt", "enter")
-        await seat.until_said("✓ done")
-        assert "denied: use a.txt" in seat.transcript()
+        await seat.wait_for_transcript_text("✓ done")
+        assert "denied: use a.txt" in seat.read_transcript()
         assert not (workspace / "notes.txt").exists()
 
 
-async def test_deny_stops_the_run(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_deny_stops_the_run(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
+        await seat.wait_for_approval()
         await seat.press("d")
-        await seat.until_said("✗ denied")
+        await seat.wait_for_transcript_text("✗ denied")
 
 
-async def test_always_shows_its_rule_and_asks_no_second_time(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_always_shows_its_rule_and_asks_no_second_time(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
-        assert "always for this session: allow write_file notes.txt" in seat.shown()
+        await seat.wait_for_approval()
+        assert "always for this session: allow write_file notes.txt" in seat.read_screen()
         await seat.press("a")
         assert not (workspace / "notes.txt").exists()
         await seat.press("ctrl+y")
-        await seat.until_said("✓ done")
+        await seat.wait_for_transcript_text("✓ done")
         await seat.write("write notes.txt: again")
-        await seat.until(lambda: (workspace / "notes.txt").read_text() == "again")
+        await seat.wait_until(lambda: (workspace / "notes.txt").read_text() == "again")
         assert seat.app.screen is seat.app.main
 
 
-async def test_later_leaves_it_in_the_inbox(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_later_leaves_it_in_the_inbox(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
+        await seat.wait_for_approval()
         await seat.press("escape")
         assert seat.app.screen is seat.app.main
-        await seat.until_shown("1 waiting")
+        await seat.wait_for_text("1 waiting")
         await seat.press("ctrl+t")
         assert isinstance(seat.app.screen, InboxScreen)
         await seat.press("enter")
         await seat.until_asked()
         await seat.press("y")
-        await seat.until_said("✓ done")
+        await seat.wait_for_transcript_text("✓ done")
 
 
 async def test_an_approval_of_another_session_raises_the_badge_and_the_inbox_only(
-    own_daemon: StartDaemon, workspace: Path
+    dedicated_daemon: StartDaemon, workspace: Path
 ) -> None:
-    async with sit(own_daemon(), workspace) as seat:
-        client, _ = await another_session(seat, workspace, WRITE)
-        await seat.until_shown("1 waiting")
+    async with open_app(dedicated_daemon(), workspace) as seat:
+        client, _ = await start_other_session(seat, workspace, WRITE)
+        await seat.wait_for_text("1 waiting")
         assert seat.app.screen is seat.app.main
         await seat.press("ctrl+t")
         assert isinstance(seat.app.screen, InboxScreen)
@@ -105,50 +105,50 @@ async def test_an_approval_of_another_session_raises_the_badge_and_the_inbox_onl
         client.close()
 
 
-async def test_what_another_client_decides_is_not_asked_any_more(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_what_another_client_decides_is_not_asked_any_more(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write(WRITE)
-        pending = (await seat.until_asked()).pending
-        client = await Client.connect(seat.app.settings, start=False)
-        await client.decide(pending.session_id, pending.run_id, pending.id, "deny")
-        await seat.until(lambda: seat.app.screen is seat.app.main)
+        pending = (await seat.wait_for_approval()).pending
+        client = await DaemonClient.connect(seat.app.settings, start=False)
+        await client.decide_approval(pending.session_id, pending.run_id, pending.id, "deny")
+        await seat.wait_until(lambda: seat.app.screen is seat.app.main)
         assert not seat.app.inbox.pending
         client.close()
 
 
-async def test_keys_that_were_meant_for_something_else_do_not_decide(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace, quiet=3_600) as seat:
+async def test_keys_that_were_meant_for_something_else_do_not_decide(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace, quiet=3_600) as seat:
         await seat.write(WRITE)
-        await seat.until_asked()
+        await seat.wait_for_approval()
         await seat.press(*"yes and always deny", "escape")
         assert seat.app.screen.id == "approval-screen"
         assert not (workspace / "notes.txt").exists()
         # A click is no accident.
         await seat.pilot.click("#stop")
-        await seat.until_said("✗ denied")
+        await seat.wait_for_transcript_text("✗ denied")
 
 
 async def test_a_question_that_expires_goes_away_and_says_so(start_daemon: StartDaemon, workspace: Path) -> None:
-    async with sit(start_daemon(approval_timeout=1.0), workspace) as seat:
+    async with open_app(start_daemon(approval_timeout=1.0), workspace) as seat:
         await seat.write(WRITE)
-        await seat.until_said("nobody decided in time")
-        await seat.until(lambda: seat.app.screen is seat.app.main)
+        await seat.wait_for_transcript_text("nobody decided in time")
+        await seat.wait_until(lambda: seat.app.screen is seat.app.main)
         assert not seat.app.inbox.pending
 
 
-async def test_the_agent_asks_and_is_answered(pushd: Daemon, workspace: Path) -> None:
-    async with sit(pushd, workspace) as seat:
+async def test_the_agent_asks_and_is_answered(push_daemon: ManagedDaemon, workspace: Path) -> None:
+    async with open_app(push_daemon, workspace) as seat:
         await seat.write("ask: which fruit? | apple | pear")
-        await seat.until(lambda: isinstance(seat.app.screen, DialogScreen))
-        assert "which fruit?" in seat.shown()
+        await seat.wait_until(lambda: isinstance(seat.app.screen, DialogScreen))
+        assert "which fruit?" in seat.read_screen()
         await seat.press("down", "enter")
-        await seat.until_said("✓ done")
-        assert "pear" in seat.transcript()
+        await seat.wait_for_transcript_text("✓ done")
+        assert "pear" in seat.read_transcript()
 
 
 async def test_what_can_only_be_denied_is_not_approved_by_any_key() -> None:
-    kind, payload = told.approval(command="ls", cannot_approve="the command is cut off")
-    pending = people.pending(told.event(1, kind, {**payload, "options": ["deny"]}))
+    kind, payload = told.make_approval(command="ls", cannot_approve="the command is cut off")
+    pending = people.make_inbox_item(told.make_event(1, kind, {**payload, "options": ["deny"]}))
     screen = ApprovalScreen(pending, now_ms=lambda: told.T0, quiet=0)
 
     class Host(App[None]):

@@ -8,7 +8,7 @@ import pytest
 from switchtower import config
 from switchtower.client import errors
 from switchtower.tui import exporting, place, remembered, themes
-from switchtower.tui.typist import MOST_WAITING, Typist
+from switchtower.tui.typist import MOST_QUEUED, KeySender
 
 # The folder
 
@@ -17,36 +17,36 @@ def test_files_are_listed_near_ones_first_without_what_nobody_means(tmp_path: Pa
     for name in ("b.txt", "src/deep/x.py", ".git/HEAD", "node_modules/m/index.js", ".env"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    assert place.files(str(tmp_path)) == [".env", "b.txt", "src/", "src/deep/", "src/deep/x.py"]
+    assert place.list_files(str(tmp_path)) == [".env", "b.txt", "src/", "src/deep/", "src/deep/x.py"]
 
 
 def test_a_folder_that_goes_round_in_a_circle_ends(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path)
-    assert place.files(str(tmp_path)) == ["loop"]
+    assert place.list_files(str(tmp_path)) == ["loop"]
 
 
 def test_a_large_folder_is_cut(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number}").write_text("")
-    assert len(place.files(str(tmp_path), most=5)) == 5
+    assert len(place.list_files(str(tmp_path), most=5)) == 5
 
 
 def test_a_name_that_would_steer_is_not_offered(tmp_path: Path) -> None:
     (tmp_path / "a\x1b[31m").write_text("")
-    assert place.files(str(tmp_path)) == []
+    assert place.list_files(str(tmp_path)) == []
 
 
 def test_a_folder_tells_its_branch(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/feature/x\n")
-    assert place.describe(str(tmp_path)).currentBranch == "feature/x"
+    assert place.describe_workspace(str(tmp_path)).currentBranch == "feature/x"
     (tmp_path / ".git/HEAD").write_text("0123456789\n")
-    assert place.describe(str(tmp_path)).currentBranch == "HEAD"
+    assert place.describe_workspace(str(tmp_path)).currentBranch == "HEAD"
 
 
 def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
     with pytest.raises(errors.ClientError, match="is no folder"):
-        place.root_of(tmp_path / "nowhere")
+        place.resolve_folder(tmp_path / "nowhere")
 
 
 # What is remembered
@@ -54,34 +54,34 @@ def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
 
 def test_what_was_sent_is_there_at_the_next_start_for_the_owner_alone(tmp_path: Path) -> None:
     settings = config.Settings(home=tmp_path)
-    remembered.keep_sent(settings, ["one", "two\nlines", "\ud800"])
-    assert remembered.sent(settings) == ["one", "two\nlines"]
+    remembered.save_history(settings, ["one", "two\nlines", "\ud800"])
+    assert remembered.load_history(settings) == ["one", "two\nlines"]
     (kept,) = (settings.data_dir / "tui").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_broken_file_costs_nothing(tmp_path: Path) -> None:
     settings = config.Settings(home=tmp_path)
-    remembered.keep_sent(settings, ["good"])
+    remembered.save_history(settings, ["good"])
     with (settings.data_dir / "tui/history.jsonl").open("ab") as file:
         file.write(b"\xff\xfe{not json\n123\n")
-    assert remembered.sent(settings) == ["good"]
+    assert remembered.load_history(settings) == ["good"]
     (settings.data_dir / "tui/theme").write_bytes(b"\xff")
-    assert remembered.theme(settings) is None
+    assert remembered.load_theme(settings) is None
 
 
 def test_nothing_to_write_to_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where a folder should be")
     settings = config.Settings(home=tmp_path)
-    remembered.keep_sent(settings, ["x"])
-    remembered.keep_theme(settings, "tower-dark")
-    assert remembered.sent(settings) == []
+    remembered.save_history(settings, ["x"])
+    remembered.save_theme(settings, "tower-dark")
+    assert remembered.load_history(settings) == []
 
 
 def test_the_look_follows_the_terminal() -> None:
-    assert themes.probable({"COLORFGBG": "0;15"}) == themes.LIGHT.name
-    assert themes.probable({"COLORFGBG": "15;0"}) == themes.DARK.name
-    assert themes.probable({}) == themes.DARK.name
+    assert themes.guess_theme({"COLORFGBG": "0;15"}) == themes.LIGHT.name
+    assert themes.guess_theme({"COLORFGBG": "15;0"}) == themes.DARK.name
+    assert themes.guess_theme({}) == themes.DARK.name
 
 
 # Exports
@@ -98,12 +98,12 @@ def test_the_look_follows_the_terminal() -> None:
     ],
 )
 def test_a_form_a_file_or_both_may_be_named(wish: str, form: str, file: str) -> None:
-    assert exporting.wished(wish) == (form, file)
+    assert exporting.parse_export_request(wish) == (form, file)
 
 
 def test_no_file_is_written_over_that_nobody_named(tmp_path: Path) -> None:
     (tmp_path / "session-abcdef.md").write_text("mine")
-    assert exporting.free_name(str(tmp_path), "sess_01ABCDEF", "markdown").name == "session-abcdef-1.md"
+    assert exporting.find_free_path(str(tmp_path), "sess_01ABCDEF", "markdown").name == "session-abcdef-1.md"
 
 
 # Keys on their way
@@ -119,11 +119,11 @@ async def test_keys_arrive_in_order_and_those_that_wait_go_together() -> None:
         if keys.endswith("!"):
             all_there.set()
 
-    typist = Typist(send, lambda problem: None)
-    typist.type("a", "1")
+    typist = KeySender(send, lambda problem: None)
+    typist.enqueue("a", "1")
     await asyncio.sleep(0)
     for session_id, keys in (("a", "2"), ("a", "3"), ("b", "4"), ("a", "5!")):
-        typist.type(session_id, keys)
+        typist.enqueue(session_id, keys)
     gate.set()
     async with asyncio.timeout(60):
         await all_there.wait()
@@ -139,9 +139,9 @@ async def test_a_refused_key_is_told_and_the_next_one_goes() -> None:
             raise errors.ConnectionLost("gone")
         done.set()
 
-    typist = Typist(send, told.append)
-    typist.type("a", "1")
-    typist.type("b", "2")
+    typist = KeySender(send, told.append)
+    typist.enqueue("a", "1")
+    typist.enqueue("b", "2")
     async with asyncio.timeout(60):
         await done.wait()
     assert [problem.message for problem in told] == ["gone"]
@@ -157,12 +157,12 @@ async def test_keys_that_nobody_takes_are_bounded() -> None:
         if keys.endswith("!"):
             idle.set()
 
-    typist = Typist(send, lambda problem: None)
-    piece = "x" * (MOST_WAITING // 10)
+    typist = KeySender(send, lambda problem: None)
+    piece = "x" * (MOST_QUEUED // 10)
     for _ in range(100):
-        typist.type("a", piece)
-    typist.type("a", "!")
+        typist.enqueue("a", piece)
+    typist.enqueue("a", "!")
     gate.set()
     async with asyncio.timeout(60):
         await idle.wait()
-    assert len(piece) < sum(map(len, taken)) <= MOST_WAITING
+    assert len(piece) < sum(map(len, taken)) <= MOST_QUEUED

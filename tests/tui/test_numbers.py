@@ -8,68 +8,68 @@ from tests.tui import people, told
 from switchtower import config
 from switchtower.protocols.push import extensions, messages
 from switchtower.tui.state import amounts, meter, portrait
-from switchtower.tui.state.draft import Draft
+from switchtower.tui.state.draft import SessionDraft
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")])
 def test_an_age_has_one_unit(seconds: float, shown: str) -> None:
-    assert amounts.age(seconds) == shown
+    assert amounts.format_short_age(seconds) == shown
 
 
 @pytest.mark.parametrize(("count", "shown"), [(0, "0"), (999, "999"), (1_500, "1.5k"), (123_456, "123k"), (2_500_000, "2.5M")])
 def test_tokens_are_short(count: int, shown: str) -> None:
-    assert amounts.tokens(count) == shown
+    assert amounts.format_tokens(count) == shown
 
 
 @pytest.mark.parametrize(("ms", "shown"), [(12, "12 ms"), (1_500, "1.5 s"), (65_000, "1:05"), (3_700_000, "1:01:40")])
 def test_a_duration_fits_its_size(ms: float, shown: str) -> None:
-    assert amounts.duration(ms) == shown
+    assert amounts.format_duration(ms) == shown
 
 
 @given(st.integers(0, 10**9), st.integers(1, 10**7))
 def test_the_meter_is_always_as_long(used: int, window: int) -> None:
-    assert len(meter.bar(used, window)) == meter.BAR
+    assert len(meter.format_bar(used, window)) == meter.BAR_WIDTH
 
 
 def test_the_meter_shows_what_was_spent_and_how_full_it_is() -> None:
-    shown = meter.of(people.ABOUT)
+    shown = meter.make_meter(people.ABOUT)
     assert shown == ("demo-1", "ask", "local", "↑12.3k ↓678 $0.0421", "▰▰▰▰▱▱▱▱▱▱ 45%", False)
-    assert meter.of(people.about(contextTokens=19_000)).is_nearly_full
+    assert meter.make_meter(people.make_session_info(contextTokens=19_000)).is_nearly_full
 
 
 def test_a_price_that_is_not_fully_known_says_so() -> None:
     usage = extensions.Usage(3, 10, 10, 0, 0, 0.5, 1)
-    assert meter.of(people.about(usage=usage)).spent == "↑10 ↓10 ≥$0.5000"
+    assert meter.make_meter(people.make_session_info(usage=usage)).spent == "↑10 ↓10 ≥$0.5000"
 
 
 def test_before_there_is_a_session_the_wish_is_shown() -> None:
-    assert meter.of(None, provider="auto", model=None, policy="ask").model == "auto"
+    assert meter.make_meter(None, provider="auto", model=None, policy="ask").model == "auto"
 
 
 def test_a_portrait_leaves_out_what_is_not_there() -> None:
-    shown = dict(portrait.of(people.ABOUT, now_ms=told.T0 + 20_000))
+    shown = dict(portrait.list_brief_details(people.ABOUT, now_ms=told.T0 + 20_000))
     assert shown["tokens"] == "12,345 in, 678 out in 3 calls, $0.0421"
     assert shown["context"] == "9,000 of 20,000 tokens (45%)"
     assert "preset" not in shown
-    assert "program" in dict(portrait.of(people.about(terminal=people.PROGRAM), now_ms=told.T0))
+    assert "program" in dict(portrait.list_brief_details(people.make_session_info(terminal=people.PROGRAM), now_ms=told.T0))
 
 
 def test_a_session_begins_as_configured() -> None:
-    wish = Draft.as_configured(config.Settings(provider="work", model="m", policy="auto"), "/w")
-    request = wish.request(messages.Repo("/w", "main", "main"))
+    wish = SessionDraft.from_settings(config.Settings(provider="work", model="m", policy="auto"), "/w")
+    request = wish.build_request(messages.Repo("/w", "main", "main"))
     assert (request.provider, request.model, request.policy, request.mode) == ("work", "m", "auto", "interactive")
 
 
 def test_an_unchosen_policy_is_left_to_the_daemon() -> None:
-    assert Draft.as_configured(config.Settings(), "/w").policy is None
+    assert SessionDraft.from_settings(config.Settings(), "/w").policy is None
 
 
 def test_a_preset_says_the_rest_but_never_lifts_the_strictest_policy() -> None:
-    strict, loose = Draft("/w", provider="work", model="m", policy="read-only"), Draft("/w", policy="yolo")
-    assert strict.as_preset("review") == Draft("/w", policy="read-only", preset="review")
-    assert loose.as_preset("review").request(messages.Repo("/w", "", "")).policy is None
+    strict, loose = SessionDraft("/w", provider="work", model="m", policy="read-only"), SessionDraft("/w", policy="yolo")
+    assert strict.with_preset("review") == SessionDraft("/w", policy="read-only", preset="review")
+    assert loose.with_preset("review").build_request(messages.Repo("/w", "", "")).policy is None
 
 
 def test_a_program_gets_the_window_that_it_will_be_seen_in() -> None:
-    request = Draft("/w").request(messages.Repo("/w", "", ""), command="htop", size=(100, 30))
+    request = SessionDraft("/w").build_request(messages.Repo("/w", "", ""), command="htop", size=(100, 30))
     assert (request.engine, request.command, request.cols, request.rows) == ("pty", "htop", 100, 30)

@@ -7,31 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tui import told
 
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.tui.state import blocks
-from switchtower.tui.state.transcript import MOST_BLOCKS, Transcript
+from switchtower.tui.state.transcript import MOST_BLOCKS, TranscriptModel
 
 TOOLS = st.sampled_from(["sandbox_exec", "sandbox_read_file", "mcp_thing"])
 TEXTS = st.text(max_size=6)
 TOLD = st.one_of(
-    TEXTS.map(told.token),
-    TEXTS.map(told.thinking),
+    TEXTS.map(told.make_token),
+    TEXTS.map(told.make_thinking),
     st.just(told.DONE),
     TOOLS.map(lambda tool: told.call(tool, path="a")),
-    TEXTS.map(told.output),
-    st.tuples(TOOLS, TEXTS).map(lambda pair: told.result(*pair)),
-    TOOLS.map(lambda tool: told.result(tool, "", error="no")),
-    TEXTS.map(told.said),
+    TEXTS.map(told.make_output),
+    st.tuples(TOOLS, TEXTS).map(lambda pair: told.make_tool_result(*pair)),
+    TOOLS.map(lambda tool: told.make_tool_result(tool, "", error="no")),
+    TEXTS.map(told.make_user_message),
     st.sampled_from(["Compaction started", "Message delivered", "Message queued", "Screen", "Anything"]).map(
-        lambda phase: told.status(phase, "x")
+        lambda phase: told.make_status(phase, "x")
     ),
-    st.just(told.status("Usage", "10 tokens in, 2 out, $0.000100 (demo demo)", "model")),
-    st.sampled_from(["appr_1", "appr_2"]).map(lambda name: told.approval(name, command="ls")),
-    st.sampled_from(["appr_1", "appr_2"]).map(told.decided),
+    st.just(told.make_status("Usage", "10 tokens in, 2 out, $0.000100 (demo demo)", "model")),
+    st.sampled_from(["appr_1", "appr_2"]).map(lambda name: told.make_approval(name, command="ls")),
+    st.sampled_from(["appr_1", "appr_2"]).map(told.make_decision),
     st.sampled_from(["MODEL_RETRY", "EVENT_GAP", "SESSION_CONFIGURED", "APPROVAL_EXPIRED", "POLICY_YOLO", "SESSION_LOADED"]).map(
-        lambda code: told.warning(code, "m", "appr_1")
+        lambda code: told.make_warning(code, "m", "appr_1")
     ),
-    st.just(told.failure("MODEL_ERROR", "it failed")),
+    st.just(told.make_failure("MODEL_ERROR", "it failed")),
     st.sampled_from(["success", "failed"]).map(told.complete),
     st.just(
         (
@@ -48,38 +48,38 @@ TOLD = st.one_of(
 )
 
 
-def folded(*batches: list[Event]) -> Transcript:
-    transcript = Transcript()
+def fold_events(*batches: list[PushEvent]) -> TranscriptModel:
+    transcript = TranscriptModel()
     for batch in batches:
         transcript.extend(batch)
     return transcript
 
 
-def shown(transcript: Transcript) -> list[tuple[Any, ...]]:
-    return [block.says() for block in transcript.blocks]
+def list_shown(transcript: TranscriptModel) -> list[tuple[Any, ...]]:
+    return [block.get_content() for block in transcript.blocks]
 
 
-def only(kind: type[Any], *events: told.Told) -> Any:
-    (block,) = (block for block in folded(told.story(*events)).blocks if isinstance(block, kind))
+def get_only_block(kind: type[Any], *events: told.Told) -> Any:
+    (block,) = (block for block in fold_events(told.make_story(*events)).blocks if isinstance(block, kind))
     return block
 
 
 @given(st.lists(TOLD, max_size=40), st.lists(st.integers(0, 40), max_size=5))
 def test_any_split_into_batches_gives_the_same_blocks(events: list[told.Told], cuts: list[int]) -> None:
-    story = told.story(*events)
+    story = told.make_story(*events)
     edges = [0, *sorted(min(cut, len(story)) for cut in cuts), len(story)]
-    whole, parts = folded(story), folded(*(story[start:end] for start, end in pairwise(edges)))
-    assert shown(parts) == shown(whole)
+    whole, parts = fold_events(story), fold_events(*(story[start:end] for start, end in pairwise(edges)))
+    assert list_shown(parts) == list_shown(whole)
     assert parts.facts == whole.facts
 
 
 @given(st.lists(TOLD, min_size=1, max_size=40), st.lists(st.integers(0, 39), min_size=1, max_size=4), st.integers(0, 40))
 def test_older_pages_read_afterwards_give_the_same_blocks(events: list[told.Told], cuts: list[int], live: int) -> None:
-    story = told.story(*events)
+    story = told.make_story(*events)
     edges = sorted({0, *(min(cut, len(story) - 1) for cut in cuts)})
     newest = edges.pop()
     live_from = max(newest + 1, min(live, len(story)))
-    transcript = folded(story[newest:live_from])
+    transcript = fold_events(story[newest:live_from])
     for start in reversed(edges):
         before = len(transcript.blocks)
         more = transcript.prepend(story[start:newest])
@@ -87,45 +87,49 @@ def test_older_pages_read_afterwards_give_the_same_blocks(events: list[told.Told
         newest = start
     # What comes while pages are read folds on as if they had been there from the beginning.
     transcript.extend(story[live_from:])
-    whole = folded(story)
-    assert shown(transcript) == shown(whole)
+    whole = fold_events(story)
+    assert list_shown(transcript) == list_shown(whole)
     assert transcript.facts == whole.facts
     assert transcript.first_seq == 1
 
 
 def test_the_result_of_a_call_goes_to_its_card_also_when_several_are_under_way() -> None:
-    transcript = folded(
-        told.story(
+    transcript = fold_events(
+        told.make_story(
             told.call("sandbox_read_file", path="a"),
             told.call("sandbox_read_file", path="b"),
-            told.result("sandbox_read_file", "of a"),
-            told.result("sandbox_read_file", "of b"),
+            told.make_tool_result("sandbox_read_file", "of a"),
+            told.make_tool_result("sandbox_read_file", "of b"),
         )
     )
-    cards = [(block.args, block.result) for block in transcript.blocks if isinstance(block, blocks.Tool)]
+    cards = [(block.args, block.result) for block in transcript.blocks if isinstance(block, blocks.ToolBlock)]
     assert cards == [({"path": "a"}, "of a"), ({"path": "b"}, "of b")]
 
 
 def test_output_of_a_running_command_grows_in_its_card() -> None:
-    card = only(blocks.Tool, told.call("sandbox_exec", command="make"), told.output("one\n"), told.output("two\n"))
+    card = get_only_block(
+        blocks.ToolBlock, told.call("sandbox_exec", command="make"), told.make_output("one\n"), told.make_output("two\n")
+    )
     assert (card.text, card.is_open) == ("one\ntwo\n", True)
 
 
 def test_a_message_that_the_model_begins_again_is_void() -> None:
-    transcript = folded(
-        told.story(told.token("half"), told.warning("MODEL_RETRY", "again", "in 1 s"), told.token("whole"), told.DONE)
+    transcript = fold_events(
+        told.make_story(
+            told.make_token("half"), told.make_warning("MODEL_RETRY", "again", "in 1 s"), told.make_token("whole"), told.DONE
+        )
     )
-    answers = [(block.text, block.void) for block in transcript.blocks if isinstance(block, blocks.Answer)]
+    answers = [(block.text, block.void) for block in transcript.blocks if isinstance(block, blocks.AnswerBlock)]
     assert answers == [("half", True), ("whole", False)]
 
 
 def test_a_decision_is_known_to_its_question_whoever_made_it() -> None:
-    transcript = folded(told.story(told.approval(command="ls"), told.decided(by="app")))
-    assert transcript.facts.decided("appr_1") == "approved by app"
+    transcript = fold_events(told.make_story(told.make_approval(command="ls"), told.make_decision(by="app")))
+    assert transcript.facts.get_decision("appr_1") == "approved by app"
 
 
 def test_an_error_comes_with_a_remedy() -> None:
-    assert "/model" in only(blocks.Notice, told.failure("MODEL_ERROR", "no")).remedy
+    assert "/model" in get_only_block(blocks.NoticeBlock, told.make_failure("MODEL_ERROR", "no")).remedy
 
 
 def test_a_gap_shows_what_was_said_last() -> None:
@@ -136,16 +140,16 @@ def test_a_gap_shows_what_was_said_last() -> None:
         "pendingApproval": None,
         "meta": {"provider": "demo", "sandboxProvider": "local"},
     }
-    answer = only(blocks.Answer, told.warning("EVENT_GAP", "gap", "earliest"), ("session_snapshot", snapshot))
+    answer = get_only_block(blocks.AnswerBlock, told.make_warning("EVENT_GAP", "gap", "earliest"), ("session_snapshot", snapshot))
     assert answer.text == "the end"
 
 
 def test_what_a_run_took_is_added_up() -> None:
-    transcript = folded(
-        told.story(
-            told.said("go"),
-            told.status("Usage", "10 tokens in, 2 out, $0.500000 (demo demo)", "model"),
-            told.status("Usage", "1 tokens in, 1 out (demo demo)", "model"),
+    transcript = fold_events(
+        told.make_story(
+            told.make_user_message("go"),
+            told.make_status("Usage", "10 tokens in, 2 out, $0.500000 (demo demo)", "model"),
+            told.make_status("Usage", "1 tokens in, 1 out (demo demo)", "model"),
             told.complete(),
         )
     )
@@ -155,24 +159,24 @@ def test_what_a_run_took_is_added_up() -> None:
 
 
 def test_a_text_without_end_keeps_its_end_and_a_bound() -> None:
-    transcript = Transcript()
+    transcript = TranscriptModel()
     piece = "x" * 10_000
-    transcript.extend(told.story(*(told.token(piece) for _ in range(100)), told.token("end")))
+    transcript.extend(told.make_story(*(told.make_token(piece) for _ in range(100)), told.make_token("end")))
     (answer,) = transcript.blocks
-    assert isinstance(answer, blocks.Answer)
+    assert isinstance(answer, blocks.AnswerBlock)
     assert answer.text.endswith("end")
     assert len(answer.text) <= blocks.LONGEST_TEXT * 5 // 4
     assert answer.dropped + len(answer.text) == 100 * len(piece) + 3
 
 
 def test_a_transcript_without_end_forgets_its_beginning_and_can_read_it_again() -> None:
-    runs = [told.said("go"), told.token("yes"), told.DONE, told.complete()]
-    story = told.story(*(one for _ in range(MOST_BLOCKS) for one in runs))
-    transcript = folded(story)
+    runs = [told.make_user_message("go"), told.make_token("yes"), told.DONE, told.complete()]
+    story = told.make_story(*(one for _ in range(MOST_BLOCKS) for one in runs))
+    transcript = fold_events(story)
     assert len(transcript.blocks) <= MOST_BLOCKS * 5 // 4
     assert transcript.first_seq > 1
     first = transcript.first_seq
-    before = shown(transcript)
+    before = list_shown(transcript)
     transcript.prepend(story[first - 9 : first - 1])
-    assert shown(transcript)[6:] == before
+    assert list_shown(transcript)[6:] == before
     assert transcript.first_seq == first - 8

@@ -5,82 +5,82 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.tui.state import completion, mentions, slash
-from switchtower.tui.state.history import MOST, History
+from switchtower.tui.state.history import MOST_ENTRIES, InputHistory
 
 # History
 
 
 def test_one_walks_back_and_forth_and_finds_the_draft_again() -> None:
-    history = History(["one", "two"])
-    assert history.older("dra") == "two"
-    assert history.older("two") == "one"
-    assert history.older("one") is None
-    assert history.newer() == "two"
-    assert history.newer() == "dra"
-    assert history.newer() is None
+    history = InputHistory(["one", "two"])
+    assert history.go_back("dra") == "two"
+    assert history.go_back("two") == "one"
+    assert history.go_back("one") is None
+    assert history.go_forward() == "two"
+    assert history.go_forward() == "dra"
+    assert history.go_forward() is None
 
 
 def test_the_same_twice_is_remembered_once_and_blanks_never() -> None:
-    history = History()
+    history = InputHistory()
     assert [history.add(text) for text in ("a", "a", " ", "b")] == [True, False, False, True]
-    assert history.sent == ["a", "b"]
+    assert history.entries == ["a", "b"]
 
 
 @given(st.lists(st.text(min_size=1, max_size=3), max_size=20))
 def test_walking_back_gives_what_was_sent_in_reverse(texts: list[str]) -> None:
-    history = History(texts)
+    history = InputHistory(texts)
     walked = []
-    while (text := history.older("")) is not None:
+    while (text := history.go_back("")) is not None:
         walked.append(text)
     assert walked == texts[::-1]
 
 
 def test_history_is_bounded() -> None:
-    history = History(str(number) for number in range(2 * MOST))
+    history = InputHistory(str(number) for number in range(2 * MOST_ENTRIES))
     history.add("x" * 100_000)
-    assert len(history.sent) == MOST
+    assert len(history.entries) == MOST_ENTRIES
 
 
 # Commands
 
 
 def test_a_command_is_told_from_what_is_said() -> None:
-    typed = slash.parse("/model  demo ")
-    assert isinstance(typed, slash.Typed)
+    typed = slash.parse_slash("/model  demo ")
+    assert isinstance(typed, slash.SlashInput)
     assert (typed.command.name, typed.rest) == ("model", "demo")
-    assert slash.parse("hello /model") is None
-    assert slash.parse("/etc/hosts is odd") is None
-    assert slash.parse("// not a command") is None
-    assert slash.parse("/review src", ["review"]) is None
+    assert slash.parse_slash("hello /model") is None
+    assert slash.parse_slash("/etc/hosts is odd") is None
+    assert slash.parse_slash("// not a command") is None
+    assert slash.parse_slash("/review src", ["review"]) is None
 
 
 def test_an_alias_is_the_command() -> None:
-    typed = slash.parse("/q")
-    assert isinstance(typed, slash.Typed)
+    typed = slash.parse_slash("/q")
+    assert isinstance(typed, slash.SlashInput)
     assert typed.command.name == "exit"
 
 
 def test_a_mistyped_command_is_not_sent_and_says_what_was_meant() -> None:
-    assert slash.parse("/modle") == slash.Unknown("modle", "model")
-    assert slash.parse("/reviw", ["review"]) == slash.Unknown("reviw", "review")
-    assert slash.parse("/xyzzy") == slash.Unknown("xyzzy", None)
+    assert slash.parse_slash("/modle") == slash.UnknownSlashCommand("modle", "model")
+    assert slash.parse_slash("/reviw", ["review"]) == slash.UnknownSlashCommand("reviw", "review")
+    assert slash.parse_slash("/xyzzy") == slash.UnknownSlashCommand("xyzzy", None)
 
 
 @given(st.text(max_size=20))
 def test_nothing_typed_breaks_the_commands(text: str) -> None:
-    slash.parse("/" + text)
-    slash.options("/" + text)
-    completion.offers(text, files=["a b.txt", "src/"])
+    slash.parse_slash("/" + text)
+    slash.complete_slash("/" + text)
+    completion.find_offer(text, files=["a b.txt", "src/"])
 
 
 def test_commands_and_skills_are_offered_alike() -> None:
-    offered = [option.text for option in slash.options("/re", [slash.Option("review", "looks at it")])]
+    offered = [option.text for option in slash.complete_slash("/re", [slash.SlashOption("review", "looks at it")])]
     assert offered == ["/redo", "/rename", "/review"]
 
 
 def test_values_are_offered_behind_a_command() -> None:
-    assert [one.text for one in slash.options("/policy a")] == ["/policy ask", "/policy auto", "/policy read-only"]
-    assert [one.text for one in slash.options("/model d", values=[slash.Option("demo")])] == ["/model demo"]
+    assert [one.text for one in slash.complete_slash("/policy a")] == ["/policy ask", "/policy auto", "/policy read-only"]
+    assert [one.text for one in slash.complete_slash("/model d", values=[slash.SlashOption("demo")])] == ["/model demo"]
 
 
 def test_every_command_has_a_name_of_its_own() -> None:
@@ -101,7 +101,7 @@ def test_the_commands_that_people_expect_are_there() -> None:
     [("@", ""), ("see @src/a", "src/a"), ("(@x", "x"), ('@"a b', "a b"), ("line\n@y", "y")],
 )
 def test_a_name_that_is_being_typed_is_found(before: str, wanted: str) -> None:
-    found = mentions.being_typed(before)
+    found = mentions.find_mention(before)
     assert found is not None
     assert found.wanted == wanted
     assert before[found.start] == "@"
@@ -109,30 +109,30 @@ def test_a_name_that_is_being_typed_is_found(before: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("before", ["me@example", "@src/app.py done", "", "@a ", '@"a b" '])
 def test_what_is_no_name_is_left_alone(before: str) -> None:
-    assert mentions.being_typed(before) is None
+    assert mentions.find_mention(before) is None
 
 
 def test_a_name_behind_a_long_text_is_found_at_its_place() -> None:
-    found = mentions.being_typed("(@" * 100_000 + " @x")
+    found = mentions.find_mention("(@" * 100_000 + " @x")
     assert found == (200_001, "x")
 
 
 def test_the_nearest_file_is_first() -> None:
     paths = ["docs/apple.md", "app.py", "src/app.py", "a/p/p.txt", "zzz"]
-    assert mentions.options("app", paths) == ["app.py", "src/app.py", "docs/apple.md", "a/p/p.txt"]
+    assert mentions.rank_files("app", paths) == ["app.py", "src/app.py", "docs/apple.md", "a/p/p.txt"]
 
 
 def test_a_name_with_blanks_is_quoted() -> None:
-    assert mentions.spelled("a b.txt") == '@"a b.txt"'
-    assert mentions.spelled("a.txt") == "@a.txt"
+    assert mentions.format_mention("a b.txt") == '@"a b.txt"'
+    assert mentions.format_mention("a.txt") == "@a.txt"
 
 
 def test_what_stands_there_in_full_is_not_offered() -> None:
-    assert completion.offers("/help") == completion.NOTHING
-    assert completion.offers("@a.txt", files=["a.txt"]) == completion.NOTHING
+    assert completion.find_offer("/help") == completion.NO_OFFER
+    assert completion.find_offer("@a.txt", files=["a.txt"]) == completion.NO_OFFER
 
 
 def test_a_completion_replaces_what_was_typed_of_it() -> None:
-    offer = completion.offers("look at @sr", files=["src/", "src/app.py"])
+    offer = completion.find_offer("look at @sr", files=["src/", "src/app.py"])
     assert offer.start == len("look at ")
     assert [option.text for option in offer.options] == ["@src/", "@src/app.py"]

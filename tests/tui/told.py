@@ -10,7 +10,9 @@ RUN = "run_A"
 T0 = 1_700_000_000_000
 
 
-def event(seq: int, type: str, payload: dict[str, Any], *, run_id: str | None = RUN, ts: int | None = None) -> frames.Event:
+def make_event(
+    seq: int, type: str, payload: dict[str, Any], *, run_id: str | None = RUN, ts: int | None = None
+) -> frames.PushEvent:
     envelope: dict[str, Any] = {
         "v": "push.runtime.v1",
         "kind": "event",
@@ -23,25 +25,25 @@ def event(seq: int, type: str, payload: dict[str, Any], *, run_id: str | None = 
     if run_id is not None:
         envelope["runId"] = run_id
     line = json.dumps(envelope).encode()
-    return frames.event(frames.decode(line), line)
+    return frames.decode_event(frames.decode_frame(line), line)
 
 
 Told = tuple[str, dict[str, Any]]
 
 
-def status(phase: str, detail: str | None = None, source: str = "orchestrator") -> Told:
+def make_status(phase: str, detail: str | None = None, source: str = "orchestrator") -> Told:
     return "status", {"source": source, "phase": phase, **({} if detail is None else {"detail": detail})}
 
 
-def said(text: str) -> Told:
-    return status("Run started", text)
+def make_user_message(text: str) -> Told:
+    return make_status("Run started", text)
 
 
-def token(text: str) -> Told:
+def make_token(text: str) -> Told:
     return "assistant_token", {"text": text}
 
 
-def thinking(text: str) -> Told:
+def make_thinking(text: str) -> Told:
     return "thinking_token", {"text": text}
 
 
@@ -52,11 +54,11 @@ def call(tool: str, **args: Any) -> Told:
     return "tool_call", {"source": "sandbox", "toolName": tool, "args": args}
 
 
-def output(text: str) -> Told:
-    return status("Tool output", text, "tool")
+def make_output(text: str) -> Told:
+    return make_status("Tool output", text, "tool")
 
 
-def result(tool: str, text: str, *, ms: int = 12, error: str | None = None) -> Told:
+def make_tool_result(tool: str, text: str, *, ms: int = 12, error: str | None = None) -> Told:
     structured = None if error is None else {"type": "UNKNOWN", "retryable": False, "message": error}
     return "tool_result", {
         "source": "sandbox",
@@ -68,7 +70,7 @@ def result(tool: str, text: str, *, ms: int = 12, error: str | None = None) -> T
     }
 
 
-def approval(approval_id: str = "appr_1", **details: Any) -> Told:
+def make_approval(approval_id: str = "appr_1", **details: Any) -> Told:
     return "approval_required", {
         "approvalId": approval_id,
         "kind": "exec",
@@ -80,15 +82,15 @@ def approval(approval_id: str = "appr_1", **details: Any) -> Told:
     }
 
 
-def decided(approval_id: str = "appr_1", decision: str = "approve", by: str = "cli") -> Told:
+def make_decision(approval_id: str = "appr_1", decision: str = "approve", by: str = "cli") -> Told:
     return "approval_received", {"approvalId": approval_id, "decision": decision, "by": by}
 
 
-def warning(code: str, message: str, detail: str | None = None) -> Told:
+def make_warning(code: str, message: str, detail: str | None = None) -> Told:
     return "warning", {"code": code, "message": message, **({} if detail is None else {"detail": detail})}
 
 
-def failure(code: str, message: str) -> Told:
+def make_failure(code: str, message: str) -> Told:
     return "error", {"code": code, "message": message, "retryable": False}
 
 
@@ -104,5 +106,5 @@ def complete(outcome: str = "success", summary: str = "", results: list[dict[str
     }
 
 
-def story(*told: Told, first: int = 1) -> list[frames.Event]:
-    return [event(first + at, type, payload) for at, (type, payload) in enumerate(told)]
+def make_story(*told: Told, first: int = 1) -> list[frames.PushEvent]:
+    return [make_event(first + at, type, payload) for at, (type, payload) in enumerate(told)]

@@ -58,14 +58,14 @@ _servers: dict[Loaded, _Server] = {}
 _starting = threading.Lock()
 
 
-def _server(loaded: Loaded) -> _Server:
+def _get_server(loaded: Loaded) -> _Server:
     with _starting:
         if loaded not in _servers:
             _servers[loaded] = _Server(loaded)
         return _servers[loaded]
 
 
-def _interpreters_own(environment: dict[str, str]) -> dict[str, str]:
+def _select_interpreter_variables(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_INTERPRETERS_OWN) and name not in _HARMLESS}
 
 
@@ -91,7 +91,7 @@ class Popen(subprocess.Popen[Any]):
             or shell
             or preexec_fn is not None
             or process_group != -1
-            or _interpreters_own(environment) != _interpreters_own(dict(os.environ))
+            or _select_interpreter_variables(environment) != _select_interpreter_variables(dict(os.environ))
         ):
             super()._execute_child(  # type: ignore[misc]
                 *(args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell), *rest
@@ -111,7 +111,7 @@ class Popen(subprocess.Popen[Any]):
         given = [number if fd == -1 else fd for number, fd in enumerate((stdin, stdout, stderr))]
         self._end, tell = os.pipe()
         try:
-            self.pid = _server(self._loaded).fork(request, [*given, tell, *pass_fds])
+            self.pid = _get_server(self._loaded).fork(request, [*given, tell, *pass_fds])
         finally:
             os.close(tell)
         self._child_created = True
@@ -142,13 +142,13 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
 
-def needed_by(home: Path) -> Loaded:
+def choose_preload(home: Path) -> Loaded:
     """The daemon on this home."""
     configuration = home / "config.toml"
     return "models" if configuration.exists() and "[models." in configuration.read_text() else "daemon"
 
 
-async def streams(process: Popen) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_streams(process: Popen) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Its stdout and stdin, both of them pipes without buffers."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()

@@ -10,7 +10,7 @@ AXE = SOURCES / "node_modules" / "axe-core" / "axe.min.js"
 BUILD_TIMEOUT = 120
 
 
-def missing() -> str | None:
+def find_missing_tool() -> str | None:
     """Why it cannot be built here."""
     if shutil.which("npm") is None:
         return "there is no Node to build the page with"
@@ -19,7 +19,7 @@ def missing() -> str | None:
     return None
 
 
-def built(shared: Path) -> Path:
+def build_page(shared: Path) -> Path:
     """The folder to serve, below one that all workers know."""
     folder = shared / "page"
     with (shared / "page.lock").open("w") as lock:

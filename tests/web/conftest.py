@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import StartDaemon
-from tests.relay.stage import Place, Stage
-from tests.relay.stage import unique as unique
+from tests.relay.stage import DaemonView, RelayNetwork
+from tests.relay.stage import unique_name as unique_name
 from tests.web import building
-from tests.web.house import House
+from tests.web.house import ApiUser
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
-    from tests.web.visiting import Window
+    from tests.web.visiting import BrowserWindow
 
 OpenWindow = Callable[..., Awaitable["Window"]]
 Picture = Callable[["Window", str], Awaitable[None]]
@@ -32,66 +32,66 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LARGEST_PICTURE = 150_000
 
 
-def _program() -> str | None:
+def _find_browser() -> str | None:
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
-def _no_browser() -> str | None:
-    return "there is no Chromium" if _program() is None else None
+def _explain_missing_browser() -> str | None:
+    return "there is no Chromium" if _find_browser() is None else None
 
 
 @pytest.fixture(scope="session")
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if reason := building.missing() or _no_browser():
+    if reason := building.find_missing_tool() or _explain_missing_browser():
         pytest.skip(reason)
     own = tmp_path_factory.getbasetemp()
-    return building.built(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+    return building.build_page(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator["Browser"]:
     api = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
-    if reason := _no_browser():
+    if reason := _explain_missing_browser():
         pytest.skip(reason)
     async with api.async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=_program(), args=["--no-sandbox"])
+        launched = await playwright.chromium.launch(executable_path=_find_browser(), args=["--no-sandbox"])
         yield launched
         await launched.close()
 
 
 @pytest.fixture
-def daemon(page_folder: Path, start_daemon: StartDaemon) -> Daemon:
+def daemon(page_folder: Path, start_daemon: StartDaemon) -> ManagedDaemon:
     """One that other tests use too: what is asked of it goes by sessions of one's own."""
     return start_daemon(web_dir=page_folder, host_id="host_here", host_name="here", new_hosts="trust")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def house(daemon: Daemon) -> AsyncIterator[House]:
-    async with House(daemon) as made:
+async def api_user(daemon: ManagedDaemon) -> AsyncIterator[ApiUser]:
+    async with ApiUser(daemon) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def enter_house() -> AsyncIterator[Callable[[Daemon], Awaitable[House]]]:
+async def make_api_user() -> AsyncIterator[Callable[[ManagedDaemon], Awaitable[ApiUser]]]:
     """Someone who works on a daemon that the test has started itself."""
     async with AsyncExitStack() as stack:
 
-        async def enter(daemon: Daemon) -> House:
-            return await stack.enter_async_context(House(daemon))
+        async def enter(daemon: ManagedDaemon) -> ApiUser:
+            return await stack.enter_async_context(ApiUser(daemon))
 
         yield enter
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_window(browser: "Browser") -> AsyncIterator[OpenWindow]:
+async def open_browser_window(browser: "Browser") -> AsyncIterator[OpenWindow]:
     """`open_window(daemon)`: a browser at its door. When the test ends, all that was wrong in it comes to light."""
-    from tests.web.visiting import Window
+    from tests.web.visiting import BrowserWindow
 
     async with AsyncExitStack() as stack:
 
-        async def open_one(at: Daemon | Place, *, url: str | None = None, **options: Any) -> Window:
-            address = url or (at.http if isinstance(at, Daemon) else at.url)
-            window = await Window.open(browser, address, at.token, **options)
+        async def open_one(at: ManagedDaemon | DaemonView, *, url: str | None = None, **options: Any) -> BrowserWindow:
+            address = url or (at.http if isinstance(at, ManagedDaemon) else at.url)
+            window = await BrowserWindow.open(browser, address, at.token, **options)
             stack.push_async_callback(window.close)
             return window
 
@@ -99,14 +99,14 @@ async def open_window(browser: "Browser") -> AsyncIterator[OpenWindow]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def window(open_window: OpenWindow, daemon: Daemon) -> "Window":
+async def browser_window(open_browser_window: OpenWindow, daemon: ManagedDaemon) -> "BrowserWindow":
     """The owner's, on the list of sessions."""
-    return await (await open_window(daemon)).come_in()
+    return await (await open_browser_window(daemon)).log_in_as_owner()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def stage() -> AsyncIterator[Stage]:
-    made = Stage()
+async def relay_network() -> AsyncIterator[RelayNetwork]:
+    made = RelayNetwork()
     try:
         yield made
     finally:
@@ -114,10 +114,10 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-def picture() -> Picture:
+def save_picture() -> Picture:
     """`picture(window, "page-inbox")` draws it for the documentation, when `DRAW=1` wants that."""
 
-    async def draw(window: "Window", name: str) -> None:
+    async def draw(window: "BrowserWindow", name: str) -> None:
         if os.environ.get("DRAW") != "1":
             return
         PICTURES.mkdir(exist_ok=True)

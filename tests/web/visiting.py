@@ -12,7 +12,7 @@ api = pytest.importorskip("playwright.async_api", reason="Playwright is not inst
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, WebSocket, expect  # noqa: E402
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 DESKTOP = (1440, 900)
 PHONE = (390, 844)
 
@@ -31,10 +31,10 @@ _SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll("bo
   (element === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(element).overflowX)),
 ).map((element) => `${element.tagName} ${element.className} ${element.scrollWidth} > ${element.clientWidth}`)"""
 
-expect.set_options(timeout=PATIENCE * 1_000)
+expect.set_options(timeout=TIMEOUT * 1_000)
 
 
-class Window:
+class BrowserWindow:
     """One page in a browser profile of its own."""
 
     def __init__(self, context: BrowserContext, page: Page, url: str, token: str) -> None:
@@ -48,7 +48,7 @@ class Window:
     @classmethod
     async def open(
         cls, browser: Browser, url: str, token: str, *, size: tuple[int, int] = DESKTOP, dark: bool = False, **options: Any
-    ) -> "Window":
+    ) -> "BrowserWindow":
         """Somebody at the door, who has not come in yet."""
         is_phone = size[0] < 760
         context = await browser.new_context(
@@ -62,7 +62,7 @@ class Window:
             reduced_motion="reduce",
             **options,
         )
-        context.set_default_timeout(PATIENCE * 1_000)
+        context.set_default_timeout(TIMEOUT * 1_000)
         page = await context.new_page()
         window = cls(context, page, url, token)
         await window._watch()
@@ -71,21 +71,21 @@ class Window:
     async def _watch(self) -> None:
         await self.context.expose_function("__tellViolation", lambda told: self.problems.append(f"policy: {told}"))
         await self.context.add_init_script(_TELL_VIOLATIONS)
-        self.page.on("console", self._said)
+        self.page.on("console", self._on_console_message)
         self.page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
-        self.page.on("request", self._asked)
-        self.page.on("websocket", self._dialled)
+        self.page.on("request", self._on_request)
+        self.page.on("websocket", self._on_websocket)
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console_message(self, message: ConsoleMessage) -> None:
         if "Content Security Policy" in message.text or message.text.startswith("Refused to"):
             self.problems.append(f"console: {message.text}")
 
-    def _asked(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         address = urlsplit(request.url)
         if address.scheme not in ("data", "blob") and address.netloc != urlsplit(self.url).netloc:
             self.problems.append(f"request: {request.url[:200]}")
 
-    def _dialled(self, socket: WebSocket) -> None:
+    def _on_websocket(self, socket: WebSocket) -> None:
         if urlsplit(socket.url).netloc != urlsplit(self.url).netloc:
             self.problems.append(f"socket: {socket.url[:200]}")
 
@@ -108,57 +108,57 @@ class Window:
 
     # Where somebody goes
 
-    async def knock(self, path: str = "/") -> None:
+    async def open_page(self, path: str = "/") -> None:
         """The page as the daemon gives it, with the policy that it always has."""
         answer = await self.page.goto(path)
         assert answer is not None
         said = {part.strip() for part in answer.headers["content-security-policy"].split(";")}
         assert said == POLICY
 
-    async def come_in(self, place: str = "#/") -> "Window":
+    async def log_in_as_owner(self, place: str = "#/") -> "BrowserWindow":
         """As the owner."""
-        await self.knock(f"/?token={self._token}")
+        await self.open_page(f"/?token={self._token}")
         await expect(self.page.get_by_role("navigation", name="Main")).to_be_attached()
-        await self.go(place)
+        await self.navigate(place)
         return self
 
-    async def go(self, place: str) -> None:
+    async def navigate(self, place: str) -> None:
         await self.page.evaluate("place => { location.hash = place }", place)
 
-    async def go_to(self, run_id: str, view: str = "") -> None:
-        await self.go(f"#/s/{quote(run_id, safe='')}{view and '/' + view}")
+    async def open_run(self, run_id: str, view: str = "") -> None:
+        await self.navigate(f"#/s/{quote(run_id, safe='')}{view and '/' + view}")
 
     # What is in sight
 
-    def part(self, name: str, **having: Any) -> Locator:
+    def find_part(self, name: str, **having: Any) -> Locator:
         """By the name that the page gives a part for who tests it."""
         found = self.page.get_by_test_id(name)
         return found.filter(**having) if having else found
 
-    def button(self, name: str) -> Locator:
+    def find_button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)
 
-    def row(self, run_id: str) -> Locator:
+    def find_row(self, run_id: str) -> Locator:
         return self.page.locator(f'[data-testid="session-row"][data-run="{run_id}"]')
 
     @property
     def terminal_text(self) -> Locator:
-        return self.part("terminal").locator(".xterm-rows")
+        return self.find_part("terminal").locator(".xterm-rows")
 
     async def type(self, text: str) -> None:
         """Into the terminal, once it is there to hear it."""
-        await self.part("terminal").click()
+        await self.find_part("terminal").click()
         await expect(self.page.get_by_text("Connecting …")).to_have_count(0)
         await self.page.keyboard.type(text)
 
-    async def said(self, text: str) -> None:
-        await expect(self.part("assistant-message", has_text=text).first).to_be_visible()
+    async def wait_for_text(self, text: str) -> None:
+        await expect(self.find_part("assistant-message", has_text=text).first).to_be_visible()
 
-    async def say(self, text: str) -> None:
-        await self.part("composer").fill(text)
-        await self.part("send").click()
+    async def send_text(self, text: str) -> None:
+        await self.find_part("composer").fill(text)
+        await self.find_part("send").click()
 
-    async def scrolls_sideways(self) -> list[str]:
+    async def find_horizontal_overflow(self) -> list[str]:
         """What does, of all that fills most of the window."""
         found: list[str] = await self.page.evaluate(_SIDEWAYS)
         return found

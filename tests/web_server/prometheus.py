@@ -12,15 +12,15 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"')
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?|\+Inf|NaN")
 
 
-class Sample(NamedTuple):
+class ParsedSample(NamedTuple):
     name: str
     labels: tuple[tuple[str, str], ...]
 
 
-class Families:
+class MetricFamilies:
     def __init__(self, text: str) -> None:
         self.types: dict[str, str] = {}
-        self.samples: dict[Sample, float] = {}
+        self.samples: dict[ParsedSample, float] = {}
         assert text.endswith("\n"), "the last line is a line"
         helped, current = None, ""
         for line in text[:-1].split("\n"):
@@ -54,7 +54,7 @@ class Families:
             labels = labels.removeprefix(",")
         assert len({key for key, _ in pairs}) == len(pairs), "a label is there once"
         assert _NUMBER.fullmatch(number), f"no number: {number!r}"
-        sample = Sample(name, tuple(pairs))
+        sample = ParsedSample(name, tuple(pairs))
         assert sample not in self.samples, f"{sample} is there twice"
         self.samples[sample] = math.inf if number == "+Inf" else float(number)
 
@@ -73,10 +73,10 @@ class Families:
         assert bounds == sorted(set(bounds))
         assert bounds[-1] == math.inf
         assert counts == sorted(counts), "buckets add up"
-        assert counts[-1] == self.value(f"{name}_count")
+        assert counts[-1] == self.get_value(f"{name}_count")
 
-    def value(self, name: str, **labels: str) -> float:
-        return self.samples[Sample(name, tuple(labels.items()))]
+    def get_value(self, name: str, **labels: str) -> float:
+        return self.samples[ParsedSample(name, tuple(labels.items()))]
 
-    def labels(self, name: str, label: str) -> set[str]:
+    def list_labels(self, name: str, label: str) -> set[str]:
         return {dict(sample.labels)[label] for sample in self.samples if sample.name == name}

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-PATIENCE = 60.0
+RECEIVER_TIMEOUT = 60.0
 
 
-class Got(NamedTuple):
+class CapturedRequest(NamedTuple):
     method: str
     path: str
     headers: dict[str, str]
@@ -20,9 +20,9 @@ class Got(NamedTuple):
         return json.loads(self.body)
 
 
-class Receiver:
+class WebhookReceiver:
     def __init__(self) -> None:
-        self.got: list[Got] = []
+        self.got: list[CapturedRequest] = []
         self.answers: list[str] = []
         """The next answers' status lines with their headers; 200 when there is none left."""
         self.silent = False
@@ -34,9 +34,9 @@ class Receiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def told(self, count: int = 1) -> list[Got]:
+    async def wait_for_requests(self, count: int = 1) -> list[CapturedRequest]:
         """So many requests, once they are there."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RECEIVER_TIMEOUT):
             while len(self.got) < count:
                 self._news.clear()
                 await self._news.wait()
@@ -48,7 +48,7 @@ class Receiver:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             method, path, _ = first.split(" ")
-            self.got.append(Got(method, path, headers, body))
+            self.got.append(CapturedRequest(method, path, headers, body))
             self._news.set()
             if self.silent:
                 await reader.read()
@@ -63,8 +63,8 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    receiver = Receiver()
+async def open_receiver() -> AsyncIterator[WebhookReceiver]:
+    receiver = WebhookReceiver()
     server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
     receiver.port = server.sockets[0].getsockname()[1]
     try:

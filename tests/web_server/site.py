@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
-from tests.crash.tower_process import Daemon
-from tests.daemon.conftest import StartDaemon, endpoints_of
+from tests.crash.tower_process import DaemonProcess
+from tests.daemon.conftest import StartDaemon, read_endpoints
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 INDEX = b"<!doctype html><title>the page</title>"
 SCRIPT = b"console.log('the script')"
 
 
-class Answer(NamedTuple):
+class RawHttpReply(NamedTuple):
     status: int
     headers: list[tuple[str, str]]
     body: bytes
@@ -41,49 +41,49 @@ class Answer(NamedTuple):
         return self["set-cookie"].split(";")[0]
 
 
-class Site:
-    def __init__(self, home: Path, daemon: Daemon) -> None:
+class HttpPortClient:
+    def __init__(self, home: Path, daemon: DaemonProcess) -> None:
         self.home = home
         self.daemon = daemon
 
     @property
     def url(self) -> str:
-        return str(endpoints_of(self.home)["http"])
+        return str(read_endpoints(self.home)["http"])
 
     @property
     def token(self) -> str:
-        return str(endpoints_of(self.home)["token"])
+        return str(read_endpoints(self.home)["token"])
 
     @property
     def host(self) -> str:
         return urlsplit(self.url).netloc
 
-    async def raw(self, request: bytes) -> Answer:
+    async def send_raw(self, request: bytes) -> RawHttpReply:
         address = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         try:
             writer.write(request)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return _read(await reader.read())
         finally:
             writer.close()
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> RawHttpReply:
         """Underscores in the names of headers stand for hyphens."""
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         said = {"Host": self.host, "Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if body is not None:
             said["Content-Length"] = str(len(content))
         head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
-        return await self.raw(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
+        return await self.send_raw(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
 
-    async def get(self, path: str, **headers: str) -> Answer:
+    async def get(self, path: str, **headers: str) -> RawHttpReply:
         return await self.ask("GET", path, **headers)
 
-    async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+    async def post(self, path: str, body: Any = None, **headers: str) -> RawHttpReply:
         return await self.ask("POST", path, {} if body is None else body, **headers)
 
-    async def as_owner(self, method: str, path: str, body: Any = None) -> Answer:
+    async def request_as_owner(self, method: str, path: str, body: Any = None) -> RawHttpReply:
         return await self.ask(method, path, body, Authorization=f"Bearer {self.token}")
 
     async def log_in(self) -> str:
@@ -106,22 +106,22 @@ class Site:
         }
         head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
         writer.write(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             line = await reader.readline()
         writer.close()
         return int(line.split()[1])
 
 
-def _read(answer: bytes) -> Answer:
+def _read(answer: bytes) -> RawHttpReply:
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
     if dict(headers).get("transfer-encoding") == "chunked":
-        body = _joined(body)
-    return Answer(int(first.split()[1]), headers, body)
+        body = _join_body(body)
+    return RawHttpReply(int(first.split()[1]), headers, body)
 
 
-def _joined(body: bytes) -> bytes:
+def _join_body(body: bytes) -> bytes:
     whole = b""
     while body:
         size, _, body = body.partition(b"\r\n")
@@ -130,7 +130,7 @@ def _joined(body: bytes) -> bytes:
 
 
 @pytest.fixture
-def built(home: Path) -> Path:
+def built_page(home: Path) -> Path:
     """A page as the build leaves it."""
     folder = home / "dist"
     (folder / "assets").mkdir(parents=True)
@@ -146,10 +146,10 @@ def built(home: Path) -> Path:
 
 
 @pytest.fixture
-async def site(start: StartDaemon, home: Path, built: Path) -> Site:
-    return Site(home, await start(http="127.0.0.1:0", web_dir=built))
+async def http_port(start_daemon_process: StartDaemon, home: Path, built_page: Path) -> HttpPortClient:
+    return HttpPortClient(home, await start_daemon_process(http="127.0.0.1:0", web_dir=built_page))
 
 
-def attributes_of(set_cookie: str) -> dict[str, Any]:
+def parse_cookie_attributes(set_cookie: str) -> dict[str, Any]:
     (morsel,) = SimpleCookie(set_cookie).values()
     return {name: value for name, value in morsel.items() if value}

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.tower_process import Client
+from tests.crash.tower_process import RawPushClient
 from tests.daemon.conftest import Connect, StartDaemon
-from tests.web_server.site import Site
+from tests.web_server.site import HttpPortClient
 
 from switchtower.core import codec, events, journal
-from switchtower.core.audit import BadPlace
+from switchtower.core.audit import InvalidAuditCursor
 from switchtower.stores import connections
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.stores.sqlite_audit import _ASKED, _DECIDED, SqliteAudit
@@ -22,20 +22,20 @@ from switchtower.testing.relay_client import RelayApp
 Tower = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-async def decided(client: Client, workspace: Path, command: str, decision: str = "approve", **fields: str) -> str:
+async def decide_command(client: RawPushClient, workspace: Path, command: str, decision: str = "approve", **fields: str) -> str:
     session_id = await client.start_session(workspace)
     await client.send(session_id, f"run: {command}")
-    asked = await client.event("approval_required", session_id=session_id)
+    asked = await client.wait_for_event("approval_required", session_id=session_id)
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"], decision, **fields)
-    await client.event("run_complete", session_id=session_id)
+    await client.wait_for_event("run_complete", session_id=session_id)
     return session_id
 
 
-async def test_each_decision_says_who_what_where_and_when(site: Site, connect: Connect, workspace: Path) -> None:
-    client = await connect(site.daemon)
-    yes = await decided(client, workspace, "echo one")
-    no = await decided(client, workspace, "echo two", "deny", comment="not today")
-    audit = (await site.as_owner("GET", "/audit")).json
+async def test_each_decision_says_who_what_where_and_when(http_port: HttpPortClient, connect: Connect, workspace: Path) -> None:
+    client = await connect(http_port.daemon)
+    yes = await decide_command(client, workspace, "echo one")
+    no = await decide_command(client, workspace, "echo two", "deny", comment="not today")
+    audit = (await http_port.request_as_owner("GET", "/audit")).json
     newest, oldest = audit["items"]
     assert audit["next"] is None
     assert (newest["run_id"], oldest["run_id"]) == (no, yes)
@@ -48,74 +48,74 @@ async def test_each_decision_says_who_what_where_and_when(site: Site, connect: C
 
 
 async def test_a_decision_from_the_page_is_told_apart_from_one_in_the_terminal(
-    site: Site, connect: Connect, workspace: Path
+    http_port: HttpPortClient, connect: Connect, workspace: Path
 ) -> None:
-    client = await connect(site.daemon)
+    client = await connect(http_port.daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "run: true")
-    await client.event("approval_required", session_id=session_id)
-    await site.as_owner("POST", "/users", {"name": "ada", "password": "correct horse battery"})
-    login = await site.post("/auth/login", {"username": "ada", "password": "correct horse battery"})
-    async with await RelayApp.open(site.url, login.json["access_token"]) as app:
-        (row,) = [run for run in (await site.as_owner("GET", "/runs")).json if run["id"] == session_id]
-        await app.command("run.permission.approve", session_id, request_id=row["pending_request_id"])
-        await client.event("run_complete", session_id=session_id)
-    (told,) = (await site.as_owner("GET", "/audit")).json["items"]
+    await client.wait_for_event("approval_required", session_id=session_id)
+    await http_port.request_as_owner("POST", "/users", {"name": "ada", "password": "correct horse battery"})
+    login = await http_port.post("/auth/login", {"username": "ada", "password": "correct horse battery"})
+    async with await RelayApp.open(http_port.url, login.json["access_token"]) as app:
+        (row,) = [run for run in (await http_port.request_as_owner("GET", "/runs")).json if run["id"] == session_id]
+        await app.send_command("run.permission.approve", session_id, request_id=row["pending_request_id"])
+        await client.wait_for_event("run_complete", session_id=session_id)
+    (told,) = (await http_port.request_as_owner("GET", "/audit")).json["items"]
     assert (told["by"], told["via"], told["request_id"]) == ("ada", "web", row["pending_request_id"])
 
 
 async def test_pages_go_back_to_the_first_without_a_hole_while_new_ones_come(
-    site: Site, connect: Connect, workspace: Path
+    http_port: HttpPortClient, connect: Connect, workspace: Path
 ) -> None:
-    client = await connect(site.daemon)
-    made = [await decided(client, workspace, f"echo {number}") for number in range(5)]
+    client = await connect(http_port.daemon)
+    made = [await decide_command(client, workspace, f"echo {number}") for number in range(5)]
     seen: list[str] = []
     before = ""
     while True:
-        page = (await site.as_owner("GET", f"/audit?limit=2{before}")).json
+        page = (await http_port.request_as_owner("GET", f"/audit?limit=2{before}")).json
         seen += [item["run_id"] for item in page["items"]]
         if page["next"] is None:
             break
         before = f"&before={page['next']}"
-        await decided(client, workspace, "echo meanwhile")
+        await decide_command(client, workspace, "echo meanwhile")
     assert seen == made[::-1]
 
 
 @pytest.mark.parametrize("query", ["before=x", "before=1-2", "before=-1-2-3", f"before={'9' * 99}-1-1", "since=soon", "limit=x"])
-async def test_what_is_no_place_or_time_is_400(site: Site, query: str) -> None:
-    assert (await site.as_owner("GET", f"/audit?{query}")).status == 400
+async def test_what_is_no_place_or_time_is_400(http_port: HttpPortClient, query: str) -> None:
+    assert (await http_port.request_as_owner("GET", f"/audit?{query}")).status == 400
 
 
-async def test_only_users_see_it(site: Site) -> None:
-    assert (await site.get("/audit")).status == 401
+async def test_only_users_see_it(http_port: HttpPortClient) -> None:
+    assert (await http_port.get("/audit")).status == 401
 
 
-async def test_the_command_lists_the_same(site: Site, connect: Connect, workspace: Path, tower: Tower) -> None:
-    empty = await asyncio.to_thread(tower, "audit")
+async def test_the_command_lists_the_same(http_port: HttpPortClient, connect: Connect, workspace: Path, run_tower: Tower) -> None:
+    empty = await asyncio.to_thread(run_tower, "audit")
     assert (empty.returncode, empty.stdout) == (0, "")
-    client = await connect(site.daemon)
-    session_id = await decided(client, workspace, "echo hello")
-    listed = await asyncio.to_thread(tower, "audit")
+    client = await connect(http_port.daemon)
+    session_id = await decide_command(client, workspace, "echo hello")
+    listed = await asyncio.to_thread(run_tower, "audit")
     assert [word in listed.stdout for word in ("approved", "owner", "cli", session_id, "echo hello")] == [True] * 5
-    as_json = json.loads((await asyncio.to_thread(tower, "audit", "--json", "--since", "1h")).stdout)
-    assert as_json == (await site.as_owner("GET", "/audit")).json["items"]
-    later = await asyncio.to_thread(tower, "audit", "--json", "--since", "2999-01-01")
+    as_json = json.loads((await asyncio.to_thread(run_tower, "audit", "--json", "--since", "1h")).stdout)
+    assert as_json == (await http_port.request_as_owner("GET", "/audit")).json["items"]
+    later = await asyncio.to_thread(run_tower, "audit", "--json", "--since", "2999-01-01")
     assert json.loads(later.stdout) == []
-    wrong = await asyncio.to_thread(tower, "audit", "--since", "soon")
+    wrong = await asyncio.to_thread(run_tower, "audit", "--since", "soon")
     assert (wrong.returncode, "hint: " in wrong.stderr, "Traceback" in wrong.stderr) == (64, True, False)
 
 
 async def test_decisions_survive_kill_9_and_go_with_their_session(
-    site: Site, connect: Connect, workspace: Path, start: StartDaemon, home: Path, tower: Tower
+    http_port: HttpPortClient, connect: Connect, workspace: Path, start_daemon_process: StartDaemon, home: Path, run_tower: Tower
 ) -> None:
-    client = await connect(site.daemon)
-    kept = await decided(client, workspace, "echo kept")
-    gone = await decided(client, workspace, "echo gone")
-    site.daemon.kill()
-    again = Site(home, await start(http="127.0.0.1:0"))
-    assert [item["run_id"] for item in (await again.as_owner("GET", "/audit")).json["items"]] == [gone, kept]
-    await asyncio.to_thread(tower, "delete", gone, "--yes")
-    assert [item["run_id"] for item in (await again.as_owner("GET", "/audit")).json["items"]] == [kept]
+    client = await connect(http_port.daemon)
+    kept = await decide_command(client, workspace, "echo kept")
+    gone = await decide_command(client, workspace, "echo gone")
+    http_port.daemon.kill()
+    again = HttpPortClient(home, await start_daemon_process(http="127.0.0.1:0"))
+    assert [item["run_id"] for item in (await again.request_as_owner("GET", "/audit")).json["items"]] == [gone, kept]
+    await asyncio.to_thread(run_tower, "delete", gone, "--yes")
+    assert [item["run_id"] for item in (await again.request_as_owner("GET", "/audit")).json["items"]] == [kept]
 
 
 # The store by itself
@@ -123,7 +123,7 @@ async def test_decisions_survive_kill_9_and_go_with_their_session(
 ACTOR = events.Actor(name="ada", via="web", client="a browser")
 
 
-def _entries(count: int) -> list[journal.Entry]:
+def _make_entries(count: int) -> list[journal.Entry]:
     made: list[journal.Entry] = []
 
     def add(event: events.AnyEvent) -> None:
@@ -151,7 +151,7 @@ def _entries(count: int) -> list[journal.Entry]:
 
 
 @pytest.fixture
-async def stored(tmp_path: Path) -> Any:
+async def sqlite_audit(tmp_path: Path) -> Any:
     store = SqliteJournal(tmp_path / "journal.db")
     await store.open()
     card = journal.Card(
@@ -164,29 +164,29 @@ async def stored(tmp_path: Path) -> Any:
         engine="agent",
         title="A title",
     )
-    await store.append(journal.Append("sess_1", 1, _entries(50), card=card))
+    await store.append(journal.Append("sess_1", 1, _make_entries(50), card=card))
     yield SqliteAudit(tmp_path / "journal.db")
     await store.close()
 
 
-async def test_an_expiry_is_nobody_s_decision(stored: SqliteAudit) -> None:
-    newest, decided_, *_ = (await stored.page(2)).decisions
+async def test_an_expiry_is_nobody_s_decision(sqlite_audit: SqliteAudit) -> None:
+    newest, decided_, *_ = (await sqlite_audit.read_page(2)).decisions
     assert (newest.verdict, newest.by, newest.title) == ("expired", "", "Run 49")
     assert (decided_.verdict, decided_.by, decided_.client, decided_.rule) == ("approve", "ada", "a browser", "allow run")
     assert (decided_.session_title, decided_.tool, decided_.summary) == ("A title", "run", "make test")
 
 
-async def test_since_leaves_out_what_is_older(stored: SqliteAudit) -> None:
-    whole = (await stored.page(100)).decisions
-    half = (await stored.page(100, since_ms=whole[24].ts_ms)).decisions
+async def test_since_leaves_out_what_is_older(sqlite_audit: SqliteAudit) -> None:
+    whole = (await sqlite_audit.read_page(100)).decisions
+    half = (await sqlite_audit.read_page(100, since_ms=whole[24].ts_ms)).decisions
     assert (len(whole), half) == (50, whole[:25])
-    assert ((await stored.page(50)).next, (await stored.page(49)).next) == (None, whole[48].place)
-    with pytest.raises(BadPlace):
-        await stored.page(1, before="1-2-x")
+    assert ((await sqlite_audit.read_page(50)).next, (await sqlite_audit.read_page(49)).next) == (None, whole[48].place)
+    with pytest.raises(InvalidAuditCursor):
+        await sqlite_audit.read_page(1, before="1-2-x")
 
 
-async def test_neither_question_reads_the_journal_from_end_to_end(stored: SqliteAudit, tmp_path: Path) -> None:
-    connection = connections.for_reading(tmp_path / "journal.db")
+async def test_neither_question_reads_the_journal_from_end_to_end(sqlite_audit: SqliteAudit, tmp_path: Path) -> None:
+    connection = connections.open_for_reading(tmp_path / "journal.db")
     for sql, values, index in ((_DECIDED, (1, 1, 1, 0, 10), "events_decided"), (_ASKED, (1, 1, 1), "events_asked")):
         (plan,) = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
         assert f"SEARCH events USING INDEX {index}" in plan[3]

@@ -3,21 +3,21 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as texts
-from tests.web_server.site import attributes_of
+from tests.web_server.site import parse_cookie_attributes
 
-from switchtower.daemon.browser_login import MOST_VISITS, VISIT_SECONDS, Visits, with_cookie
+from switchtower.daemon.browser_login import MAX_VISITS, VISIT_SECONDS, VisitTokens, apply_cookie_token
 from switchtower.protocols.relay.http import cookies
 from switchtower.transports import upgrade
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 HOST = "127.0.0.1:8787"
 
 
 def test_what_is_set_is_what_is_read() -> None:
-    made = cookies.made(HOST, "a.b-c_d", seconds=60, secure=True)
-    assert attributes_of(made) == {"path": "/", "max-age": "60", "httponly": True, "samesite": "Strict", "secure": True}
-    assert cookies.given(made.split(";")[0], HOST) == "a.b-c_d"
-    assert cookies.given(cookies.ended(HOST, secure=False).split(";")[0], HOST) is None
+    made = cookies.make_cookie(HOST, "a.b-c_d", seconds=60, secure=True)
+    assert parse_cookie_attributes(made) == {"path": "/", "max-age": "60", "httponly": True, "samesite": "Strict", "secure": True}
+    assert cookies.read_cookie(made.split(";")[0], HOST) == "a.b-c_d"
+    assert cookies.read_cookie(cookies.make_expired_cookie(HOST, secure=False).split(";")[0], HOST) is None
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,20 @@ def test_what_is_set_is_what_is_read() -> None:
     [("127.0.0.1:8787", "tower_8787"), ("hub.example", "tower"), ("[::1]:80", "tower_80"), ("[::1]", "tower"), ("", "tower")],
 )
 def test_each_port_has_its_own(host: str, name: str) -> None:
-    assert cookies.name(host) == name
+    assert cookies.make_cookie_name(host) == name
 
 
 @given(texts.text())
 def test_any_header_is_read_without_trouble_and_two_of_ours_are_none(rude: str) -> None:
-    cookies.given(rude, HOST)
-    assert cookies.given(f"tower_8787=a; {rude}; tower_8787=b", HOST) is None
+    cookies.read_cookie(rude, HOST)
+    assert cookies.read_cookie(f"tower_8787=a; {rude}; tower_8787=b", HOST) is None
 
 
 @given(texts.text(), texts.text())
 def test_no_origin_but_our_own_is_ours(origin: str, fetch_site: str) -> None:
     ours = origin.lower() == f"http://{HOST}"
-    assert cookies.is_our_page(origin, fetch_site, HOST, None) == ours
-    assert cookies.is_our_page(None, fetch_site, HOST, None) == (fetch_site == "same-origin")
+    assert cookies.is_own_page(origin, fetch_site, HOST, None) == ours
+    assert cookies.is_own_page(None, fetch_site, HOST, None) == (fetch_site == "same-origin")
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,21 @@ def test_no_origin_but_our_own_is_ours(origin: str, fetch_site: str) -> None:
     ],
 )
 def test_our_own_page_is_that_of_this_very_port(origin: str, host: str, public_url: str | None, ours: bool) -> None:
-    assert cookies.is_our_page(origin, None, host, public_url) is ours
+    assert cookies.is_own_page(origin, None, host, public_url) is ours
 
 
 def test_a_socket_s_own_token_goes_before_the_cookie() -> None:
     headers = {"host": HOST, "origin": f"http://{HOST}", "cookie": "tower_8787=from-the-cookie"}
     for token, found in (("its-own", "its-own"), (None, "from-the-cookie")):
-        request = upgrade.Upgrade(path="/ws/app", query={}, headers=headers, origin=Origin(transport="websocket", token=token))
-        assert with_cookie(request, None).origin.token == found
+        request = upgrade.UpgradeRequest(
+            path="/ws/app", query={}, headers=headers, origin=ConnectionOrigin(transport="websocket", token=token)
+        )
+        assert apply_cookie_token(request, None).origin.token == found
 
 
 def test_a_visit_is_good_once_and_for_a_while() -> None:
     now = [1_000.0]
-    visits = Visits(lambda: now[0])
+    visits = VisitTokens(lambda: now[0])
     token, expires_at_ms = visits.issue()
     late, _ = visits.issue()
     assert expires_at_ms == (1_000 + VISIT_SECONDS) * 1_000
@@ -87,7 +89,7 @@ def test_a_visit_is_good_once_and_for_a_while() -> None:
 
 
 def test_visits_are_bounded_and_the_oldest_go_first() -> None:
-    visits = Visits()
-    tokens = [visits.issue()[0] for _ in range(MOST_VISITS + 3)]
-    assert [visits.redeem(token) for token in tokens] == [False] * 3 + [True] * MOST_VISITS
+    visits = VisitTokens()
+    tokens = [visits.issue()[0] for _ in range(MAX_VISITS + 3)]
+    assert [visits.redeem(token) for token in tokens] == [False] * 3 + [True] * MAX_VISITS
     assert all(token not in repr(vars(visits)) for token in tokens)

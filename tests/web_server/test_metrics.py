@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.crash.tower_process import Client
+from tests.crash.tower_process import RawPushClient
 from tests.daemon.conftest import Connect, StartDaemon
-from tests.relay.stage import eventually
-from tests.web_server.prometheus import Families
-from tests.web_server.site import PATIENCE, Site
+from tests.relay.stage import wait_until
+from tests.web_server.prometheus import MetricFamilies
+from tests.web_server.site import TIMEOUT, HttpPortClient
 
 from switchtower.core import errors, journal
 from switchtower.daemon import metrics_format, vitals
@@ -19,143 +19,151 @@ from switchtower.testing.relay_client import RelayApp, RelayHost
 SESSIONS = 6
 
 
-async def scraped(site: Site) -> Families:
+async def scrape_metrics(site: HttpPortClient) -> MetricFamilies:
     answer = await site.get("/metrics")
     assert (answer.status, answer["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
-    return Families(answer.text)
+    return MetricFamilies(answer.text)
 
 
-async def test_figures_can_be_read_under_load_and_add_up_when_it_ends(site: Site, connect: Connect, workspace: Path) -> None:
-    client = await connect(site.daemon)
-    working = [asyncio.create_task(_work(client, workspace, number)) for number in range(SESSIONS)]
+async def test_figures_can_be_read_under_load_and_add_up_when_it_ends(
+    http_port: HttpPortClient, connect: Connect, workspace: Path
+) -> None:
+    client = await connect(http_port.daemon)
+    working = [asyncio.create_task(_run_session(client, workspace, number)) for number in range(SESSIONS)]
     before = 0.0
     while not all(task.done() for task in working):
-        seen = (await scraped(site)).value("switchtower_events_journalled_total")
+        seen = (await scrape_metrics(http_port)).get_value("switchtower_events_journalled_total")
         assert seen >= before
         before = seen
     journalled = sum([await task for task in working])
 
-    found = await scraped(site)
-    assert found.value("switchtower_events_journalled_total") == journalled
-    assert found.value("switchtower_runs_started_total") == SESSIONS
-    assert found.value("switchtower_runs_completed_total", outcome="success") == SESSIONS
-    assert found.value("switchtower_model_calls_total", provider="demo") >= SESSIONS
-    assert found.value("switchtower_model_tokens_total", provider="demo", direction="output") > 0
-    assert found.value("switchtower_tool_calls_total") == SESSIONS
-    assert found.value("switchtower_clients", protocol="push") == 1
-    assert found.value("switchtower_runs_active") == 0
-    assert found.value("switchtower_commit_seconds_count") > 0
-    assert found.value("switchtower_commit_seconds_sum") > 0
-    assert found.value("switchtower_commit_failures_total") == 0
-    assert found.value("switchtower_journal_bytes") > 10_000
-    assert found.value("process_resident_memory_bytes") > 1_000_000
-    assert 0 < found.value("process_open_fds") <= found.value("process_max_fds")
-    assert found.value("process_cpu_seconds_total") > 0
-    (version,) = found.labels("switchtower_build_info", "version")
-    assert version == (await site.get("/health")).json["version"]
+    found = await scrape_metrics(http_port)
+    assert found.get_value("switchtower_events_journalled_total") == journalled
+    assert found.get_value("switchtower_runs_started_total") == SESSIONS
+    assert found.get_value("switchtower_runs_completed_total", outcome="success") == SESSIONS
+    assert found.get_value("switchtower_model_calls_total", provider="demo") >= SESSIONS
+    assert found.get_value("switchtower_model_tokens_total", provider="demo", direction="output") > 0
+    assert found.get_value("switchtower_tool_calls_total") == SESSIONS
+    assert found.get_value("switchtower_clients", protocol="push") == 1
+    assert found.get_value("switchtower_runs_active") == 0
+    assert found.get_value("switchtower_commit_seconds_count") > 0
+    assert found.get_value("switchtower_commit_seconds_sum") > 0
+    assert found.get_value("switchtower_commit_failures_total") == 0
+    assert found.get_value("switchtower_journal_bytes") > 10_000
+    assert found.get_value("process_resident_memory_bytes") > 1_000_000
+    assert 0 < found.get_value("process_open_fds") <= found.get_value("process_max_fds")
+    assert found.get_value("process_cpu_seconds_total") > 0
+    (version,) = found.list_labels("switchtower_build_info", "version")
+    assert version == (await http_port.get("/health")).json["version"]
 
 
-async def _work(client: Client, workspace: Path, number: int) -> int:
+async def _run_session(client: RawPushClient, workspace: Path, number: int) -> int:
     """How many events one session has at its end."""
     (workspace / f"{number}.txt").write_text("word " * 20)
     session_id = await client.start_session(workspace)
     await client.send(session_id, f"read {number}.txt", f"msg_{number}")
-    return (await client.event("run_complete", session_id=session_id)).seq
+    return (await client.wait_for_event("run_complete", session_id=session_id)).seq
 
 
-async def test_no_label_says_who_or_where(site: Site, connect: Connect, workspace: Path) -> None:
-    client = await connect(site.daemon)
-    await _work(client, workspace, 1)
-    found = await scraped(site)
+async def test_no_label_says_who_or_where(http_port: HttpPortClient, connect: Connect, workspace: Path) -> None:
+    client = await connect(http_port.daemon)
+    await _run_session(client, workspace, 1)
+    found = await scrape_metrics(http_port)
     for sample in found.samples:
         for _, value in sample.labels:
             assert re.fullmatch(r"[a-z_]{1,20}|[0-9.]{1,10}|\+Inf", value), sample
 
 
-async def test_sessions_approvals_and_clients_are_counted_by_what_they_are(site: Site, connect: Connect, workspace: Path) -> None:
-    client = await connect(site.daemon)
+async def test_sessions_approvals_and_clients_are_counted_by_what_they_are(
+    http_port: HttpPortClient, connect: Connect, workspace: Path
+) -> None:
+    client = await connect(http_port.daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "run: true")
-    asked = await client.event("approval_required", session_id=session_id)
-    app = await RelayApp.open(site.url, site.token)
-    host = await RelayHost.open(site.url, "host_made_up", "token-of-a-host-0123456789")
-    found = await scraped(site)
-    assert found.value("switchtower_sessions", state="awaiting_approval") == 1
-    assert found.value("switchtower_approvals_pending") == 1
-    assert found.value("switchtower_runs_active") == 1
-    assert found.value("switchtower_clients", protocol="relay_app") == 1
-    assert found.value("switchtower_clients", protocol="relay_host") == found.value("switchtower_hosts_online") == 1
-    assert found.value("switchtower_clients", protocol="http") >= 1
+    asked = await client.wait_for_event("approval_required", session_id=session_id)
+    app = await RelayApp.open(http_port.url, http_port.token)
+    host = await RelayHost.open(http_port.url, "host_made_up", "token-of-a-host-0123456789")
+    found = await scrape_metrics(http_port)
+    assert found.get_value("switchtower_sessions", state="awaiting_approval") == 1
+    assert found.get_value("switchtower_approvals_pending") == 1
+    assert found.get_value("switchtower_runs_active") == 1
+    assert found.get_value("switchtower_clients", protocol="relay_app") == 1
+    assert found.get_value("switchtower_clients", protocol="relay_host") == found.get_value("switchtower_hosts_online") == 1
+    assert found.get_value("switchtower_clients", protocol="http") >= 1
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
-    await client.event("run_complete", session_id=session_id)
-    assert (await scraped(site)).value("switchtower_approvals_decided_total", verdict="approve") == 1
+    await client.wait_for_event("run_complete", session_id=session_id)
+    assert (await scrape_metrics(http_port)).get_value("switchtower_approvals_decided_total", verdict="approve") == 1
     await app.__aexit__(None, None, None)
     await host.__aexit__(None, None, None)
 
 
-async def test_the_same_as_json(site: Site) -> None:
-    for answer in (await site.get("/metrics?format=json"), await site.get("/metrics", Accept="application/json")):
+async def test_the_same_as_json(http_port: HttpPortClient) -> None:
+    for answer in (await http_port.get("/metrics?format=json"), await http_port.get("/metrics", Accept="application/json")):
         assert answer["content-type"] == "application/json"
         figures = answer.json
         assert figures["switchtower_sessions"]["idle"] == 0
         assert figures["switchtower_commit_seconds"]["buckets"][-1][0] == "+Inf"
         assert set(figures["switchtower_commit_seconds"]) == {"buckets", "sum", "count"}
-        assert set(figures) == set((await scraped(site)).types)
+        assert set(figures) == set((await scrape_metrics(http_port)).types)
 
 
-async def test_who_may_look(site: Site) -> None:
-    assert (await site.get("/metrics")).status == 200, "a process of the owner's, on this machine"
-    assert (await site.get("/metrics", X_Forwarded_For="10.0.0.1")).status == 401, "it speaks for somebody else"
-    assert (await site.get("/metrics", Authorization="Bearer wrong")).status == 401
-    assert (await site.get("/metrics", Origin="https://evil.example")).status == 403
-    assert (await site.get("/metrics", Authorization=f"Bearer {site.token}", X_Forwarded_For="10.0.0.1")).status == 200
-    cookie = await site.log_in()
-    assert (await site.get("/metrics", Cookie=cookie, X_Forwarded_For="10.0.0.1", Sec_Fetch_Site="same-origin")).status == 200
+async def test_who_may_look(http_port: HttpPortClient) -> None:
+    assert (await http_port.get("/metrics")).status == 200, "a process of the owner's, on this machine"
+    assert (await http_port.get("/metrics", X_Forwarded_For="10.0.0.1")).status == 401, "it speaks for somebody else"
+    assert (await http_port.get("/metrics", Authorization="Bearer wrong")).status == 401
+    assert (await http_port.get("/metrics", Origin="https://evil.example")).status == 403
+    assert (await http_port.get("/metrics", Authorization=f"Bearer {http_port.token}", X_Forwarded_For="10.0.0.1")).status == 200
+    cookie = await http_port.log_in()
+    assert (
+        await http_port.get("/metrics", Cookie=cookie, X_Forwarded_For="10.0.0.1", Sec_Fetch_Site="same-origin")
+    ).status == 200
 
 
-async def test_under_another_name_a_stranger_sees_figures_only_when_that_is_wished(start: StartDaemon, home: Path) -> None:
-    site = Site(home, await start(http="127.0.0.1:0", origins="tower.example"))
+async def test_under_another_name_a_stranger_sees_figures_only_when_that_is_wished(
+    start_daemon_process: StartDaemon, home: Path
+) -> None:
+    site = HttpPortClient(home, await start_daemon_process(http="127.0.0.1:0", origins="tower.example"))
     assert (await site.get("/metrics", Host="tower.example")).status == 401
     await site.daemon.stop()
-    site = Site(home, await start(http="127.0.0.1:0", origins="tower.example", metrics_public="true"))
+    site = HttpPortClient(home, await start_daemon_process(http="127.0.0.1:0", origins="tower.example", metrics_public="true"))
     assert (await site.get("/metrics", Host="tower.example", X_Forwarded_For="10.0.0.1")).status == 200
 
 
-async def test_the_daemon_is_alive_and_ready_for_whoever_asks(site: Site) -> None:
-    assert (await site.get("/healthz")).json == {"ok": True}
-    answer = await site.get("/readyz")
+async def test_the_daemon_is_alive_and_ready_for_whoever_asks(http_port: HttpPortClient) -> None:
+    assert (await http_port.get("/healthz")).json == {"ok": True}
+    answer = await http_port.get("/readyz")
     assert (answer.status, answer.json) == (200, {"ready": True, "reasons": []})
 
 
-async def test_a_journal_that_is_gone_is_a_reason_not_to_be_ready(site: Site) -> None:
-    assert (await site.get("/readyz")).status == 200
-    (site.home / "data").rename(site.home / "elsewhere")
-    answer = await site.get("/readyz")
+async def test_a_journal_that_is_gone_is_a_reason_not_to_be_ready(http_port: HttpPortClient) -> None:
+    assert (await http_port.get("/readyz")).status == 200
+    (http_port.home / "data").rename(http_port.home / "elsewhere")
+    answer = await http_port.get("/readyz")
     assert (answer.status, answer.json["ready"]) == (503, False)
     assert any("journal" in reason for reason in answer.json["reasons"])
-    assert (await site.get("/healthz")).status == 200
-    (site.home / "elsewhere").rename(site.home / "data")
-    assert (await site.get("/readyz")).status == 200
+    assert (await http_port.get("/healthz")).status == 200
+    (http_port.home / "elsewhere").rename(http_port.home / "data")
+    assert (await http_port.get("/readyz")).status == 200
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes any file")
-async def test_a_journal_that_cannot_be_written_is_a_reason_too(site: Site) -> None:
-    (site.home / "data" / "journal.db").chmod(0o400)
-    assert (await site.get("/readyz")).status == 503
+async def test_a_journal_that_cannot_be_written_is_a_reason_too(http_port: HttpPortClient) -> None:
+    (http_port.home / "data" / "journal.db").chmod(0o400)
+    assert (await http_port.get("/readyz")).status == 503
 
 
-async def test_a_daemon_that_stops_says_so(site: Site, connect: Connect, workspace: Path) -> None:
+async def test_a_daemon_that_stops_says_so(http_port: HttpPortClient, connect: Connect, workspace: Path) -> None:
     """A program that does not want to end keeps the port open meanwhile."""
-    client = await connect(site.daemon)
+    client = await connect(http_port.daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "run: trap '' TERM INT HUP; touch ready; while true; do sleep 1; done")
-    asked = await client.event("approval_required", session_id=session_id)
+    asked = await client.wait_for_event("approval_required", session_id=session_id)
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
-    await eventually((workspace / "ready").exists)
-    assert (await site.get("/readyz")).status == 200
-    site.daemon.process.terminate()
-    async with asyncio.timeout(PATIENCE):
-        while (answer := await site.get("/readyz")).status == 200:
+    await wait_until((workspace / "ready").exists)
+    assert (await http_port.get("/readyz")).status == 200
+    http_port.daemon.process.terminate()
+    async with asyncio.timeout(TIMEOUT):
+        while (answer := await http_port.get("/readyz")).status == 200:
             pass
     assert (answer.status, answer.json) == (503, {"ready": False, "reasons": ["the daemon is stopping"]})
 
@@ -165,24 +173,28 @@ async def test_a_daemon_that_stops_says_so(site: Site, connect: Connect, workspa
 
 def test_labels_are_escaped_so_that_a_strict_reader_reads_them() -> None:
     rude = 'a"b\\c\nd'
-    text = metrics_format.text([metrics_format.by("x_total", "counter", "Help", "kind", {rude: 1.5, "plain": 2})])
-    found = Families(text)
-    assert found.value("x_total", kind="plain") == 2
-    assert found.value("x_total", kind=r"a\"b\\c\nd") == 1.5
+    text = metrics_format.format_text(
+        [metrics_format.make_labelled("x_total", "counter", "Help", "kind", {rude: 1.5, "plain": 2})]
+    )
+    found = MetricFamilies(text)
+    assert found.get_value("x_total", kind="plain") == 2
+    assert found.get_value("x_total", kind=r"a\"b\\c\nd") == 1.5
 
 
 def test_times_fall_into_their_buckets() -> None:
     times = vitals.Histogram()
     for seconds in (0.0, 0.0005, 0.00051, 4.9, 5.0, 5.1, 100.0):
         times.add(seconds)
-    found = Families(metrics_format.text([metrics_format.histogram("t", "T", vitals.BUCKETS, times.counts, times.sum)]))
-    assert found.value("t_bucket", le="0.0005") == 2
-    assert found.value("t_bucket", le="0.001") == 3
-    assert found.value("t_bucket", le="5") == 5
-    assert found.value("t_count") == times.count == 7
+    found = MetricFamilies(
+        metrics_format.format_text([metrics_format.make_histogram("t", "T", vitals.BUCKETS, times.counts, times.sum)])
+    )
+    assert found.get_value("t_bucket", le="0.0005") == 2
+    assert found.get_value("t_bucket", le="0.001") == 3
+    assert found.get_value("t_bucket", le="5") == 5
+    assert found.get_value("t_count") == times.count == 7
 
 
-class _Failing:
+class _FailingPage:
     """A journal whose disk is full, and then is not."""
 
     def __init__(self) -> None:
@@ -202,8 +214,8 @@ class _Failing:
 
 async def test_a_commit_that_failed_is_remembered_until_one_succeeds_or_some_time_has_passed() -> None:
     now = [100.0]
-    counted, store = vitals.Vitals(lambda: now[0]), _Failing()
-    metered = counted.metered(store)  # type: ignore[arg-type]
+    counted, store = vitals.Metrics(lambda: now[0]), _FailingPage()
+    metered = counted.wrap_journal(store)  # type: ignore[arg-type]
 
     async def append() -> None:
         now[0] += 1
@@ -211,20 +223,20 @@ async def test_a_commit_that_failed_is_remembered_until_one_succeeds_or_some_tim
         await asyncio.sleep(0)
 
     await append()
-    assert counted.journal_fails
+    assert counted.is_journal_failing
     assert counted.commit_failures == 1
     store.full = False
     await append()
-    assert not counted.journal_fails
+    assert not counted.is_journal_failing
     store.full = True
     await append()
-    now[0] += vitals.FORGIVEN_AFTER
-    assert not counted.journal_fails, "somebody must be let in to try again"
+    now[0] += vitals.FAILURE_MEMORY_SECONDS
+    assert not counted.is_journal_failing, "somebody must be let in to try again"
 
 
 def test_as_many_providers_are_told_apart_as_anybody_configures() -> None:
-    counted = vitals.Vitals()
+    counted = vitals.Metrics()
     for number in range(1_000):
-        counted._provider(f"provider{number}").calls += 1
-    assert len(counted.providers) == vitals.MOST_PROVIDERS + 1
+        counted._get_provider(f"provider{number}").calls += 1
+    assert len(counted.providers) == vitals.MAX_PROVIDERS + 1
     assert sum(provider.calls for provider in counted.providers.values()) == 1_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.conftest import Connect, StartDaemon
-from tests.web_server.receiver import Receiver
+from tests.web_server.receiver import WebhookReceiver
 
 from switchtower.core import events
 from switchtower.core.session import Session
@@ -19,14 +19,14 @@ SECRET = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 async def test_a_decision_and_the_end_of_its_run_are_told_as_json(
-    start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path, receiver: WebhookReceiver
 ) -> None:
-    daemon = await start(notify_webhook=f"{receiver.url}/hook?key=k", public_url="https://tower.example")
+    daemon = await start_daemon_process(notify_webhook=f"{receiver.url}/hook?key=k", public_url="https://tower.example")
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, f"run: echo {SECRET}")
-    asked = await client.event("approval_required", session_id=session_id)
-    (question,) = await receiver.told()
+    asked = await client.wait_for_event("approval_required", session_id=session_id)
+    (question,) = await receiver.wait_for_requests()
     assert (question.method, question.path) == ("POST", "/hook?key=k")
     assert question.headers["content-type"] == "application/json"
     told = question.json
@@ -35,22 +35,22 @@ async def test_a_decision_and_the_end_of_its_run_are_told_as_json(
     assert "echo" in told["title"] + told["text"]
     assert SECRET not in question.body.decode()
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
-    finished = (await receiver.told(2))[1].json
+    finished = (await receiver.wait_for_requests(2))[1].json
     assert (finished["event"], finished["session_id"], finished["request_id"]) == ("finished", session_id, None)
 
 
 async def test_ntfy_is_told_in_its_own_words(
-    start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver, home: Path
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path, receiver: WebhookReceiver, home: Path
 ) -> None:
     (home / "config.toml").write_text(
         'public_url = "https://tower.example"\n'
         f'[notify]\nwebhook = ["{receiver.url}/topic"]\nformat = "ntfy"\nevents = ["decision"]\n'
     )
-    client = await connect(await start())
+    client = await connect(await start_daemon_process())
     session_id = await client.start_session(workspace)
     await client.send(session_id, "run: echo 'Läufe'")
-    await client.event("approval_required", session_id=session_id)
-    (told,) = await receiver.told()
+    await client.wait_for_event("approval_required", session_id=session_id)
+    (told,) = await receiver.wait_for_requests()
     assert told.path == "/topic"
     assert told.headers["priority"] == "4"
     assert told.headers["click"] == f"https://tower.example/#/s/{session_id}"
@@ -69,39 +69,41 @@ def test_who_wants_no_notifications_traces_or_figures_does_not_load_what_makes_t
 
 
 async def test_an_address_that_never_answers_holds_up_neither_runs_nor_the_end(
-    start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path, receiver: WebhookReceiver
 ) -> None:
     receiver.silent = True
-    daemon = await start(notify_webhook=receiver.url)
+    daemon = await start_daemon_process(notify_webhook=receiver.url)
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     for number in range(3):
         run_id = await client.send(session_id, "say: hello", f"msg_{number}")
-        await client.event("run_complete", session_id=session_id, run_id=run_id)
-    await receiver.told()
+        await client.wait_for_event("run_complete", session_id=session_id, run_id=run_id)
+    await receiver.wait_for_requests()
     async with asyncio.timeout(notify_http.TIMEOUT - 1):  # nobody waits for the thread that waits
         assert await daemon.stop() == 0
 
 
-async def test_the_address_is_in_no_log(start: StartDaemon, connect: Connect, workspace: Path, receiver: Receiver) -> None:
+async def test_the_address_is_in_no_log(
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path, receiver: WebhookReceiver
+) -> None:
     receiver.answers = ["404 Not Found"]
-    daemon = await start(notify_webhook=f"{receiver.url}/very-secret-topic", log_level="debug")
+    daemon = await start_daemon_process(notify_webhook=f"{receiver.url}/very-secret-topic", log_level="debug")
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "say: hello")
-    await receiver.told()
-    await client.event("run_complete", session_id=session_id)
+    await receiver.wait_for_requests()
+    await client.wait_for_event("run_complete", session_id=session_id)
     await daemon.stop()
     assert "very-secret-topic" not in daemon.log()
 
 
 # By itself
 
-Send = Callable[[notify.News], None]
+Send = Callable[[notify.Notification], None]
 
 
-def news(event: str = "decision", title: str = "Decide") -> notify.News:
-    return notify.News(
+def make_news(event: str = "decision", title: str = "Decide") -> notify.Notification:
+    return notify.Notification(
         event=event,
         title=title,
         text="make test",
@@ -116,43 +118,45 @@ def news(event: str = "decision", title: str = "Decide") -> notify.News:
     )
 
 
-class Recorder:
+class FailingChannel:
     """A channel that fails as often as told."""
 
     name = "a recorder"
 
-    def __init__(self, *problems: notify.Undelivered) -> None:
+    def __init__(self, *problems: notify.DeliveryFailed) -> None:
         self.problems = list(problems)
         self.tried = 0
-        self.sent: list[notify.News] = []
+        self.sent: list[notify.Notification] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.done = asyncio.Event()
 
-    async def send(self, news: notify.News) -> None:
+    async def send(self, notification: notify.Notification) -> None:
         await self.gate.wait()
         self.tried += 1
         if self.problems:
             raise self.problems.pop(0)
-        self.sent.append(news)
+        self.sent.append(notification)
         self.done.set()
 
 
-def notifier(*channels: notify.Channel, wanted: tuple[str, ...] = ("decision", "finished", "failed")) -> notify.Notifier:
+def make_notifier(
+    *channels: notify.NotificationChannel, wanted: tuple[str, ...] = ("decision", "finished", "failed")
+) -> notify.Notifier:
     return notify.Notifier(
         channels, wanted, public_url=None, clean=lambda text: text.replace(SECRET, "***"), now_ms=lambda: 1, first_pause=0.001
     )
 
 
-def ended(outcome: events.Outcome, summary: str = "") -> events.RunCompleted:
+def make_run_ended(outcome: events.Outcome, summary: str = "") -> events.RunCompleted:
     return events.RunCompleted(outcome, summary, 0)
 
 
 async def test_what_fails_for_a_while_is_tried_again() -> None:
-    again = [notify.Undelivered("busy", again=True) for _ in range(notify.ATTEMPTS - 1)]
-    channel = Recorder(*again)
-    made = notifier(channel)
-    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS))
+    again = [notify.DeliveryFailed("busy", again=True) for _ in range(notify.ATTEMPTS - 1)]
+    channel = FailingChannel(*again)
+    made = make_notifier(channel)
+    made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS))
     async with asyncio.timeout(60):
         await channel.done.wait()
     assert channel.tried == notify.ATTEMPTS
@@ -160,10 +164,10 @@ async def test_what_fails_for_a_while_is_tried_again() -> None:
 
 
 async def test_what_is_refused_for_good_is_not_tried_again_and_the_next_one_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    channel = Recorder(notify.Undelivered("it answered 404", again=False))
-    made = notifier(channel)
-    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, "first"))
-    made.saw(Session(id="sess_1"), ended(events.Outcome.FAILED, "second"))
+    channel = FailingChannel(notify.DeliveryFailed("it answered 404", again=False))
+    made = make_notifier(channel)
+    made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS, "first"))
+    made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.FAILED, "second"))
     async with asyncio.timeout(60):
         await channel.done.wait()
     assert [told.text for told in channel.sent] == ["second"]
@@ -172,11 +176,11 @@ async def test_what_is_refused_for_good_is_not_tried_again_and_the_next_one_is_s
 
 
 async def test_a_crowd_for_a_dead_address_is_bounded_and_leaves_the_others_alone() -> None:
-    dead, well = Recorder(), Recorder()
+    dead, well = FailingChannel(), FailingChannel()
     dead.gate.clear()
-    made = notifier(dead, well)
+    made = make_notifier(dead, well)
     for number in range(1_000):
-        made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, str(number)))
+        made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS, str(number)))
         if number % 50 == 0:
             await asyncio.sleep(0)
     async with asyncio.timeout(60):
@@ -188,28 +192,28 @@ async def test_a_crowd_for_a_dead_address_is_bounded_and_leaves_the_others_alone
         while not dead.sent or dead.sent[-1].text != "999":
             dead.done.clear()
             await dead.done.wait()
-    assert len(dead.sent) <= notify.MOST_WAITING + 1
+    assert len(dead.sent) <= notify.MAX_WAITING + 1
     await made.close()
 
 
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        (ended(events.Outcome.SUCCESS), ["finished"]),
+        (make_run_ended(events.Outcome.SUCCESS), ["finished"]),
         (events.DialogOpened(events.Dialog(id="dlg_1", method="input", title="Which one?", expires_at_ms=1)), ["decision"]),
-        (ended(events.Outcome.FAILED), ["failed"]),
-        (ended(events.Outcome.CANCELLED), []),
-        (ended(events.Outcome.DENIED), []),
+        (make_run_ended(events.Outcome.FAILED), ["failed"]),
+        (make_run_ended(events.Outcome.CANCELLED), []),
+        (make_run_ended(events.Outcome.DENIED), []),
         (events.ErrorRaised("X", "y"), []),
     ],
 )
 async def test_what_waits_or_has_ended_is_news_and_what_somebody_did_themselves_is_not(
     event: events.AnyEvent, told: list[str]
 ) -> None:
-    channel = Recorder()
-    made = notifier(channel)
-    made.saw(Session(id="sess_1"), event)
-    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS, "last"))
+    channel = FailingChannel()
+    made = make_notifier(channel)
+    made.on_event(Session(id="sess_1"), event)
+    made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS, "last"))
     async with asyncio.timeout(60):
         while not channel.sent or channel.sent[-1].text != "last":
             channel.done.clear()
@@ -219,15 +223,17 @@ async def test_what_waits_or_has_ended_is_news_and_what_somebody_did_themselves_
 
 
 async def test_only_what_is_wanted_is_told_and_no_secret_in_it() -> None:
-    channel = Recorder()
-    made = notifier(channel, wanted=("failed",))
-    made.saw(Session(id="sess_1"), ended(events.Outcome.SUCCESS))
-    made.saw(Session(id="sess_1", title=f"about {SECRET}"), ended(events.Outcome.FAILED, f"{SECRET} \n " + "long " * 10_000))
+    channel = FailingChannel()
+    made = make_notifier(channel, wanted=("failed",))
+    made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS))
+    made.on_event(
+        Session(id="sess_1", title=f"about {SECRET}"), make_run_ended(events.Outcome.FAILED, f"{SECRET} \n " + "long " * 10_000)
+    )
     async with asyncio.timeout(60):
         await channel.done.wait()
     (told,) = channel.sent
     assert SECRET not in told.text + told.run_title
-    assert len(told.text) == notify.LONGEST_TEXT
+    assert len(told.text) == notify.MAX_TEXT_LENGTH
     assert "\n" not in told.text
     await made.close()
 
@@ -235,10 +241,10 @@ async def test_only_what_is_wanted_is_told_and_no_secret_in_it() -> None:
 # One POST
 
 
-async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+async def test_a_redirect_is_not_followed(receiver: WebhookReceiver) -> None:
     receiver.answers = [f"307 Temporary Redirect\r\nLocation: {receiver.url}/elsewhere"]
-    with pytest.raises(notify.Undelivered) as refused:
-        await notify_webhook.Webhook(f"{receiver.url}/here", "json").send(news())
+    with pytest.raises(notify.DeliveryFailed) as refused:
+        await notify_webhook.WebhookChannel(f"{receiver.url}/here", "json").send(make_news())
     assert not refused.value.again
     assert "leads elsewhere" in str(refused.value)
     assert [got.path for got in receiver.got] == ["/here"]
@@ -247,33 +253,33 @@ async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
 @pytest.mark.parametrize(
     ("status", "again"), [("500 X", True), ("503 X", True), ("429 X", True), ("408 X", True), ("400 X", False), ("404 X", False)]
 )
-async def test_which_refusals_are_worth_another_try(receiver: Receiver, status: str, again: bool) -> None:
+async def test_which_refusals_are_worth_another_try(receiver: WebhookReceiver, status: str, again: bool) -> None:
     receiver.answers = [f"{status}\r\nRetry-After: 7"]
-    with pytest.raises(notify_http.Rejected) as refused:
-        await notify_http.post(receiver.url, b"", {})
+    with pytest.raises(notify_http.DeliveryRejected) as refused:
+        await notify_http.post_notification(receiver.url, b"", {})
     assert (refused.value.again, refused.value.after) == (again, 7.0)
 
 
-async def test_silence_has_an_end(receiver: Receiver) -> None:
+async def test_silence_has_an_end(receiver: WebhookReceiver) -> None:
     receiver.silent = True
-    with pytest.raises(notify.Undelivered) as refused:
-        await notify_http.post(receiver.url, b"", {}, timeout_s=0.1)
+    with pytest.raises(notify.DeliveryFailed) as refused:
+        await notify_http.post_notification(receiver.url, b"", {}, timeout_s=0.1)
     assert refused.value.again
 
 
 async def test_nobody_there_is_trouble_that_may_pass_and_names_no_address() -> None:
-    with pytest.raises(notify.Undelivered) as refused:
-        await notify_http.post("http://127.0.0.1:1/secret", b"", {})
+    with pytest.raises(notify.DeliveryFailed) as refused:
+        await notify_http.post_notification("http://127.0.0.1:1/secret", b"", {})
     assert refused.value.again
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("title", ["Läufe 🚂", "plain", "a\r\nX-Evil: 1", "x" * 500])
-async def test_a_title_is_one_header_whatever_is_in_it(receiver: Receiver, title: str) -> None:
-    await notify_webhook.Webhook(receiver.url, "ntfy").send(news(title=title))
+async def test_a_title_is_one_header_whatever_is_in_it(receiver: WebhookReceiver, title: str) -> None:
+    await notify_webhook.WebhookChannel(receiver.url, "ntfy").send(make_news(title=title))
     (got,) = receiver.got
     ((text, charset),) = decode_header(got.headers["title"])
     assert (text.decode(charset or "ascii") if isinstance(text, bytes) else text) == title
     assert "x-evil" not in got.headers
-    assert "127.0.0.1" in repr(notify_webhook.Webhook("http://127.0.0.1/secret", "json"))
-    assert "secret" not in repr(notify_webhook.Webhook("http://127.0.0.1/secret", "json"))
+    assert "127.0.0.1" in repr(notify_webhook.WebhookChannel("http://127.0.0.1/secret", "json"))
+    assert "secret" not in repr(notify_webhook.WebhookChannel("http://127.0.0.1/secret", "json"))

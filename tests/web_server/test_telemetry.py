@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.tower_process import DidNotStart
+from tests.crash.tower_process import DaemonDidNotStart
 from tests.daemon.conftest import Connect, StartDaemon
-from tests.web_server.receiver import Receiver
+from tests.web_server.receiver import WebhookReceiver
 
 from switchtower import config
 from switchtower.core import events
@@ -18,8 +18,8 @@ ACTOR = events.Actor(name="ada", via="web")
 SECRET = "the words of a prompt"
 
 
-class Span:
-    def __init__(self, name: str, parent: "Span | None", at_ns: int, attributes: telemetry.Attributes) -> None:
+class RecordedSpan:
+    def __init__(self, name: str, parent: "RecordedSpan | None", at_ns: int, attributes: telemetry.Attributes) -> None:
         self.name = name
         self.parent = parent
         self.begun_ns = at_ns
@@ -28,14 +28,14 @@ class Span:
         self.problem: str | None = None
 
 
-class Recorder:
+class SpanRecorder:
     """Implements `telemetry.Sink`."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[RecordedSpan] = []
 
     def begin(self, name: str, parent: Any, at_ns: int, attributes: telemetry.Attributes) -> Any:
-        self.spans.append(Span(name, parent, at_ns, attributes))
+        self.spans.append(RecordedSpan(name, parent, at_ns, attributes))
         return self.spans[-1]
 
     def end(self, span: Any, at_ns: int, attributes: telemetry.Attributes, *, problem: str | None = None) -> None:
@@ -43,29 +43,29 @@ class Recorder:
         span.ended_ns, span.problem = at_ns, problem
         span.attributes.update(attributes)
 
-    def named(self, name: str) -> list[Span]:
+    def find_spans(self, name: str) -> list[RecordedSpan]:
         return [span for span in self.spans if span.name == name]
 
 
-class Stage:
+class TelemetryHarness:
     def __init__(self) -> None:
-        self.recorder = Recorder()
+        self.recorder = SpanRecorder()
         self.now_ns = 0
         self.tracer = telemetry.Tracer(self.recorder, lambda: self.now_ns)
         self.session = Session(id="sess_1", engine="agent", provider="demo")
 
-    def saw(self, *seen: events.AnyEvent) -> None:
+    def record_events(self, *seen: events.AnyEvent) -> None:
         for event in seen:
             self.now_ns += 1_000
-            self.tracer.saw(self.session, event)
+            self.tracer.on_event(self.session, event)
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def telemetry_harness() -> TelemetryHarness:
+    return TelemetryHarness()
 
 
-def approval(call_id: str = "call_1") -> events.Approval:
+def make_approval(call_id: str = "call_1") -> events.Approval:
     return events.Approval(
         id="appr_1",
         call_id=call_id,
@@ -83,7 +83,7 @@ WHOLE_RUN: tuple[events.AnyEvent, ...] = (
     events.PhaseChanged("Thinking"),
     events.UsageReported("demo", "demo-1", 10, 20, cost=0.5),
     events.ToolCalled("call_1", "run", {"command": SECRET}),
-    events.ApprovalRequested(approval()),
+    events.ApprovalRequested(make_approval()),
     events.ApprovalDecided("appr_1", events.Verdict.APPROVE, ACTOR, comment=SECRET),
     events.PhaseChanged("Executing tool", "run"),
     events.ToolFinished("call_1", "run", 12, SECRET),
@@ -93,39 +93,39 @@ WHOLE_RUN: tuple[events.AnyEvent, ...] = (
 )
 
 
-def test_a_run_is_a_trace_with_its_calls_and_waits_inside(stage: Stage) -> None:
-    stage.saw(*WHOLE_RUN)
-    (run,) = stage.recorder.named("run")
-    models = stage.recorder.named("model call")
-    (tool,) = stage.recorder.named("tool call")
-    (wait,) = stage.recorder.named("approval")
+def test_a_run_is_a_trace_with_its_calls_and_waits_inside(telemetry_harness: TelemetryHarness) -> None:
+    telemetry_harness.record_events(*WHOLE_RUN)
+    (run,) = telemetry_harness.recorder.find_spans("run")
+    models = telemetry_harness.recorder.find_spans("model call")
+    (tool,) = telemetry_harness.recorder.find_spans("tool call")
+    (wait,) = telemetry_harness.recorder.find_spans("approval")
     assert run.parent is None
     assert [span.parent for span in (*models, tool)] == [run] * 3
     assert wait.parent is tool
     assert (run.begun_ns, run.ended_ns) == (1_000, 11_000)
     assert [(span.begun_ns, span.ended_ns) for span in models] == [(2_000, 3_000), (9_000, 10_000)]
     assert (tool.begun_ns, wait.begun_ns, wait.ended_ns, tool.ended_ns) == (4_000, 5_000, 6_000, 8_000)
-    assert [span.problem for span in stage.recorder.spans] == [None] * 5
+    assert [span.problem for span in telemetry_harness.recorder.spans] == [None] * 5
     assert models[0].attributes["gen_ai.usage.output_tokens"] == 20
     assert models[0].attributes["switchtower.cost_usd"] == 0.5
     assert wait.attributes["switchtower.decision"] == "approve"
     assert run.attributes["switchtower.outcome"] == "success"
 
 
-def test_nothing_that_was_said_is_in_a_span(stage: Stage) -> None:
-    stage.saw(*WHOLE_RUN)
-    for span in stage.recorder.spans:
+def test_nothing_that_was_said_is_in_a_span(telemetry_harness: TelemetryHarness) -> None:
+    telemetry_harness.record_events(*WHOLE_RUN)
+    for span in telemetry_harness.recorder.spans:
         assert SECRET not in str(span.attributes)
 
 
-def test_what_a_run_leaves_open_ends_with_it(stage: Stage) -> None:
-    stage.saw(*WHOLE_RUN[:2], *WHOLE_RUN[3:5], events.RunCompleted(events.Outcome.FAILED, SECRET, 1))
-    assert all(span.ended_ns is not None and span.problem for span in stage.recorder.spans)
-    assert len(stage.recorder.spans) == 4
+def test_what_a_run_leaves_open_ends_with_it(telemetry_harness: TelemetryHarness) -> None:
+    telemetry_harness.record_events(*WHOLE_RUN[:2], *WHOLE_RUN[3:5], events.RunCompleted(events.Outcome.FAILED, SECRET, 1))
+    assert all(span.ended_ns is not None and span.problem for span in telemetry_harness.recorder.spans)
+    assert len(telemetry_harness.recorder.spans) == 4
 
 
-def test_a_failed_call_and_a_failed_tool_are_marked(stage: Stage) -> None:
-    stage.saw(
+def test_a_failed_call_and_a_failed_tool_are_marked(telemetry_harness: TelemetryHarness) -> None:
+    telemetry_harness.record_events(
         *WHOLE_RUN[:2],
         events.RetryScheduled(2, 5, 100, SECRET),
         events.PhaseChanged("Thinking"),
@@ -133,37 +133,39 @@ def test_a_failed_call_and_a_failed_tool_are_marked(stage: Stage) -> None:
         events.ToolFinished("call_1", "run", 1, SECRET, is_error=True, error=events.ToolError("TIMEOUT", SECRET)),
         WHOLE_RUN[-1],
     )
-    assert [span.problem is not None for span in stage.recorder.named("model call")] == [True, False]
-    (tool,) = stage.recorder.named("tool call")
+    assert [span.problem is not None for span in telemetry_harness.recorder.find_spans("model call")] == [True, False]
+    (tool,) = telemetry_harness.recorder.find_spans("tool call")
     assert tool.problem == "TIMEOUT"
-    assert SECRET not in str([span.problem for span in stage.recorder.spans])
+    assert SECRET not in str([span.problem for span in telemetry_harness.recorder.spans])
 
 
 @pytest.mark.parametrize(
     ("end", "word"),
     [(events.ApprovalExpired("appr_1"), "expired"), (events.ApprovalWithdrawn("appr_1", "the run ended"), "withdrawn")],
 )
-def test_an_approval_that_nobody_decides_ends_too(stage: Stage, end: events.AnyEvent, word: str) -> None:
-    stage.saw(*WHOLE_RUN[:5], end)
-    (wait,) = stage.recorder.named("approval")
+def test_an_approval_that_nobody_decides_ends_too(telemetry_harness: TelemetryHarness, end: events.AnyEvent, word: str) -> None:
+    telemetry_harness.record_events(*WHOLE_RUN[:5], end)
+    (wait,) = telemetry_harness.recorder.find_spans("approval")
     assert wait.attributes["switchtower.decision"] == word
 
 
-def test_what_belongs_to_no_run_or_to_another_host_makes_no_span(stage: Stage) -> None:
-    stage.saw(*WHOLE_RUN[1:])
-    assert stage.recorder.spans == []
-    stage.session.host = "host_1"
-    stage.saw(*WHOLE_RUN)
-    assert stage.recorder.spans == []
+def test_what_belongs_to_no_run_or_to_another_host_makes_no_span(telemetry_harness: TelemetryHarness) -> None:
+    telemetry_harness.record_events(*WHOLE_RUN[1:])
+    assert telemetry_harness.recorder.spans == []
+    telemetry_harness.session.host = "host_1"
+    telemetry_harness.record_events(*WHOLE_RUN)
+    assert telemetry_harness.recorder.spans == []
 
 
-def test_runs_and_calls_without_an_end_are_bounded(stage: Stage) -> None:
-    stage.saw(WHOLE_RUN[0], *(events.ToolCalled(f"call_{n}", "run", {}) for n in range(telemetry.MOST_OPEN + 10)))
-    assert len(stage.recorder.named("tool call")) == telemetry.MOST_OPEN
-    for number in range(telemetry.MOST_RUNS + 10):
-        stage.session = Session(id=f"sess_{number}", engine="agent", provider="demo")
-        stage.saw(WHOLE_RUN[0])
-    assert sum(span.ended_ns is None for span in stage.recorder.named("run")) == telemetry.MOST_RUNS
+def test_runs_and_calls_without_an_end_are_bounded(telemetry_harness: TelemetryHarness) -> None:
+    telemetry_harness.record_events(
+        WHOLE_RUN[0], *(events.ToolCalled(f"call_{n}", "run", {}) for n in range(telemetry.MAX_OPEN + 10))
+    )
+    assert len(telemetry_harness.recorder.find_spans("tool call")) == telemetry.MAX_OPEN
+    for number in range(telemetry.MAX_RUNS + 10):
+        telemetry_harness.session = Session(id=f"sess_{number}", engine="agent", provider="demo")
+        telemetry_harness.record_events(WHOLE_RUN[0])
+    assert sum(span.ended_ns is None for span in telemetry_harness.recorder.find_spans("run")) == telemetry.MAX_RUNS
 
 
 # The exporter
@@ -179,7 +181,7 @@ def test_runs_and_calls_without_an_end_are_bounded(stage: Stage) -> None:
     ],
 )
 def test_the_collector_s_place_is_added_where_it_is_not_named(endpoint: str, url: str) -> None:
-    assert telemetry_otel.traces_url(endpoint) == url
+    assert telemetry_otel.make_traces_url(endpoint) == url
 
 
 def is_installed() -> bool:
@@ -191,33 +193,33 @@ def is_installed() -> bool:
 
 
 @pytest.mark.skipif(is_installed(), reason="the extra `otel` is installed")
-async def test_without_its_libraries_the_daemon_says_what_to_install(start: StartDaemon) -> None:
-    with pytest.raises(DidNotStart) as refused:
-        await start(telemetry_otlp_endpoint="http://127.0.0.1:4318")
+async def test_without_its_libraries_the_daemon_says_what_to_install(start_daemon_process: StartDaemon) -> None:
+    with pytest.raises(DaemonDidNotStart) as refused:
+        await start_daemon_process(telemetry_otlp_endpoint="http://127.0.0.1:4318")
     assert "telemetry_otlp_endpoint" in str(refused.value)
     assert "pip install 'switchtower[otel]'" in str(refused.value)
     assert "Traceback" not in str(refused.value)
 
 
 @pytest.fixture
-async def collector(receiver: Receiver) -> Receiver:
+async def collector(receiver: WebhookReceiver) -> WebhookReceiver:
     if not is_installed():
         pytest.skip("the extra `otel` is not installed")
     return receiver
 
 
 async def test_a_collector_gets_the_spans_of_a_run(
-    start: StartDaemon, connect: Connect, workspace: Path, collector: Receiver
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path, collector: WebhookReceiver
 ) -> None:
-    daemon = await start(telemetry_otlp_endpoint=collector.url)
+    daemon = await start_daemon_process(telemetry_otlp_endpoint=collector.url)
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, f"run: echo {SECRET}")
-    asked = await client.event("approval_required", session_id=session_id)
+    asked = await client.wait_for_event("approval_required", session_id=session_id)
     await client.decide(session_id, str(asked.runId), asked.content["approvalId"])
-    await client.event("run_complete", session_id=session_id)
+    await client.wait_for_event("run_complete", session_id=session_id)
     assert await daemon.stop() == 0, "what is left is sent at the end"
-    sent = b"".join(got.body for got in await collector.told())
+    sent = b"".join(got.body for got in await collector.wait_for_requests())
     assert {got.path for got in collector.got} == {"/v1/traces"}
     for name in (b"run", b"model call", b"tool call", b"approval", b"switchtower"):
         assert name in sent
@@ -225,13 +227,13 @@ async def test_a_collector_gets_the_spans_of_a_run(
 
 
 async def test_a_collector_that_never_answers_holds_up_nothing(
-    start: StartDaemon, connect: Connect, workspace: Path, collector: Receiver
+    start_daemon_process: StartDaemon, connect: Connect, workspace: Path, collector: WebhookReceiver
 ) -> None:
     collector.silent = True
-    daemon = await start(telemetry_otlp_endpoint=collector.url)
+    daemon = await start_daemon_process(telemetry_otlp_endpoint=collector.url)
     client = await connect(daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "say: hello")
-    await client.event("run_complete", session_id=session_id)
+    await client.wait_for_event("run_complete", session_id=session_id)
     async with asyncio.timeout(60):
         assert await daemon.stop() == 0

@@ -15,13 +15,13 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.daemon.conftest import Connect, StartDaemon
-from tests.web_server.receiver import Receiver
-from tests.web_server.site import Site
-from tests.web_server.test_notify import news
+from tests.web_server.receiver import WebhookReceiver
+from tests.web_server.site import HttpPortClient
+from tests.web_server.test_notify import make_news
 
 from switchtower.daemon import notify_push, notify_seal
-from switchtower.daemon.notify_push import WebPush
-from switchtower.daemon.notify_shelf import FolderShelf
+from switchtower.daemon.notify_push import WebPushChannel
+from switchtower.daemon.notify_shelf import FolderSubscriptionStore
 
 VECTOR = {
     "plaintext": b"When I grow up, I want to be a watermelon",
@@ -35,7 +35,7 @@ VECTOR = {
 """RFC 8291, appendix A."""
 
 
-class Browser:
+class FakePushBrowser:
     """Subscribes, and reads what only it can read."""
 
     def __init__(self, endpoint: str) -> None:
@@ -45,7 +45,10 @@ class Browser:
 
     @property
     def subscription(self) -> dict[str, Any]:
-        keys = {"p256dh": notify_seal.unpadded(notify_seal.public_bytes(self.key)), "auth": notify_seal.unpadded(self.auth)}
+        keys = {
+            "p256dh": notify_seal.encode_base64url(notify_seal.encode_public_key(self.key)),
+            "auth": notify_seal.encode_base64url(self.auth),
+        }
         return {"endpoint": self.endpoint, "expirationTime": None, "keys": keys}
 
     def read(self, body: bytes) -> Any:
@@ -53,42 +56,44 @@ class Browser:
         assert int.from_bytes(body[16:20], "big") >= len(body) - 86
         theirs, sealed = rest[:size], rest[size:]
         shared = self.key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs))
-        ours = notify_seal.public_bytes(self.key)
-        material = notify_seal._expanded(notify_seal._hmac(self.auth, shared), b"WebPush: info\0" + ours + theirs, 32)
-        secret = notify_seal._hmac(salt, material)
-        key = notify_seal._expanded(secret, b"Content-Encoding: aes128gcm\0", 16)
-        nonce = notify_seal._expanded(secret, b"Content-Encoding: nonce\0", 12)
+        ours = notify_seal.encode_public_key(self.key)
+        material = notify_seal._expand_key(notify_seal._compute_hmac(self.auth, shared), b"WebPush: info\0" + ours + theirs, 32)
+        secret = notify_seal._compute_hmac(salt, material)
+        key = notify_seal._expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
+        nonce = notify_seal._expand_key(secret, b"Content-Encoding: nonce\0", 12)
         return json.loads(AESGCM(key).decrypt(nonce, sealed, None).rstrip(b"\0")[:-1])
 
 
 def test_a_message_is_sealed_as_the_rfc_s_own_example() -> None:
-    number = int.from_bytes(notify_seal.padded(str(VECTOR["as_private"])), "big")
-    sealed = notify_seal.sealed(
+    number = int.from_bytes(notify_seal.decode_base64url(str(VECTOR["as_private"])), "big")
+    sealed = notify_seal.encrypt_message(
         bytes(VECTOR["plaintext"]),  # type: ignore[arg-type]
-        notify_seal.padded(str(VECTOR["ua_public"])),
-        notify_seal.padded(str(VECTOR["auth"])),
+        notify_seal.decode_base64url(str(VECTOR["ua_public"])),
+        notify_seal.decode_base64url(str(VECTOR["auth"])),
         key=ec.derive_private_key(number, ec.SECP256R1()),
-        salt=notify_seal.padded(str(VECTOR["salt"])),
+        salt=notify_seal.decode_base64url(str(VECTOR["salt"])),
     )
-    assert notify_seal.unpadded(sealed) == VECTOR["sealed"]
+    assert notify_seal.encode_base64url(sealed) == VECTOR["sealed"]
 
 
 async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_read_it(
-    start: StartDaemon, connect: Connect, home: Path, workspace: Path, receiver: Receiver
+    start_daemon_process: StartDaemon, connect: Connect, home: Path, workspace: Path, receiver: WebhookReceiver
 ) -> None:
-    site = Site(home, await start(http="127.0.0.1:0", web_push="true", web_push_contact="mailto:ada@example.org"))
+    site = HttpPortClient(
+        home, await start_daemon_process(http="127.0.0.1:0", web_push="true", web_push_contact="mailto:ada@example.org")
+    )
     assert "webpush" in (await site.get("/health")).json["features"]
-    public_key = (await site.as_owner("GET", "/push/key")).json["public_key"]
-    browser = Browser(f"{receiver.url}/push/abc")
-    assert (await site.as_owner("POST", "/push/subscriptions", browser.subscription)).status == 204
+    public_key = (await site.request_as_owner("GET", "/push/key")).json["public_key"]
+    browser = FakePushBrowser(f"{receiver.url}/push/abc")
+    assert (await site.request_as_owner("POST", "/push/subscriptions", browser.subscription)).status == 204
     for name in (notify_push.KEY_FILE, notify_push.SUBSCRIPTIONS_FILE):
         assert stat.S_IMODE((home / "data" / name).stat().st_mode) == 0o600
 
     client = await connect(site.daemon)
     session_id = await client.start_session(workspace)
     await client.send(session_id, "run: echo hello")
-    asked = await client.event("approval_required", session_id=session_id)
-    (got,) = await receiver.told()
+    asked = await client.wait_for_event("approval_required", session_id=session_id)
+    (got,) = await receiver.wait_for_requests()
     assert (got.method, got.path, got.headers["content-encoding"], got.headers["urgency"]) == (
         "POST",
         "/push/abc",
@@ -104,18 +109,18 @@ async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_re
     scheme, _, rest = got.headers["authorization"].partition(" ")
     parts = dict(part.strip().split("=", 1) for part in rest.split(","))
     assert (scheme, parts["k"]) == ("vapid", public_key)
-    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), notify_seal.padded(public_key))
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), notify_seal.decode_base64url(public_key))
     claims = jwt.decode(parts["t"], key, algorithms=["ES256"], audience=receiver.url)
     assert claims["sub"] == "mailto:ada@example.org"
 
     ended = {"endpoint": browser.endpoint}
-    assert (await site.as_owner("DELETE", "/push/subscriptions", ended)).status == 204
-    assert (await site.as_owner("DELETE", "/push/subscriptions", ended)).status == 404
+    assert (await site.request_as_owner("DELETE", "/push/subscriptions", ended)).status == 204
+    assert (await site.request_as_owner("DELETE", "/push/subscriptions", ended)).status == 404
 
 
-async def test_off_by_default(site: Site) -> None:
-    assert "webpush" not in (await site.get("/health")).json["features"]
-    assert (await site.as_owner("POST", "/push/subscriptions", {})).status == 404
+async def test_off_by_default(http_port: HttpPortClient) -> None:
+    assert "webpush" not in (await http_port.get("/health")).json["features"]
+    assert (await http_port.request_as_owner("POST", "/push/subscriptions", {})).status == 404
 
 
 NO_SUBSCRIPTIONS: list[dict[str, Any]] = [
@@ -134,16 +139,18 @@ NO_SUBSCRIPTIONS: list[dict[str, Any]] = [
 ]
 
 
-async def test_what_no_browser_says_is_refused(start: StartDaemon, home: Path) -> None:
-    site = Site(home, await start(http="127.0.0.1:0", web_push="true"))
-    subscription = Browser("https://push.example.org/x").subscription
-    answers = [await site.as_owner("POST", "/push/subscriptions", {**subscription, **change}) for change in NO_SUBSCRIPTIONS]
+async def test_what_no_browser_says_is_refused(start_daemon_process: StartDaemon, home: Path) -> None:
+    site = HttpPortClient(home, await start_daemon_process(http="127.0.0.1:0", web_push="true"))
+    subscription = FakePushBrowser("https://push.example.org/x").subscription
+    answers = [
+        await site.request_as_owner("POST", "/push/subscriptions", {**subscription, **change}) for change in NO_SUBSCRIPTIONS
+    ]
     assert [answer.status for answer in answers] == [400] * len(NO_SUBSCRIPTIONS)
     assert not (home / "data" / notify_push.SUBSCRIPTIONS_FILE).exists()
 
 
-async def test_only_users_subscribe(start: StartDaemon, home: Path) -> None:
-    site = Site(home, await start(http="127.0.0.1:0", web_push="true"))
+async def test_only_users_subscribe(start_daemon_process: StartDaemon, home: Path) -> None:
+    site = HttpPortClient(home, await start_daemon_process(http="127.0.0.1:0", web_push="true"))
     for method, path in (("GET", "/push/key"), ("POST", "/push/subscriptions"), ("DELETE", "/push/subscriptions")):
         assert (await site.ask(method, path, {} if method != "GET" else None)).status == 401
 
@@ -151,89 +158,91 @@ async def test_only_users_subscribe(start: StartDaemon, home: Path) -> None:
 # By itself
 
 
-async def subscribed(push: WebPush, browser: Browser, user: str = "ada") -> None:
+async def subscribe_browser(push: WebPushChannel, browser: FakePushBrowser, user: str = "ada") -> None:
     keys = browser.subscription["keys"]
     await push.subscribe(user, browser.endpoint, keys["p256dh"], keys["auth"])
 
 
-async def test_subscriptions_and_the_key_outlive_the_daemon(tmp_path: Path, receiver: Receiver) -> None:
-    browser = Browser(f"{receiver.url}/1")
-    first = WebPush(FolderShelf(tmp_path), contact=None)
-    await subscribed(first, browser)
-    again = WebPush(FolderShelf(tmp_path), contact=None)
-    assert await again.public_key() == await first.public_key()
-    await again.send(news("finished"))
+async def test_subscriptions_and_the_key_outlive_the_daemon(tmp_path: Path, receiver: WebhookReceiver) -> None:
+    browser = FakePushBrowser(f"{receiver.url}/1")
+    first = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    await subscribe_browser(first, browser)
+    again = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    assert await again.get_public_key() == await first.get_public_key()
+    await again.send(make_news("finished"))
     (got,) = receiver.got
     assert browser.read(got.body)["event"] == "finished"
     assert got.headers["urgency"] == "normal"
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
-async def test_a_browser_that_has_unsubscribed_is_forgotten(tmp_path: Path, receiver: Receiver, status: str) -> None:
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    await subscribed(push, Browser(f"{receiver.url}/1"))
+async def test_a_browser_that_has_unsubscribed_is_forgotten(tmp_path: Path, receiver: WebhookReceiver, status: str) -> None:
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    await subscribe_browser(push, FakePushBrowser(f"{receiver.url}/1"))
     receiver.answers = [status]
-    await push.send(news())
-    await push.send(news())
+    await push.send(make_news())
+    await push.send(make_news())
     assert len(receiver.got) == 1
 
 
-async def test_a_user_who_was_removed_is_told_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    await subscribed(push, Browser(f"{receiver.url}/ada"), "ada")
-    await subscribed(push, Browser(f"{receiver.url}/bob"), "bob")
+async def test_a_user_who_was_removed_is_told_nothing_more(tmp_path: Path, receiver: WebhookReceiver) -> None:
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    await subscribe_browser(push, FakePushBrowser(f"{receiver.url}/ada"), "ada")
+    await subscribe_browser(push, FakePushBrowser(f"{receiver.url}/bob"), "bob")
 
     async def knows(name: str) -> bool:
         return name == "bob"
 
     push.knows = knows
-    await push.send(news())
+    await push.send(make_news())
     assert [got.path for got in receiver.got] == ["/bob"]
 
 
 async def test_one_user_s_browsers_are_bounded_and_the_oldest_make_room(tmp_path: Path) -> None:
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    keys = Browser("x").subscription["keys"]
-    for number in range(notify_push.MOST_OF_ONE + 5):
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    keys = FakePushBrowser("x").subscription["keys"]
+    for number in range(notify_push.MAX_SUBSCRIPTIONS_PER_USER + 5):
         await push.subscribe("ada", f"https://push.example.org/{number}", keys["p256dh"], keys["auth"])
     kept = json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())
-    assert [each["endpoint"].rpartition("/")[2] for each in kept] == [str(n) for n in range(5, notify_push.MOST_OF_ONE + 5)]
+    assert [each["endpoint"].rpartition("/")[2] for each in kept] == [
+        str(n) for n in range(5, notify_push.MAX_SUBSCRIPTIONS_PER_USER + 5)
+    ]
     assert not await push.unsubscribe("bob", kept[0]["endpoint"]), "each has their own"
 
 
-async def test_a_long_text_is_cut_to_what_one_message_holds(tmp_path: Path, receiver: Receiver) -> None:
+async def test_a_long_text_is_cut_to_what_one_message_holds(tmp_path: Path, receiver: WebhookReceiver) -> None:
     import msgspec
 
-    browser = Browser(f"{receiver.url}/1")
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    await subscribed(push, browser)
-    await push.send(msgspec.structs.replace(news(), text="ü" * 10_000))
+    browser = FakePushBrowser(f"{receiver.url}/1")
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    await subscribe_browser(push, browser)
+    await push.send(msgspec.structs.replace(make_news(), text="ü" * 10_000))
     assert len(receiver.got[0].body) <= 4_096
     assert browser.read(receiver.got[0].body)["body"]
 
 
 async def test_a_broken_file_costs_the_subscriptions_and_not_the_daemon(tmp_path: Path) -> None:
     (tmp_path / notify_push.SUBSCRIPTIONS_FILE).write_bytes(b"\xff{")
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    await push.send(news())
-    await subscribed(push, Browser("https://push.example.org/1"))
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    await push.send(make_news())
+    await subscribe_browser(push, FakePushBrowser("https://push.example.org/1"))
     assert len(json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())) == 1
 
 
 async def test_subscribing_at_once_loses_nobody(tmp_path: Path) -> None:
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    browsers = [Browser(f"https://push.example.org/{number}") for number in range(8)]
-    await asyncio.gather(*(subscribed(push, browser) for browser in browsers))
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    browsers = [FakePushBrowser(f"https://push.example.org/{number}") for number in range(8)]
+    await asyncio.gather(*(subscribe_browser(push, browser) for browser in browsers))
     kept = json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())
     assert {each["endpoint"] for each in kept} == {browser.endpoint for browser in browsers}
 
 
 async def test_those_who_ask_first_together_get_the_one_key_that_is_kept(tmp_path: Path) -> None:
-    push = WebPush(FolderShelf(tmp_path), contact=None)
-    keys = set(await asyncio.gather(*(push.public_key() for _ in range(8))))
-    assert keys == {await WebPush(FolderShelf(tmp_path), contact=None).public_key()}
+    push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
+    keys = set(await asyncio.gather(*(push.get_public_key() for _ in range(8))))
+    assert keys == {await WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None).get_public_key()}
 
 
 def test_base64_is_read_with_and_without_padding() -> None:
-    assert notify_seal.padded("AQI") == notify_seal.padded("AQI=") == b"\x01\x02"
+    assert notify_seal.decode_base64url("AQI") == notify_seal.decode_base64url("AQI=") == b"\x01\x02"
     assert urlsafe_b64encode(b"\x01\x02") == b"AQI="

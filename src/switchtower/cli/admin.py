@@ -14,15 +14,15 @@ import msgspec
 from switchtower import config
 from switchtower.client import discover, errors
 
-PATIENCE = 5.0
+START_TIMEOUT = 5.0
 """For the socket to be there."""
-PAUSE = 0.05
-TIMEOUT = 30.0
-MOST_BYTES = 16 * 1024 * 1024
-_NOT_THERE = (FileNotFoundError, ConnectionRefusedError)
+POLL_INTERVAL = 0.05
+REQUEST_TIMEOUT = 30.0
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+_NOT_RUNNING_ERRORS = (FileNotFoundError, ConnectionRefusedError)
 
 
-class Endpoints(msgspec.Struct, frozen=True):
+class AdminEndpoints(msgspec.Struct, frozen=True):
     """What these commands need of `endpoints.json`."""
 
     socket: str
@@ -39,7 +39,7 @@ class Endpoints(msgspec.Struct, frozen=True):
         return f"Endpoints(socket={self.socket!r}, hostd_socket={self.hostd_socket!r})"
 
 
-def path_of(*names: str, **query: str | None) -> str:
+def build_path(*names: str, **query: str | None) -> str:
     """A route from its parts, whatever is in them."""
     asked = urlencode({name: value for name, value in query.items() if value is not None})
     path = "".join(f"/{quote(name, safe='')}" for name in names)
@@ -47,10 +47,10 @@ def path_of(*names: str, **query: str | None) -> str:
 
 
 def get(*names: str, **query: str | None) -> Any:
-    return call("GET", path_of(*names, **query))
+    return request("GET", build_path(*names, **query))
 
 
-def rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
+def get_rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
     """A listing: objects, each with what the daemon knows."""
     try:
         return msgspec.convert(get(*names, **query), list[dict[str, Any]])
@@ -58,53 +58,53 @@ def rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
         raise errors.ProtocolViolation("the daemon answered with something that is no list") from None
 
 
-def call(method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+def request(method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
     """What the daemon answers; None when that is nothing. Starts it when none runs."""
     settings = config.load()
-    endpoints = _read(settings)
-    if (place := _socket(settings, endpoints)) is not None:
+    endpoints = _read_endpoints(settings)
+    if (place := _locate_admin_socket(settings, endpoints)) is not None:
         if endpoints is not None:
             discover.compare_version(endpoints.version)
         try:
-            return _ask(place, method, path, body)
-        except _NOT_THERE:
+            return _send_request(place, method, path, body)
+        except _NOT_RUNNING_ERRORS:
             pass  # left by a daemon that has gone
-    if (place := _socket(settings, running(settings))) is None:
+    if (place := _locate_admin_socket(settings, ensure_running(settings))) is None:
         raise errors.DaemonTooOld("users, tokens and hosts")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
-            return _ask(place, method, path, body)
-        except _NOT_THERE as problem:
+            return _send_request(place, method, path, body)
+        except _NOT_RUNNING_ERRORS as problem:
             # A daemon that has just started opens this socket a moment after its first one.
             if time.monotonic() > deadline:
                 raise errors.DaemonUnreachable(
                     f"the daemon does not answer at `{place}` ({problem.strerror})", hint="stop it with `tower stop`"
                 ) from None
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL)
 
 
-def peek(settings: config.Settings, *names: str) -> Any:
+def get_if_running(settings: config.Settings, *names: str) -> Any:
     """What a running daemon answers; None when none does, or when it is too old to know. Starts nothing."""
-    if (place := _socket(settings, _read(settings))) is None:
+    if (place := _locate_admin_socket(settings, _read_endpoints(settings))) is None:
         return None
     try:
-        return _ask(place, "GET", path_of(*names), None)
-    except (*_NOT_THERE, errors.ClientError):
+        return _send_request(place, "GET", build_path(*names), None)
+    except (*_NOT_RUNNING_ERRORS, errors.ClientError):
         return None
 
 
-def _socket(settings: config.Settings, endpoints: Endpoints | None) -> Path | None:
+def _locate_admin_socket(settings: config.Settings, endpoints: AdminEndpoints | None) -> Path | None:
     """One that was asked for; else the running daemon's own word."""
     if settings.host_socket != settings.default_host_socket:
         return settings.host_socket
     return Path(endpoints.hostd_socket) if endpoints is not None and endpoints.hostd_socket is not None else None
 
 
-def running(settings: config.Settings) -> Endpoints:
+def ensure_running(settings: config.Settings) -> AdminEndpoints:
     """Where the daemon is, which is started when none runs."""
     asyncio.run(_start(settings))
-    endpoints = _read(settings)
+    endpoints = _read_endpoints(settings)
     if endpoints is None:
         raise errors.DaemonUnreachable(
             f"the daemon at `{settings.socket}` is another home's", hint="set `TOWER_HOME` to that daemon's home"
@@ -116,23 +116,23 @@ async def _start(settings: config.Settings) -> None:
     (await discover.connect_or_start(settings)).close()
 
 
-def _read(settings: config.Settings) -> Endpoints | None:
+def _read_endpoints(settings: config.Settings) -> AdminEndpoints | None:
     """None when there are none, or when the socket that was asked for is another daemon's."""
     try:
-        endpoints = msgspec.json.decode(settings.endpoints_path.read_bytes(), type=Endpoints)
+        endpoints = msgspec.json.decode(settings.endpoints_path.read_bytes(), type=AdminEndpoints)
     except (OSError, msgspec.MsgspecError):
         return None
-    return endpoints if endpoints.socket == str(discover.socket_path(settings)) else None
+    return endpoints if endpoints.socket == str(discover.locate_socket(settings)) else None
 
 
-class _Connection(http.client.HTTPConnection):
+class _UnixHttpConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
+        super().__init__("localhost", timeout=REQUEST_TIMEOUT)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT)
+        self.sock.settimeout(REQUEST_TIMEOUT)
         try:
             self.sock.connect(str(self._path))
         except OSError:
@@ -140,29 +140,31 @@ class _Connection(http.client.HTTPConnection):
             raise
 
 
-def _ask(socket_path: Path, method: str, path: str, body: Mapping[str, object] | None) -> Any:
-    connection = _Connection(socket_path)
+def _send_request(socket_path: Path, method: str, path: str, body: Mapping[str, object] | None) -> Any:
+    connection = _UnixHttpConnection(socket_path)
     try:
         content = None if body is None else msgspec.json.encode(body)
         connection.request(method, path, content, {"Accept": "application/json", "Content-Type": "application/json"})
         response = connection.getresponse()
-        answer = response.read(MOST_BYTES + 1)
-        if response.length and len(answer) <= MOST_BYTES:
+        answer = response.read(MAX_RESPONSE_BYTES + 1)
+        if response.length and len(answer) <= MAX_RESPONSE_BYTES:
             raise http.client.IncompleteRead(b"")
-    except _NOT_THERE:
+    except _NOT_RUNNING_ERRORS:
         raise
     except TimeoutError:
-        raise errors.ConnectionLost(f"the daemon did not answer within {TIMEOUT:g} s", hint="see whether it happened") from None
+        raise errors.ConnectionLost(
+            f"the daemon did not answer within {REQUEST_TIMEOUT:g} s", hint="see whether it happened"
+        ) from None
     except (OSError, http.client.HTTPException) as problem:
         raise errors.ConnectionLost(f"the connection to the daemon ended ({type(problem).__name__})", hint="try again") from None
     finally:
         connection.close()
-    if len(answer) > MOST_BYTES:
-        raise errors.ProtocolViolation(f"the daemon answered with more than {MOST_BYTES} bytes")
-    return _result(response.status, answer)
+    if len(answer) > MAX_RESPONSE_BYTES:
+        raise errors.ProtocolViolation(f"the daemon answered with more than {MAX_RESPONSE_BYTES} bytes")
+    return _decode_result(response.status, answer)
 
 
-def _result(status: int, answer: bytes) -> Any:
+def _decode_result(status: int, answer: bytes) -> Any:
     try:
         said = msgspec.json.decode(answer) if answer else None
     except (msgspec.MsgspecError, RecursionError):

@@ -6,18 +6,18 @@ Nothing is asked while history is still being read: what was open then may be de
 from typing import Protocol
 
 from switchtower.cli import console, waiting
-from switchtower.client.frames import Event
-from switchtower.client.session import Session
+from switchtower.client.frames import PushEvent
+from switchtower.client.session import SessionSubscription
 from switchtower.protocols.push import messages
 
 
-class Asks(Protocol):
+class ApprovalPresenter(Protocol):
     def ask(self, approval: messages.ApprovalRequired, run_id: str) -> None: ...
 
-    def saw(self, event: Event) -> None: ...
+    def on_event(self, event: PushEvent) -> None: ...
 
 
-class ByOthers:
+class ApprovalHint:
     """Where nobody can be asked: says who can."""
 
     def __init__(self, session_id: str) -> None:
@@ -25,33 +25,33 @@ class ByOthers:
 
     def ask(self, approval: messages.ApprovalRequired, run_id: str) -> None:
         how = f"`tower approve {self._session_id}` or `tower deny {self._session_id}`"
-        console.say(f"waiting for a decision; hint: {how}", "yellow")
+        console.print_line(f"waiting for a decision; hint: {how}", "yellow")
 
-    def saw(self, event: Event) -> None:
+    def on_event(self, event: PushEvent) -> None:
         pass  # the view tells how it ended
 
 
 class ApprovalWatch:
-    def __init__(self, session: Session, asks: Asks) -> None:
+    def __init__(self, session: SessionSubscription, presenter: ApprovalPresenter) -> None:
         self._session = session
-        self._asks = asks
-        self._open = waiting.Open()
+        self._presenter = presenter
+        self._open = waiting.OpenRequests()
         self._asked: set[str] = set()
 
-    def saw(self, event: Event) -> None:
-        self._open.saw(event)
-        self._asks.saw(event)
+    def on_event(self, event: PushEvent) -> None:
+        self._open.on_event(event)
+        self._presenter.on_event(event)
         attached = self._session.attached
         if attached is not None and self._session.last_seen_seq >= attached.replay.toSeq:
-            self._ask_all()
+            self._ask_open()
 
-    def found(self, asked: waiting.Asked) -> None:
+    def add_earlier(self, approval: waiting.WaitingApproval) -> None:
         """One from before what is watched."""
-        self._open.approvals[asked.approval.approvalId] = asked
-        self._ask_all()
+        self._open.approvals[approval.approval.approvalId] = approval
+        self._ask_open()
 
-    def _ask_all(self) -> None:
+    def _ask_open(self) -> None:
         for approval_id, (_, run_id, approval) in self._open.approvals.items():
             if approval_id not in self._asked:
                 self._asked.add(approval_id)
-                self._asks.ask(approval, run_id)
+                self._presenter.ask(approval, run_id)

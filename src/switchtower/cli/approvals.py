@@ -18,57 +18,57 @@ _KINDS = {
 _WITH_COMMAND = frozenset({"run", "git_commit"})
 """For a commit it is the message."""
 _WITH_PATH = frozenset({"write_file", "edit_file"})
-_CLOSE = 0.8
+_SUGGESTION_CUTOFF = 0.8
 
 
-class Approvals(NamedTuple):
+class ApprovalRules(NamedTuple):
     always: bool = False
     """Every question is approved, whatever it is about."""
     rules: tuple[messages.RunRule, ...] = ()
     """For the daemon, with the message that starts the run."""
 
 
-NEVER = Approvals()
+NO_RULES = ApprovalRules()
 
 
-def parse(texts: Sequence[str]) -> Approvals:
+def parse_approval_rules(texts: Sequence[str]) -> ApprovalRules:
     """Raises ValueError with the reason."""
     for word in ("never", "always"):
         if word in texts and set(texts) != {word}:
             raise ValueError(f"`{word}` leaves no room for other rules")
     if "always" in texts:
-        return Approvals(always=True)
-    return Approvals(rules=tuple(rule for text in texts if text != "never" for rule in _rules(text)))
+        return ApprovalRules(always=True)
+    return ApprovalRules(rules=tuple(rule for text in texts if text != "never" for rule in _parse_rule(text)))
 
 
-def _rules(text: str) -> list[messages.RunRule]:
+def _parse_rule(text: str) -> list[messages.RunRule]:
     """One rule for each tool that a text is about."""
     name, colon, pattern = text.partition(":")
     if not name.strip() or (colon and not pattern.strip()):
         raise ValueError(f"`{text}` is neither KIND nor TOOL nor TOOL:PATTERN")
     if name == "mcp" and colon:
-        return [_tool_of_server(pattern, text)]
-    tools = _tools(name, text)
-    rules = [messages.RunRule("allow", tool, *_parts(tool, pattern if colon else None, text)) for tool in tools]
+        return [_make_server_rule(pattern, text)]
+    tools = _match_tools(name, text)
+    rules = [messages.RunRule("allow", tool, *_split_pattern(tool, pattern if colon else None, text)) for tool in tools]
     try:
-        policy.parse_rules([{name: value for name, value in rule.items() if value} for rule in map(_as_row, rules)])
+        policy.parse_rules([{name: value for name, value in rule.items() if value} for rule in map(_to_row, rules)])
     except ValueError as problem:
         raise ValueError(f"`{text}`: {str(problem).partition(': ')[2] or problem}") from None
     return rules
 
 
-def _as_row(rule: messages.RunRule) -> dict[str, str | None]:
+def _to_row(rule: messages.RunRule) -> dict[str, str | None]:
     return {"effect": rule.effect, "tool": rule.tool, "path": rule.path, "command": rule.command}
 
 
-def _tools(name: str, text: str) -> tuple[str, ...]:
+def _match_tools(name: str, text: str) -> tuple[str, ...]:
     # push calls our own tools `sandbox_…` too.
     for known in (name, name.removeprefix("sandbox_")):
         if known in _KINDS:
             return _KINDS[known]
         if known in _OUR_TOOLS:
             return (known,)
-    close = difflib.get_close_matches(name, (*_KINDS, *_OUR_TOOLS, "always", "never"), n=1, cutoff=_CLOSE)
+    close = difflib.get_close_matches(name, (*_KINDS, *_OUR_TOOLS, "always", "never"), n=1, cutoff=_SUGGESTION_CUTOFF)
     if close:
         raise ValueError(f"`{text}`: no kind or tool is called `{name}`; did you mean `{close[0]}`?")
     if "_" not in name:
@@ -76,16 +76,16 @@ def _tools(name: str, text: str) -> tuple[str, ...]:
             f"`{text}`: no kind or tool is called `{name}`; kinds are {', '.join(_KINDS)}, tools are"
             f" {', '.join(_OUR_TOOLS)}, and a tool of an MCP server is SERVER_TOOL"
         )
-    return (policy.escape(name),)
+    return (policy.escape_glob(name),)
 
 
-def _tool_of_server(pattern: str, text: str) -> messages.RunRule:
-    if covered := [tool for tool in _OUR_TOOLS if policy.matches(pattern, tool)]:
+def _make_server_rule(pattern: str, text: str) -> messages.RunRule:
+    if covered := [tool for tool in _OUR_TOOLS if policy.matches_tool(pattern, tool)]:
         raise ValueError(f"`{text}` would also allow `{covered[0]}`; use `tool` for all tools of MCP servers")
     return messages.RunRule("allow", pattern)
 
 
-def _parts(tool: str, pattern: str | None, text: str) -> tuple[str | None, str | None]:
+def _split_pattern(tool: str, pattern: str | None, text: str) -> tuple[str | None, str | None]:
     """The path and the command of a rule."""
     if pattern is None:
         return None, None

@@ -15,27 +15,29 @@ THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def message(text: str) -> str:
+def read_message(text: str) -> str:
     """What to send; `-` reads it from stdin. Bytes that are no UTF-8 become marks, as the wire can carry no others."""
     if text == "-":
         text = sys.stdin.buffer.read().decode(errors="replace")
     if not text.strip():
         raise click.UsageError("TEXT is empty")
-    return sendable(text)
+    return make_sendable(text)
 
 
-def sendable(text: str) -> str:
+def make_sendable(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def sendable_option(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+def validate_sendable(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """A click callback: an option's text as the wire can carry it, and not empty."""
     if text is not None and not text.strip():
         raise click.BadParameter("it is empty", ctx, parameter)
-    return None if text is None else sendable(text)
+    return None if text is None else make_sendable(text)
 
 
-def amount(flag: str, metavar: str, help: str, *, most: int = 10**9, whole: bool = False) -> Callable[[Command], Command]:
+def amount_option(
+    flag: str, metavar: str, help: str, *, maximum: int = 10**9, whole: bool = False
+) -> Callable[[Command], Command]:
     """A number above 0. Not even a nearly endless one: that would arrive as no limit at all, or not at all."""
 
     def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -45,42 +47,42 @@ def amount(flag: str, metavar: str, help: str, *, most: int = 10**9, whole: bool
             number = int(text) if whole else float(text)
         except ValueError:
             raise click.BadParameter(f"`{text}` is not a {'whole ' if whole else ''}number", ctx, parameter) from None
-        if not 0 < number <= most:  # a number that is none, as `nan`, is not in there either
-            raise click.BadParameter(f"`{text}` is not above 0 and at most {most}", ctx, parameter)
+        if not 0 < number <= maximum:  # a number that is none, as `nan`, is not in there either
+            raise click.BadParameter(f"`{text}` is not above 0 and at most {maximum}", ctx, parameter)
         return number
 
     return click.option(flag, metavar=metavar, callback=read, help=help)
 
 
-def folder(help: str) -> Callable[[Command], Command]:
+def folder_option(help: str) -> Callable[[Command], Command]:
     """`--cwd`, given to the command as `folder`."""
     exists = click.Path(exists=True, file_okay=False, path_type=Path)
     return click.option("--cwd", "folder", type=exists, default=".", metavar="DIR", help=help)
 
 
-def policy(help: str) -> Callable[[Command], Command]:
+def policy_option(help: str) -> Callable[[Command], Command]:
     from switchtower.config import POLICIES
 
-    return _choice("--policy", "PROFILE", POLICIES, help)
+    return _choice_option("--policy", "PROFILE", POLICIES, help)
 
 
-def sandbox(help: str) -> Callable[[Command], Command]:
+def sandbox_option(help: str) -> Callable[[Command], Command]:
     from switchtower.config import SANDBOXES
 
-    return _choice("--sandbox", "NAME", SANDBOXES, help)
+    return _choice_option("--sandbox", "NAME", SANDBOXES, help)
 
 
-def thinking(help: str) -> Callable[[Command], Command]:
-    return _choice("--thinking", "LEVEL", THINKING, help)
+def thinking_option(help: str) -> Callable[[Command], Command]:
+    return _choice_option("--thinking", "LEVEL", THINKING, help)
 
 
-def _choice(flag: str, metavar: str, choices: tuple[str, ...], help: str) -> Callable[[Command], Command]:
+def _choice_option(flag: str, metavar: str, choices: tuple[str, ...], help: str) -> Callable[[Command], Command]:
     return click.option(flag, type=click.Choice(choices), metavar=metavar, help=f"{help} ({', '.join(choices)}).")
 
 
 def text_option(flag: str, help: str) -> Callable[[Command], Command]:
-    return click.option(flag, metavar="NAME", callback=sendable_option, help=help)
+    return click.option(flag, metavar="NAME", callback=validate_sendable, help=help)
 
 
-def token(command: Command) -> Command:
+def token_option(command: Command) -> Command:
     return click.option("--token", metavar="TOKEN", help="The session's attach token, where the daemon asks for it.")(command)

@@ -13,7 +13,7 @@ import click
 from switchtower.cli import output
 
 
-class Exit(IntEnum):
+class ExitStatus(IntEnum):
     """push, Headless Mode Semantics: 0 to 4. A wrong command line has its own, lest a script take it for a cancelled run."""
 
     OK = 0
@@ -26,7 +26,7 @@ class Exit(IntEnum):
     """`--timeout` passed, as `timeout` of coreutils reports it."""
     NOT_STARTED = 127
     """There is no such program, as a shell reports it."""
-    NOBODY_READS = 141
+    OUTPUT_CLOSED = 141
     """stdout was closed, as by `| head`: what a shell reports of a program that SIGPIPE ended."""
 
 
@@ -36,14 +36,14 @@ _COLOURS = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"
 _middle_of_line = False
 
 
-def say(line: str, colour: str | None = None) -> None:
+def print_line(line: str, colour: str | None = None) -> None:
     """One line for people."""
     output.end_terminal_line()
-    end_piece()
-    _write(_painted(printable(line), colour) + "\n")
+    end_line()
+    _write(_paint_for_stderr(escape_unprintable(line), colour) + "\n")
 
 
-def piece(text: str, colour: str | None = None) -> None:
+def print_piece(text: str, colour: str | None = None) -> None:
     """A part of a text that comes bit by bit; whatever is said next starts on a line of its own."""
     global _middle_of_line
     if not text:
@@ -52,23 +52,23 @@ def piece(text: str, colour: str | None = None) -> None:
         output.end_terminal_line()
     body = text.rstrip("\n")
     _middle_of_line = body == text
-    _write(_painted(printable(body), colour) + text[len(body) :])
+    _write(_paint_for_stderr(escape_unprintable(body), colour) + text[len(body) :])
 
 
-def end_piece() -> None:
+def end_line() -> None:
     if _middle_of_line:
-        line_was_ended()
+        mark_line_ended()
         _write("\n")
 
 
-def line_was_ended() -> None:
+def mark_line_ended() -> None:
     """By the person at the terminal, with Enter."""
     global _middle_of_line
     _middle_of_line = False
 
 
-def _painted(text: str, colour: str | None) -> str:
-    return paint(text, colour) if text and colour is not None and has_colour(sys.stderr.fileno()) else text
+def _paint_for_stderr(text: str, colour: str | None) -> str:
+    return paint(text, colour) if text and colour is not None and supports_colour(sys.stderr.fileno()) else text
 
 
 def _write(text: str) -> None:
@@ -76,34 +76,34 @@ def _write(text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-def program_output(text: str) -> None:
+def write_program_output(text: str) -> None:
     """What a program puts out for the person at its terminal, as it is, where stdout carries something else."""
     with suppress(OSError):
         sys.stderr.buffer.write(text.encode(errors="replace"))
         sys.stderr.buffer.flush()
 
 
-def fail(message: str, hint: str | None = None) -> None:
+def print_error(message: str, hint: str | None = None) -> None:
     """One line: what went wrong, and what to do."""
-    say(f"tower: {message}; hint: {hint}" if hint else f"tower: {message}", "red")
+    print_line(f"tower: {message}; hint: {hint}" if hint else f"tower: {message}", "red")
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Text that came from elsewhere must not steer the terminal or hide a part of itself: what cannot be seen is spelled out."""
     from switchtower.core import invisible
 
-    return invisible.reveal(text, invisible.spell_escape)
+    return invisible.reveal(text, invisible.format_escape)
 
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-def program_text(text: str) -> str:
+def strip_terminal_codes(text: str) -> str:
     """What a program wrote for a terminal, without its colours and with each return to the line's start as a new line."""
     return _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def has_colour(descriptor: int) -> bool:
+def supports_colour(descriptor: int) -> bool:
     # https://no-color.org: set and not empty
     return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -112,45 +112,47 @@ def paint(text: str, colour: str) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
-def exit_code_of(call: Callable[[], Any]) -> int:
+def run_command_line(call: Callable[[], Any]) -> int:
     """Runs the command line. Every mistake becomes one line and a code here; a traceback is our own bug."""
     try:
         result = call()
-        _show_notices()
-        return result if isinstance(result, int) else Exit.OK
+        _print_notices()
+        return result if isinstance(result, int) else ExitStatus.OK
     except click.UsageError as mistake:
         command = mistake.ctx.command_path if mistake.ctx else "tower"
         message = " ".join(mistake.format_message().split())
-        say(f"{command}: {message.rstrip('.')}" + ("" if "hint: " in message else f"; hint: see `{command} --help`"), "red")
-        return Exit.USAGE
+        print_line(
+            f"{command}: {message.rstrip('.')}" + ("" if "hint: " in message else f"; hint: see `{command} --help`"), "red"
+        )
+        return ExitStatus.USAGE
     except click.ClickException as mistake:
-        fail(mistake.format_message())
-        return Exit.FAILED
+        print_error(mistake.format_message())
+        return ExitStatus.FAILED
     except (click.Abort, KeyboardInterrupt):
-        return Exit.CANCELLED
-    except output.NobodyReads:
-        return Exit.NOBODY_READS
+        return ExitStatus.CANCELLED
+    except output.OutputClosed:
+        return ExitStatus.OUTPUT_CLOSED
     except Exception as problem:
         from switchtower.client import errors
         from switchtower.config import ConfigError
 
         if not isinstance(problem, errors.ClientError | ConfigError):
             raise
-        fail(str(problem))
-        _show_notices()
-        return Exit.TIMED_OUT if isinstance(problem, errors.DeadlineExceeded) else Exit.FAILED
+        print_error(str(problem))
+        _print_notices()
+        return ExitStatus.TIMED_OUT if isinstance(problem, errors.DeadlineExceeded) else ExitStatus.FAILED
 
 
-def _show_notices() -> None:
+def _print_notices() -> None:
     """What a client of this process has noticed about the daemon. Without a client nothing is loaded for it."""
     client = sys.modules.get("switchtower.client.client")
     if client is not None:
         for notice in sorted(client.notices):
-            say(notice, "yellow")
+            print_line(notice, "yellow")
         client.notices.clear()
 
 
-def leave(code: int) -> NoReturn:
-    if not output.finish():
-        code = code or Exit.NOBODY_READS
+def exit_process(code: int) -> NoReturn:
+    if not output.flush():
+        code = code or ExitStatus.OUTPUT_CLOSED
     sys.exit(code)

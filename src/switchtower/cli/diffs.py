@@ -4,8 +4,14 @@ from collections.abc import Iterator
 
 from switchtower.client import diffs
 
-_COLOURS: dict[diffs.Part | None, str] = {"head": "dim", "hunk": "cyan", "added": "green", "removed": "red", "note": "dim"}
+_DIFF_COLOURS: dict[diffs.DiffPart | None, str] = {
+    "head": "dim",
+    "hunk": "cyan",
+    "added": "green",
+    "removed": "red",
+    "note": "dim",
+}
 
 
-def lines(diff: str) -> Iterator[tuple[str, str | None]]:
-    return ((line, _COLOURS.get(part)) for line, part in diffs.lines(diff))
+def colour_lines(diff: str) -> Iterator[tuple[str, str | None]]:
+    return ((line, _DIFF_COLOURS.get(part)) for line, part in diffs.classify_lines(diff))

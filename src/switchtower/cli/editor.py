@@ -14,17 +14,17 @@ from pathlib import Path
 
 from switchtower.cli import console
 
-_MOST_BYTES = 4 * 1024 * 1024
+_MAX_EDITED_BYTES = 4 * 1024 * 1024
 """More than any answer may have, and no more than we want to hold."""
-_PATIENCE = 2.0
+_EXIT_TIMEOUT = 2.0
 """Seconds that an editor may take to leave when it is told to."""
 
 
-class CannotEdit(Exception):
+class EditorError(Exception):
     """The editor could not be started, or it failed."""
 
 
-def command(environment: Mapping[str, str] = os.environ) -> list[str] | None:
+def find_editor(environment: Mapping[str, str] = os.environ) -> list[str] | None:
     """`$VISUAL`, or else `$EDITOR`; None where neither is set or can be read."""
     for name in ("VISUAL", "EDITOR"):
         with suppress(ValueError):
@@ -33,7 +33,7 @@ def command(environment: Mapping[str, str] = os.environ) -> list[str] | None:
     return None
 
 
-async def edited(words: list[str], text: str) -> str:
+async def edit_text(words: list[str], text: str) -> str:
     """The text as the person left it. Raises `CannotEdit`."""
     folder = Path(tempfile.mkdtemp(prefix="tower-"))
     file = folder / "answer.md"
@@ -41,29 +41,29 @@ async def edited(words: list[str], text: str) -> str:
     try:
         file.write_bytes(text.encode(errors="replace"))
         try:
-            await _run([*words, str(file)])
+            await _run_editor([*words, str(file)])
         except asyncio.CancelledError:
             with suppress(OSError):
-                kept = _read(file) not in (b"", text.encode(errors="replace"))
+                kept = _read_result(file) not in (b"", text.encode(errors="replace"))
             if kept:
-                console.say(f"the question is over; what you wrote is in {file}", "yellow")
+                console.print_line(f"the question is over; what you wrote is in {file}", "yellow")
             raise
         try:
-            return _read(file).decode(errors="replace")
+            return _read_result(file).decode(errors="replace")
         except OSError as problem:
-            raise CannotEdit(f"cannot read what `{words[0]}` wrote: {problem.strerror}") from None
+            raise EditorError(f"cannot read what `{words[0]}` wrote: {problem.strerror}") from None
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read(file: Path) -> bytes:
+def _read_result(file: Path) -> bytes:
     with file.open("rb") as content:
-        return content.read(_MOST_BYTES)
+        return content.read(_MAX_EDITED_BYTES)
 
 
-async def _run(words: list[str]) -> None:
-    console.end_piece()
+async def _run_editor(words: list[str]) -> None:
+    console.end_line()
     # The answer's own streams may be a pipe; an editor needs the terminal, and stderr is one.
     terminal = sys.stderr.fileno()
     before = None
@@ -72,24 +72,24 @@ async def _run(words: list[str]) -> None:
     try:
         process = await asyncio.create_subprocess_exec(*words, stdin=0, stdout=terminal, stderr=terminal)
     except (OSError, ValueError) as problem:
-        raise CannotEdit(f"cannot start `{words[0]}`: {getattr(problem, 'strerror', None) or problem}") from None
+        raise EditorError(f"cannot start `{words[0]}`: {getattr(problem, 'strerror', None) or problem}") from None
     try:
         code = await process.wait()
     except asyncio.CancelledError:
-        await _end(process)
+        await _end_process(process)
         if before is not None:
             with suppress(termios.error):
                 termios.tcsetattr(terminal, termios.TCSANOW, before)
         raise
     if code != 0:
-        raise CannotEdit(f"`{words[0]}` ended with {code}")
+        raise EditorError(f"`{words[0]}` ended with {code}")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), _PATIENCE)
+        await asyncio.wait_for(process.wait(), _EXIT_TIMEOUT)
     except TimeoutError:
         with suppress(ProcessLookupError):
             process.kill()

@@ -4,17 +4,25 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from switchtower.client import errors
-from switchtower.client.client import Client
-from switchtower.client.frames import Event
-from switchtower.client.session import Session
+from switchtower.client.client import DaemonClient
+from switchtower.client.frames import PushEvent
+from switchtower.client.session import SessionSubscription
 from switchtower.protocols.push import messages
 
-Decide = Callable[[messages.ApprovalRequired], messages.ApprovalDecision | None]
+ApprovalDecider = Callable[[messages.ApprovalRequired], messages.ApprovalDecision | None]
 """None leaves the decision to somebody else."""
 
 
-class Follower:
-    def __init__(self, client: Client, session: Session, run_id: str, *, show: Callable[[Event], None], decide: Decide) -> None:
+class RunFollower:
+    def __init__(
+        self,
+        client: DaemonClient,
+        session: SessionSubscription,
+        run_id: str,
+        *,
+        show: Callable[[PushEvent], None],
+        decide: ApprovalDecider,
+    ) -> None:
         self._client = client
         self._session = session
         self._run_id = run_id
@@ -22,16 +30,16 @@ class Follower:
         self._decide = decide
         self._asked: set[str] = set()
 
-    async def until_complete(self) -> messages.RunComplete:
+    async def follow_to_end(self) -> messages.RunComplete:
         after_gap = False
-        async with aclosing(self._session.events()) as events:
+        async with aclosing(self._session.stream_events()) as events:
             async for event in events:
                 self._show(event)
                 match event.payload:
                     case messages.RunComplete(self._run_id):
                         return event.payload
                     case messages.ApprovalRequired() if event.run_id == self._run_id:
-                        await self._answer(event.payload)
+                        await self._answer_approval(event.payload)
                     case messages.Warn("EVENT_GAP"):
                         after_gap = True
                     case messages.SessionSnapshot() if after_gap:
@@ -46,9 +54,9 @@ class Follower:
                 hint=f"see `tower attach {self._session.session_id} --no-follow`",
             )
         if snapshot.pendingApproval is not None:
-            await self._answer(snapshot.pendingApproval)
+            await self._answer_approval(snapshot.pendingApproval)
 
-    async def _answer(self, approval: messages.ApprovalRequired) -> None:
+    async def _answer_approval(self, approval: messages.ApprovalRequired) -> None:
         if approval.approvalId in self._asked:
             return
         self._asked.add(approval.approvalId)
@@ -56,7 +64,7 @@ class Follower:
         if decision is None:
             return
         try:
-            await self._client.decide(self._session.session_id, self._run_id, approval.approvalId, decision)
+            await self._client.decide_approval(self._session.session_id, self._run_id, approval.approvalId, decision)
         except errors.RequestFailed as problem:
             # push, Concurrency Rules: somebody else was first. The events say what they decided.
             if problem.code not in ("APPROVAL_EXPIRED", "APPROVAL_NOT_FOUND"):

@@ -11,21 +11,21 @@ import msgspec
 
 from switchtower import config
 from switchtower.cli import approvals, console, dialog_watch, joining, output, prompt, signals, through, verdict
-from switchtower.cli.asker import Asker
-from switchtower.cli.console import Exit
-from switchtower.cli.reports import Reports
-from switchtower.cli.screens import Progress
-from switchtower.cli.view import View
+from switchtower.cli.asker import QuestionQueue
+from switchtower.cli.console import ExitStatus
+from switchtower.cli.reports import CiReports
+from switchtower.cli.screens import ProgressOutput
+from switchtower.cli.view import EventPrinter
 from switchtower.client import errors, workspace
-from switchtower.client.client import Client
-from switchtower.client.frames import Event
+from switchtower.client.client import DaemonClient
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import extensions, messages
 
 AUTO, DEMO = "auto", "demo"
-_NOT_CI = ("", "0", "false")
+_FALSE_VALUES = ("", "0", "false")
 
 
-class Form(Enum):
+class OutputFormat(Enum):
     """What stdout carries."""
 
     TEXT = "text"
@@ -33,7 +33,7 @@ class Form(Enum):
     JSONL = "jsonl"
 
 
-class Job(NamedTuple):
+class HeadlessRun(NamedTuple):
     text: str
     folder: Path
     provider: str
@@ -45,9 +45,9 @@ class Job(NamedTuple):
     thinking: messages.ThinkingLevel | None = None
     limits: messages.Limits | None = None
     criteria: tuple[messages.AcceptanceCriterion, ...] = ()
-    approved: approvals.Approvals = approvals.NEVER
+    approved: approvals.ApprovalRules = approvals.NO_RULES
     timeout: float | None = None
-    form: Form = Form.TEXT
+    form: OutputFormat = OutputFormat.TEXT
     prompts: bool = False
     preset: str | None = None
     attach: str | None = None
@@ -59,17 +59,17 @@ class Job(NamedTuple):
     in_ci: bool = False
 
     @property
-    def allows_demo(self) -> bool:
+    def can_use_demo(self) -> bool:
         """Whether a person at a terminal reads the answer. A machine must not take the demo's words for a model's."""
-        return self.prompts and self.form is Form.TEXT and self.junit is None and not self.in_ci
+        return self.prompts and self.form is OutputFormat.TEXT and self.junit is None and not self.in_ci
 
 
 def is_in_ci(environ: Mapping[str, str]) -> bool:
     """Nearly every runner sets `CI`."""
-    return environ.get("CI", "").lower() not in _NOT_CI
+    return environ.get("CI", "").lower() not in _FALSE_VALUES
 
 
-class Standing:
+class RunReference:
     """How far it has come: a report tells of it, however it ends."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Standing:
         self.marks: dict[str, str] = {}
         """What the completion itself does not have: a cut answer, a budget that was overrun."""
 
-    def saw(self, event: Event) -> None:
+    def on_event(self, event: PushEvent) -> None:
         match event.payload:
             case messages.Warn("ANSWER_CUT"):
                 self.marks["stopReason"] = "length"
@@ -88,28 +88,28 @@ class Standing:
                 self.marks.pop("stopReason", None)  # of an earlier message
 
 
-async def execute(settings: config.Settings, job: Job) -> int:
+async def run_headless(settings: config.Settings, job: HeadlessRun) -> int:
     if job.approved.always:
-        console.say("`--approve always`: every question of this run is approved, destructive commands too", "yellow")
-    reports = Reports(job.text, verdict.unchecked(job.criteria), file=job.junit, annotates=job.annotates)
+        console.print_line("`--approve always`: every question of this run is approved, destructive commands too", "yellow")
+    reports = CiReports(job.text, verdict.list_unchecked(job.criteria), file=job.junit, annotates=job.annotates)
     reports.begin()
-    standing = Standing()
+    standing = RunReference()
 
     def end_reports(outcome: str, why: str) -> None:
         try:
-            reports.end_without(outcome, why, session_id=standing.session_id, run_id=standing.run_id)
+            reports.end_unfinished(outcome, why, session_id=standing.session_id, run_id=standing.run_id)
         except errors.ClientError as problem:
-            console.fail(str(problem))
+            console.print_error(str(problem))
 
-    with signals.interruption(lambda: end_reports("cancelled", "left before the run had ended")) as interrupted:
+    with signals.catch_interrupts(lambda: end_reports("cancelled", "left before the run had ended")) as interrupted:
         try:
-            client = await signals.unless(interrupted, Client.connect(settings))
+            client = await signals.run_unless_interrupted(interrupted, DaemonClient.connect(settings))
             async with client:
-                after_seq = await _begin(client, job, standing, interrupted)
-                ended = await _see_through(client, standing, after_seq, job, interrupted)
+                after_seq = await _start_session_run(client, job, standing, interrupted)
+                ended = await _watch_run(client, standing, after_seq, job, interrupted)
         except signals.Interrupted:
             end_reports("cancelled", "cancelled before the run began")
-            return Exit.CANCELLED
+            return ExitStatus.CANCELLED
         except errors.RequestFailed as refusal:
             end_reports("failed", str(refusal))
             _print_error(job.form, refusal)
@@ -118,74 +118,76 @@ async def execute(settings: config.Settings, job: Job) -> int:
             end_reports("error", str(problem))
             _print_error(job.form, problem)
             raise
-        except output.NobodyReads:
+        except output.OutputClosed:
             end_reports("cancelled", "nobody reads the output")
             raise
         except BaseException:
             end_reports("error", "ended with an error of its own")
             raise
-    return _finish(reports, standing, job, ended)
+    return _finish_reports(reports, standing, job, ended)
 
 
-def _print_error(form: Form, problem: errors.ClientError) -> None:
+def _print_error(form: OutputFormat, problem: errors.ClientError) -> None:
     """Why there is no run, as an object where stdout carries JSON. A remedy of the daemon's is part of its message."""
-    if form is Form.TEXT:
+    if form is OutputFormat.TEXT:
         return
     message, _, hint = problem.message.partition("; hint: ")
     code = problem.code if isinstance(problem, errors.RequestFailed) else "CLIENT_ERROR"
-    output.line(msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint or problem.hint}}))
+    output.write_line(msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint or problem.hint}}))
 
 
-def _finish(reports: Reports, standing: Standing, job: Job, ended: through.Ended) -> int:
+def _finish_reports(reports: CiReports, standing: RunReference, job: HeadlessRun, ended: through.RunWatchResult) -> int:
     complete = ended.complete
-    code: int = Exit.TIMED_OUT if ended.timed_out else complete.headless.exitCodeHint
+    code: int = ExitStatus.TIMED_OUT if ended.timed_out else complete.headless.exitCodeHint
     assert standing.session_id is not None, "a run that ended had a session"
-    found = verdict.of(complete, job.criteria, session_id=standing.session_id, seconds=reports.seconds, timed_out=ended.timed_out)
+    found = verdict.make_verdict(
+        complete, job.criteria, session_id=standing.session_id, seconds=reports.elapsed_seconds, timed_out=ended.timed_out
+    )
     try:
-        if job.form is Form.JSON:
-            output.line(
+        if job.form is OutputFormat.JSON:
+            output.write_line(
                 msgspec.json.encode({"sessionId": standing.session_id, **msgspec.to_builtins(complete), **standing.marks})
             )
     finally:
         try:
             reports.end(found)
         except errors.ClientError as problem:
-            console.fail(str(problem))
-            code = code or Exit.FAILED
+            console.print_error(str(problem))
+            code = code or ExitStatus.FAILED
     if ended.timed_out:
-        console.fail(f"the run did not end within {job.timeout:g} s and was cancelled", "give it more with `--timeout`")
+        console.print_error(f"the run did not end within {job.timeout:g} s and was cancelled", "give it more with `--timeout`")
     return code
 
 
-async def _begin(client: Client, job: Job, standing: Standing, interrupted: asyncio.Event) -> int:
+async def _start_session_run(client: DaemonClient, job: HeadlessRun, standing: RunReference, interrupted: asyncio.Event) -> int:
     """The seq after which the run's events come."""
     if job.attach is not None:
-        session_id = await signals.unless(interrupted, joining.find(client, job.attach, job.token))
-        begun = await joining.begin(
+        session_id = await signals.run_unless_interrupted(interrupted, joining.find_session(client, job.attach, job.token))
+        begun = await joining.start_run(
             client,
             session_id,
             job.text,
             job.criteria,
             job.approved.rules,
             queue=job.queue,
-            within=job.timeout,
+            timeout=job.timeout,
             interrupted=interrupted,
         )
         standing.session_id, standing.run_id = session_id, begun.run_id
         return begun.after_seq
-    started = await signals.unless(interrupted, client.start_session(_session(job)))
+    started = await signals.run_unless_interrupted(interrupted, client.start_session(_make_session_request(job)))
     standing.session_id = started.sessionId
     # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
-    standing.run_id = await client.send(started.sessionId, job.text, acceptance=job.criteria, rules=job.approved.rules)
+    standing.run_id = await client.send_message(started.sessionId, job.text, acceptance=job.criteria, rules=job.approved.rules)
     return 0
 
 
-def _session(job: Job) -> messages.StartSession:
+def _make_session_request(job: HeadlessRun) -> messages.StartSession:
     return messages.StartSession(
         mode="interactive" if job.prompts else "headless",
         provider=job.provider,
         sandboxProvider=job.sandbox,
-        repo=workspace.describe(job.folder),
+        repo=workspace.describe_repo(job.folder),
         metadata={"source": "cli"},
         model=job.model,
         policy=job.policy,
@@ -194,30 +196,32 @@ def _session(job: Job) -> messages.StartSession:
         worktree=job.worktree,
         preset=job.preset,
         trust=job.trust,
-        allowDemo=job.allows_demo,
+        allowDemo=job.can_use_demo,
     )
 
 
-async def _see_through(client: Client, standing: Standing, after_seq: int, job: Job, interrupted: asyncio.Event) -> through.Ended:
+async def _watch_run(
+    client: DaemonClient, standing: RunReference, after_seq: int, job: HeadlessRun, interrupted: asyncio.Event
+) -> through.RunWatchResult:
     session_id, run_id = standing.session_id, standing.run_id
     assert session_id is not None and run_id is not None, "a run that began has a session"
-    view = View(Progress(answers=job.form is Form.TEXT))
-    asker = Asker()
-    asking = prompt.Prompt(asker, client, session_id, run_id)
-    session = client.session(session_id, last_seen_seq=after_seq, on_lost=through.say_lost)
-    at_terminal = dialog_watch.AtTerminal(asker, client, session_id)
-    watch = dialog_watch.DialogWatch(session, at_terminal if job.prompts else dialog_watch.ByOthers(session_id))
-    about = await client.get_session(session_id) if client.offers("session_info") else None
+    view = EventPrinter(ProgressOutput(answers=job.form is OutputFormat.TEXT))
+    asker = QuestionQueue()
+    asking = prompt.ApprovalPrompt(asker, client, session_id, run_id)
+    session = client.subscribe(session_id, last_seen_seq=after_seq, on_lost=through.print_connection_lost)
+    at_terminal = dialog_watch.TerminalDialogPresenter(asker, client, session_id)
+    watch = dialog_watch.DialogWatch(session, at_terminal if job.prompts else dialog_watch.DialogHint(session_id))
+    about = await client.get_session(session_id) if client.supports("session_info") else None
 
-    def show(event: Event) -> None:
-        if job.form is Form.JSONL:
-            output.line(event.line)
-        view.show(event)
-        standing.saw(event)
-        asking.saw(event)
-        watch.saw(event)
+    def show(event: PushEvent) -> None:
+        if job.form is OutputFormat.JSONL:
+            output.write_line(event.line)
+        view.print_event(event)
+        standing.on_event(event)
+        asking.on_event(event)
+        watch.on_event(event)
         if about is not None and isinstance(event.payload, messages.SessionStarted):
-            _introduce(about, chosen_by_us=job.provider == AUTO and job.allows_demo)
+            _print_session_summary(about, chosen_by_us=job.provider == AUTO and job.can_use_demo)
 
     def decide(approval: messages.ApprovalRequired) -> messages.ApprovalDecision | None:
         if job.approved.always:
@@ -228,22 +232,22 @@ async def _see_through(client: Client, standing: Standing, after_seq: int, job: 
         return "deny"
 
     if about is not None and job.attach is not None:
-        _introduce(about, chosen_by_us=False)
+        _print_session_summary(about, chosen_by_us=False)
     try:
-        return await through.see_through(
-            client, session, run_id, show=show, decide=decide, interrupted=interrupted, within=job.timeout
+        return await through.watch_run(
+            client, session, run_id, show=show, decide=decide, interrupted=interrupted, timeout=job.timeout
         )
     finally:
         view.end()
         await asker.close()
 
 
-def _introduce(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:
+def _print_session_summary(about: extensions.SessionInfo, *, chosen_by_us: bool) -> None:
     """Who answers, and what it may do."""
     model = f"{about.provider} {about.model}" if about.model else about.provider
     preset = f"preset {about.preset}, " if about.preset else ""
-    console.say(f"{preset}model {model}, policy {about.policy}, sandbox {about.sandbox}", "dim")
+    console.print_line(f"{preset}model {model}, policy {about.policy}, sandbox {about.sandbox}", "dim")
     if about.worktreeOf is not None:
-        console.say(f"worktree {about.rootPath} (branch {about.branch})", "dim")
+        console.print_line(f"worktree {about.rootPath} (branch {about.branch})", "dim")
     if chosen_by_us and about.provider == DEMO:
-        console.say("no model is configured, so the demo model answers; hint: see `tower models`", "yellow")
+        console.print_line("no model is configured, so the demo model answers; hint: see `tower models`", "yellow")

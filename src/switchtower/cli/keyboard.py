@@ -8,19 +8,19 @@ from contextlib import suppress
 from switchtower.cli import console
 
 
-def is_possible() -> bool:
+def is_interactive() -> bool:
     return os.isatty(0) and os.isatty(2)
 
 
-def forget_typed() -> None:
+def discard_typeahead() -> None:
     """What was typed before a question was there is no answer to it."""
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)
 
 
-async def line(asked_with: str) -> str | None:
+async def read_line(prompt: str) -> str | None:
     """A terminal hands over whole lines. None is its end: Ctrl-D, or nobody there any more."""
-    console.piece(asked_with)
+    console.print_piece(prompt)
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[bytes] = loop.create_future()
 
@@ -37,10 +37,10 @@ async def line(asked_with: str) -> str | None:
         typed = await arrived
     except asyncio.CancelledError:
         # Half an answer to what is not asked any more must not become the beginning of another.
-        forget_typed()
+        discard_typeahead()
         raise
     finally:
         loop.remove_reader(0)
     if typed.endswith(b"\n"):
-        console.line_was_ended()
+        console.mark_line_ended()
     return typed.decode(errors="replace").removesuffix("\n") if typed else None

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-_BLOCK = 64 * 1024
-_PAUSE = 0.1
-_MOST_FILES = 20
-_LOOKS = 3
+_BLOCK_BYTES = 64 * 1024
+_POLL_INTERVAL = 0.1
+_MAX_FILES = 20
+_MAX_OPEN_ATTEMPTS = 3
 """A file that is just being renamed can be missed by one look."""
-LONGEST_LINE = 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
 _ENTRY = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)
 
 
-def files(path: Path) -> list[Path]:
+def list_log_files(path: Path) -> list[Path]:
     """Those that are there, the newest first."""
-    older = [path.with_name(f"{path.name}.{number}") for number in range(1, _MOST_FILES)]
+    older = [path.with_name(f"{path.name}.{number}") for number in range(1, _MAX_FILES)]
     return [file for file in (path, *older) if file.exists()]
 
 
-def entry(line: bytes) -> dict[str, str]:
+def parse_entry(line: bytes) -> dict[str, str]:
     """A line's parts. One that does not begin an entry is a message."""
     text = line.decode(errors="replace")
     if (parts := _ENTRY.fullmatch(text)) is None:
@@ -33,7 +33,7 @@ def entry(line: bytes) -> dict[str, str]:
     return dict(zip(("time", "level", "logger", "message"), parts.groups(), strict=True))
 
 
-class Follower:
+class LogFollower:
     """First its `tail`, then `follow`: together they miss nothing."""
 
     def __init__(self, path: Path) -> None:
@@ -45,88 +45,88 @@ class Follower:
         if self._open is not None:
             self._open.close()
 
-    def tail(self, count: int, *, following: bool = False) -> Iterator[bytes]:
+    def read_tail(self, count: int, *, following: bool = False) -> Iterator[bytes]:
         """The last lines, from older files too where the newest has too few. `following`: what is half written comes later."""
-        self._open = _opened(self._path)
+        self._open = _open_file(self._path)
         newest: list[bytes] = []
         if self._open is not None:
             end = os.fstat(self._open.fileno()).st_size
-            newest = _last_lines(self._open, end, count + following)
+            newest = _read_last_lines(self._open, end, count + following)
             self._open.seek(end)
             if following and newest and not newest[-1].endswith(b"\n"):
                 self._rest = newest.pop()
         older: list[bytes] = []
-        for file in files(self._path):
+        for file in list_log_files(self._path):
             if file != self._path and (wanted := count - len(older) - len(newest)) > 0:
                 with file.open("rb") as content:
-                    older = _last_lines(content, os.fstat(content.fileno()).st_size, wanted) + older
+                    older = _read_last_lines(content, os.fstat(content.fileno()).st_size, wanted) + older
         lines = [*older, *newest]
         yield from (line.rstrip(b"\r\n") for line in lines[max(0, len(lines) - count) :])
 
-    def follow(self, missed: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    def follow_lines(self, on_missed: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """What comes from here on, line by line, for ever. `missed` is told when files went away that may not have been read."""
         while True:
             if self._open is not None:
-                yield from self._new_lines()
-            following = self._following(missed)
+                yield from self._read_new_lines()
+            following = self._open_next_file(on_missed)
             if following is None:
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_INTERVAL)
                 continue
             if self._open is not None:
-                yield from self._new_lines()  # what was written until it was put aside
+                yield from self._read_new_lines()  # what was written until it was put aside
                 if self._rest:
                     yield self._rest
                     self._rest = b""
                 self._open.close()
             self._open = following
 
-    def _new_lines(self) -> Iterator[bytes]:
+    def _read_new_lines(self) -> Iterator[bytes]:
         assert self._open is not None
         if os.fstat(self._open.fileno()).st_size < self._open.tell():
             self._open.seek(0)  # emptied, not rotated
             self._rest = b""
-        while block := self._open.read(_BLOCK):
+        while block := self._open.read(_BLOCK_BYTES):
             *lines, self._rest = (self._rest + block).split(b"\n")
             yield from (line.rstrip(b"\r") for line in lines)
-            if len(self._rest) > LONGEST_LINE:
+            if len(self._rest) > MAX_LINE_BYTES:
                 yield self._rest
                 self._rest = b""
 
-    def _following(self, missed: Callable[[], None]) -> BinaryIO | None:
+    def _open_next_file(self, on_missed: Callable[[], None]) -> BinaryIO | None:
         """The file after the open one; None when there is none yet."""
         if self._open is None:
-            return _opened(self._path)
+            return _open_file(self._path)
         ours = os.fstat(self._open.fileno())
-        for _ in range(_LOOKS):
+        for _ in range(_MAX_OPEN_ATTEMPTS):
             newer: list[Path] = []
-            for file in files(self._path):
+            for file in list_log_files(self._path):
                 try:
                     status = file.stat()
                 except FileNotFoundError:
                     continue
                 if (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino):
-                    return _opened(newer[-1]) if newer else None
+                    return _open_file(newer[-1]) if newer else None
                 if status.st_mtime_ns >= ours.st_mtime_ns:
                     newer.append(file)
         if not newer:
             return None
-        missed()
-        return _opened(newer[-1])
+        on_missed()
+        return _open_file(newer[-1])
 
 
-def _opened(path: Path) -> BinaryIO | None:
+def _open_file(path: Path) -> BinaryIO | None:
     try:
         return path.open("rb")
     except FileNotFoundError:
         return None
 
 
-def _last_lines(file: BinaryIO, end: int, count: int) -> list[bytes]:
+def _read_last_lines(file: BinaryIO, end: int, count: int) -> list[bytes]:
     """With their line ends. Reads backwards, no further than needed."""
     blocks: list[bytes] = []
     found, start = 0, end
     while start > 0 and found <= count:
-        step = min(_BLOCK, start)
+        step = min(_BLOCK_BYTES, start)
         start -= step
         file.seek(start)
         blocks.append(file.read(step))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class Row(NamedTuple):
+class CommandEntry(NamedTuple):
     """`module` is a file of `cli/commands`; the command in it has the row's name."""
 
     name: str
@@ -23,59 +23,59 @@ class Row(NamedTuple):
 
 
 COMMANDS = (
-    Row("setup", "setup", "Choose the model and the policy at a first start, and test the key"),
-    Row("serve", "serve", "Run the daemon in the foreground"),
-    Row("status", "status", "Say whether the daemon runs, where it listens and what waits"),
-    Row("stop", "stop", "Stop the daemon"),
-    Row("restart", "restart", "Stop the daemon and start it again; sessions continue"),
-    Row("stdio", "stdio", "Speak a protocol with the daemon over stdin and stdout"),
-    Row("ui", "ui", "Open the terminal UI; `tower` alone does too"),
-    Row("run", "run", "Start a run in a new session and wait for its outcome"),
-    Row("exec", "exec", "Run any program in a terminal that outlives this one"),
-    Row("sessions", "sessions", "List the sessions, the last used first"),
-    Row("show", "show", "Print what a session is and does: model, policy, usage, queue"),
-    Row("attach", "attach", "Watch a session from any point of its history"),
-    Row("send", "send", "Send a message to a session"),
-    Row("steer", "steer", "Tell a run that is under way something"),
-    Row("approve", "decide", "Let a waiting action happen"),
-    Row("deny", "decide", "Refuse a waiting action"),
-    Row("answer", "answer", "Answer what an extension or the agent asks, or list what is asked"),
-    Row("inbox", "inbox", "List what waits for a decision, of all sessions and hosts"),
-    Row("audit", "audit", "List who decided what, from where and when, over all sessions"),
-    Row("cancel", "cancel", "Cancel a session's run"),
-    Row("diff", "diff", "Print what a session changed in its folder"),
-    Row("undo", "undo", "Take back what a session's last run changed, or make it again"),
-    Row("compact", "compact", "Summarise a session's conversation, so that its context is small again"),
-    Row("configure", "configure", "Change a session's model, policy or title"),
-    Row("rename", "rename", "Give a session a title"),
-    Row("export", "export", "Write a session as Markdown, HTML or JSON lines"),
-    Row("search", "search", "Find words in all sessions"),
-    Row("fork", "fork", "Begin a new session with the conversation of another"),
-    Row("delete", "delete", "Delete sessions for good"),
-    Row("models", "models", "List the usable models, and why the others are not"),
-    Row("login", "login", "Store a provider's key in the system keyring"),
-    Row("logout", "login", "Remove a provider's stored key"),
-    Row("skills", "skills", "List skills, prompt templates and the commands of extensions"),
-    Row("presets", "presets", "List the presets that a session can begin with, and why some cannot be used"),
-    Row("flow", "flow", "Run flows on a runtime, check and compile them; `tm` is short for it"),
-    Row("host", "host", "Run a daemon that dials a hub, so that this machine can be worked on from there"),
-    Row("user", "user", "Say who may log in, and with which password"),
-    Row("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
-    Row("nodes", "nodes", "List the nodes that share one store, and which session is whose"),
-    Row("drain", "drain", "Empty this node: hand its sessions and clients to the others"),
-    Row("token", "token", "List and revoke logins, or print the page's address"),
-    Row("trust", "trust", "List the folders whose instructions count, and trust others"),
-    Row("mcp", "mcp", "List the MCP servers that a session would have, and try them out"),
-    Row("config", "config", "See and change the settings"),
-    Row("doctor", "doctor", "Look at everything that the daemon needs, and say what to do about what is wrong"),
-    Row("logs", "logs", "Print the daemon's log, or follow it"),
-    Row("journal", "journal", "Check the journal's file, or count what is in it"),
-    Row("backup", "backup", "Write the journal, settings and users to one file"),
-    Row("restore", "backup", "Bring back what a backup holds"),
-    Row("store", "store", "Move between SQLite and PostgreSQL"),
-    Row("service", "service", "Run the daemon as a service of your own: systemd or launchd"),
-    Row("completion", "completion", "Print a script that lets a shell complete commands"),
-    Row("version", "version", "Print the version"),
+    CommandEntry("setup", "setup", "Choose the model and the policy at a first start, and test the key"),
+    CommandEntry("serve", "serve", "Run the daemon in the foreground"),
+    CommandEntry("status", "status", "Say whether the daemon runs, where it listens and what waits"),
+    CommandEntry("stop", "stop", "Stop the daemon"),
+    CommandEntry("restart", "restart", "Stop the daemon and start it again; sessions continue"),
+    CommandEntry("stdio", "stdio", "Speak a protocol with the daemon over stdin and stdout"),
+    CommandEntry("ui", "ui", "Open the terminal UI; `tower` alone does too"),
+    CommandEntry("run", "run", "Start a run in a new session and wait for its outcome"),
+    CommandEntry("exec", "exec", "Run any program in a terminal that outlives this one"),
+    CommandEntry("sessions", "sessions", "List the sessions, the last used first"),
+    CommandEntry("show", "show", "Print what a session is and does: model, policy, usage, queue"),
+    CommandEntry("attach", "attach", "Watch a session from any point of its history"),
+    CommandEntry("send", "send", "Send a message to a session"),
+    CommandEntry("steer", "steer", "Tell a run that is under way something"),
+    CommandEntry("approve", "decide", "Let a waiting action happen"),
+    CommandEntry("deny", "decide", "Refuse a waiting action"),
+    CommandEntry("answer", "answer", "Answer what an extension or the agent asks, or list what is asked"),
+    CommandEntry("inbox", "inbox", "List what waits for a decision, of all sessions and hosts"),
+    CommandEntry("audit", "audit", "List who decided what, from where and when, over all sessions"),
+    CommandEntry("cancel", "cancel", "Cancel a session's run"),
+    CommandEntry("diff", "diff", "Print what a session changed in its folder"),
+    CommandEntry("undo", "undo", "Take back what a session's last run changed, or make it again"),
+    CommandEntry("compact", "compact", "Summarise a session's conversation, so that its context is small again"),
+    CommandEntry("configure", "configure", "Change a session's model, policy or title"),
+    CommandEntry("rename", "rename", "Give a session a title"),
+    CommandEntry("export", "export", "Write a session as Markdown, HTML or JSON lines"),
+    CommandEntry("search", "search", "Find words in all sessions"),
+    CommandEntry("fork", "fork", "Begin a new session with the conversation of another"),
+    CommandEntry("delete", "delete", "Delete sessions for good"),
+    CommandEntry("models", "models", "List the usable models, and why the others are not"),
+    CommandEntry("login", "login", "Store a provider's key in the system keyring"),
+    CommandEntry("logout", "login", "Remove a provider's stored key"),
+    CommandEntry("skills", "skills", "List skills, prompt templates and the commands of extensions"),
+    CommandEntry("presets", "presets", "List the presets that a session can begin with, and why some cannot be used"),
+    CommandEntry("flow", "flow", "Run flows on a runtime, check and compile them; `tm` is short for it"),
+    CommandEntry("host", "host", "Run a daemon that dials a hub, so that this machine can be worked on from there"),
+    CommandEntry("user", "user", "Say who may log in, and with which password"),
+    CommandEntry("hosts", "hosts", "List the hosts of this hub, and say which may stay"),
+    CommandEntry("nodes", "nodes", "List the nodes that share one store, and which session is whose"),
+    CommandEntry("drain", "drain", "Empty this node: hand its sessions and clients to the others"),
+    CommandEntry("token", "token", "List and revoke logins, or print the page's address"),
+    CommandEntry("trust", "trust", "List the folders whose instructions count, and trust others"),
+    CommandEntry("mcp", "mcp", "List the MCP servers that a session would have, and try them out"),
+    CommandEntry("config", "config", "See and change the settings"),
+    CommandEntry("doctor", "doctor", "Look at everything that the daemon needs, and say what to do about what is wrong"),
+    CommandEntry("logs", "logs", "Print the daemon's log, or follow it"),
+    CommandEntry("journal", "journal", "Check the journal's file, or count what is in it"),
+    CommandEntry("backup", "backup", "Write the journal, settings and users to one file"),
+    CommandEntry("restore", "backup", "Bring back what a backup holds"),
+    CommandEntry("store", "store", "Move between SQLite and PostgreSQL"),
+    CommandEntry("service", "service", "Run the daemon as a service of your own: systemd or launchd"),
+    CommandEntry("completion", "completion", "Print a script that lets a shell complete commands"),
+    CommandEntry("version", "version", "Print the version"),
 )
 ALIASES = {"users": "user", "tokens": "token"}
 """Other words for a command, which no list shows."""
@@ -84,7 +84,7 @@ _BY_NAME = {row.name: row for row in COMMANDS}
 _BY_NAME |= {alias: _BY_NAME[name] for alias, name in ALIASES.items()}
 
 
-class Tower(click.Group):
+class CommandGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [row.name for row in COMMANDS]
 
@@ -98,7 +98,7 @@ class Tower(click.Group):
         if _is_completing():
             from switchtower.cli import completing
 
-            completing.equip(command)
+            completing.install_completions(command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
@@ -128,7 +128,7 @@ def _is_completing() -> bool:
 
 
 @click.group(
-    cls=Tower,
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings=_SETTINGS,
     epilog="`tower COMMAND --help` explains one command, with an example.",
@@ -155,14 +155,14 @@ def tower(ctx: click.Context) -> int | None:
         return None
     from switchtower.cli.commands import ui
 
-    return ui.open_(None, None)
+    return ui.open_ui(None, None)
 
 
 def main(args: list[str] | None = None, prog_name: str | None = None) -> NoReturn:
     def call() -> Any:
         return tower.main(args=args, prog_name=prog_name, standalone_mode=False)
 
-    console.leave(console.exit_code_of(call))
+    console.exit_process(console.run_command_line(call))
 
 
 def pushd() -> NoReturn:
@@ -182,7 +182,7 @@ def pi_server() -> NoReturn:
     def call() -> Any:
         return pi_server.pi_server.main(prog_name="pi-server", standalone_mode=False)
 
-    console.leave(console.exit_code_of(call))
+    console.exit_process(console.run_command_line(call))
 
 
 def tm() -> NoReturn:
@@ -192,4 +192,4 @@ def tm() -> NoReturn:
     def call() -> Any:
         return flow.flow.main(prog_name="tm", standalone_mode=False, **_SETTINGS)
 
-    console.leave(console.exit_code_of(call))
+    console.exit_process(console.run_command_line(call))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 
-class NobodyReads(Exception):
+class OutputClosed(Exception):
     """stdout was closed by its reader."""
 
 
@@ -24,21 +24,21 @@ def write(data: bytes) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         _discard_the_rest()
-        raise NobodyReads from None
+        raise OutputClosed from None
 
 
-def line(data: bytes | str) -> None:
+def write_line(data: bytes | str) -> None:
     write((data.encode(errors="replace") if isinstance(data, str) else data) + b"\n")
 
 
-def answer(text: str) -> None:
+def write_answer(text: str) -> None:
     """A piece of streamed text."""
     if is_terminal():
         text = "".join(c if (c >= " " and c != "\x7f" and not "\x80" <= c < "\xa0") or c in "\n\t" else "\ufffd" for c in text)
-    piece(text)
+    write_piece(text)
 
 
-def piece(text: str, decorate: Callable[[str], str] = str) -> None:
+def write_piece(text: str, decorate: Callable[[str], str] = str) -> None:
     """A part of a text that comes bit by bit, as it is. Line ends at its end stay outside of what decorates it."""
     global _middle_of_line
     if not text:
@@ -66,7 +66,7 @@ def is_terminal() -> bool:
     return os.isatty(1)
 
 
-def finish() -> bool:
+def flush() -> bool:
     """Whether everything reached its reader."""
     try:
         sys.stdout.flush()

@@ -15,30 +15,30 @@ from contextlib import suppress
 from switchtower import config
 from switchtower.cli import console
 
-_MOST_AT_ONCE = 65_536
+_CHUNK_BYTES = 65_536
 
 
-def connect(settings: config.Settings, input_fd: int, output_fd: int) -> int:
+def bridge_stdio(settings: config.Settings, input_fd: int, output_fd: int) -> int:
     """Until one side ends. The exit code."""
     # Nothing here wants tidying up, and a thread may be waiting for ever: whoever ends us ends us at once.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with _reach(settings) as daemon:
+    with _connect_to_daemon(settings) as daemon:
         with suppress(OSError):  # if it is gone already, reading tells
-            daemon.sendall(_hello())
+            daemon.sendall(_make_hello())
         input_ended = threading.Event()
-        threading.Thread(target=_forward, args=(input_fd, daemon, input_ended), daemon=True).start()
+        threading.Thread(target=_forward_input, args=(input_fd, daemon, input_ended), daemon=True).start()
         try:
-            _backward(daemon, output_fd)
+            _forward_output(daemon, output_fd)
         except OSError:
-            return console.Exit.NOBODY_READS
-        if input_ended.is_set() and _lives(settings):
-            return console.Exit.OK
-    console.fail("the daemon has closed the connection", f"see its log at `{settings.log_path}`")
-    return console.Exit.FAILED
+            return console.ExitStatus.OUTPUT_CLOSED
+        if input_ended.is_set() and _is_daemon_alive(settings):
+            return console.ExitStatus.OK
+    console.print_error("the daemon has closed the connection", f"see its log at `{settings.log_path}`")
+    return console.ExitStatus.FAILED
 
 
-def _hello() -> bytes:
+def _make_hello() -> bytes:
     """Whom we speak for. Ids are the client's own choice, and each process may count from one: the namespace keeps them apart."""
     hello = {"type": "switchtower_hello", "namespace": os.urandom(8).hex()}
     with suppress(OSError, UnicodeEncodeError):
@@ -48,7 +48,7 @@ def _hello() -> bytes:
     return json.dumps(hello, separators=(",", ":")).encode() + b"\n"
 
 
-def _forward(input_fd: int, daemon: socket.socket, input_ended: threading.Event) -> None:
+def _forward_input(input_fd: int, daemon: socket.socket, input_ended: threading.Event) -> None:
     with suppress(OSError):  # the daemon is gone; the other direction tells
         while data := _read(input_fd):
             daemon.sendall(data)
@@ -56,11 +56,11 @@ def _forward(input_fd: int, daemon: socket.socket, input_ended: threading.Event)
         daemon.shutdown(socket.SHUT_WR)  # answers still come
 
 
-def _backward(daemon: socket.socket, output_fd: int) -> None:
+def _forward_output(daemon: socket.socket, output_fd: int) -> None:
     """Raises OSError when nobody takes it."""
     while True:
         try:
-            data = memoryview(daemon.recv(_MOST_AT_ONCE))
+            data = memoryview(daemon.recv(_CHUNK_BYTES))
         except OSError:
             return
         if not data:
@@ -75,7 +75,7 @@ def _backward(daemon: socket.socket, output_fd: int) -> None:
 def _read(fd: int) -> bytes:
     while True:
         try:
-            return os.read(fd, _MOST_AT_ONCE)
+            return os.read(fd, _CHUNK_BYTES)
         except BlockingIOError:
             _wait_for(fd, select.POLLIN)
         except OSError:
@@ -88,10 +88,10 @@ def _wait_for(fd: int, event: int) -> None:
     poll.poll()
 
 
-def _reach(settings: config.Settings) -> socket.socket:
+def _connect_to_daemon(settings: config.Settings) -> socket.socket:
     """A connection to the running daemon; starts one when none runs. Raises a `ClientError`."""
     with suppress(OSError):
-        return _dial(_announced_socket(settings) or "")
+        return _open_socket(_read_announced_socket(settings) or "")
 
     # Only now: looking after a daemon takes far more than talking to one.
     import asyncio
@@ -102,19 +102,19 @@ def _reach(settings: config.Settings) -> socket.socket:
         (await discover.connect_or_start(settings)).close()
 
     asyncio.run(start())
-    path = _announced_socket(settings)
+    path = _read_announced_socket(settings)
     if path is None:
         raise errors.DaemonUnreachable(
             "the running daemon has no socket for this protocol",
             hint="it may be older than this command: stop it with `tower stop`, and the next command starts the installed one",
         )
     try:
-        return _dial(path)
+        return _open_socket(path)
     except OSError as problem:
         raise errors.DaemonUnreachable(f"no daemon answers at `{path}` ({problem.strerror or problem})") from None
 
 
-def _announced_socket(settings: config.Settings) -> str | None:
+def _read_announced_socket(settings: config.Settings) -> str | None:
     """As `endpoints.json` has it. It may be a crashed daemon's."""
     try:
         endpoints = json.loads(settings.endpoints_path.read_bytes())
@@ -124,7 +124,7 @@ def _announced_socket(settings: config.Settings) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _dial(path: str) -> socket.socket:
+def _open_socket(path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
@@ -134,7 +134,7 @@ def _dial(path: str) -> socket.socket:
     return connection
 
 
-def _lives(settings: config.Settings) -> bool:
+def _is_daemon_alive(settings: config.Settings) -> bool:
     """Whether the daemon that closed the connection is still there: then it closed on purpose. Its lock dies with it."""
     try:
         with settings.lock_path.open("rb") as lock:

@@ -10,11 +10,11 @@ from typing import Any
 from switchtower.cli import diffs
 from switchtower.protocols.push import messages
 
-Lines = Iterator[tuple[str, str | None]]
+ColouredLines = Iterator[tuple[str, str | None]]
 """Each line with its colour."""
 
 
-def lines(approval: messages.ApprovalRequired) -> Lines:
+def format_approval(approval: messages.ApprovalRequired) -> ColouredLines:
     yield f"? {approval.title}: {approval.summary}", "yellow"
     details = approval.details
     if details.get("destructive") is True:
@@ -24,30 +24,30 @@ def lines(approval: messages.ApprovalRequired) -> Lines:
     for name, value in details.items():
         if name == "diff" and isinstance(value, str):
             yield "  diff:", "yellow"
-            yield from ((f"  | {line}", colour) for line, colour in diffs.lines(value))
+            yield from ((f"  | {line}", colour) for line, colour in diffs.colour_lines(value))
         elif name not in ("destructive", "always"):
-            yield from _detail(name, value)
-    if (rule := always(approval)) is not None:
+            yield from _format_detail(name, value)
+    if (rule := format_always_rule(approval)) is not None:
         yield f"  always for this session would be: {rule}", "dim"
 
 
-def always(approval: messages.ApprovalRequired) -> str | None:
+def format_always_rule(approval: messages.ApprovalRequired) -> str | None:
     """The rule that "always for this session" would make; None where each time is asked anew."""
     rule: Any = approval.details.get("always")
     if rule is None or rule is False:
         return None
-    return spelled(rule)
+    return format_detail_value(rule)
 
 
-def spelled(value: object) -> str:
+def format_detail_value(value: object) -> str:
     """On one line, whatever it is."""
     return value if isinstance(value, str) and "\n" not in value else json.dumps(value, ensure_ascii=False)
 
 
-def _detail(name: str, value: object) -> Lines:
+def _format_detail(name: str, value: object) -> ColouredLines:
     if isinstance(value, str) and "\n" in value.rstrip("\n"):
         yield f"  {name}:", "yellow"
         for line in value.split("\n"):
             yield f"  | {line}", "yellow"
     else:
-        yield f"  {name}: {spelled(value)}", "yellow"
+        yield f"  {name}: {format_detail_value(value)}", "yellow"

@@ -7,7 +7,7 @@ import tty
 from contextlib import suppress
 from typing import Any, Self
 
-LARGEST = 1_000
+MAX_WINDOW_CELLS = 1_000
 """Columns or rows; more is no window, and the daemon would refuse it."""
 
 
@@ -35,15 +35,15 @@ class RawTerminal:
             self._before = None
 
 
-def is_there() -> bool:
+def has_terminal() -> bool:
     return os.isatty(0)
 
 
-def size() -> tuple[int, int] | None:
+def get_window_size() -> tuple[int, int] | None:
     """Columns and rows of the window, wherever one is; None without one, or when it has not been told its size."""
     for descriptor in (0, 1, 2):
         with suppress(OSError):
             cols, rows = os.get_terminal_size(descriptor)
             if cols and rows:
-                return min(cols, LARGEST), min(rows, LARGEST)
+                return min(cols, MAX_WINDOW_CELLS), min(rows, MAX_WINDOW_CELLS)
     return None

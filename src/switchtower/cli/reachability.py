@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 from switchtower.settings import values
 
 _ENCRYPTED = ("https", "wss")
-_WILDCARDS = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}  # noqa: S104
-_DOCUMENTATION = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+_WILDCARD_FAMILIES = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}  # noqa: S104
+_DOCUMENTATION_ADDRESSES = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 """Addresses that no machine has. To connect a datagram socket sends nothing, and shows the address of this machine's own."""
 
-REMEDY = (
+TLS_REMEDY = (
     "start the daemon with `--tls-cert FILE --tls-key FILE`, or listen at 127.0.0.1 alone; "
     "behind a proxy with TLS, set `public_url` to its https address"
 )
@@ -36,18 +36,20 @@ class Reachability(NamedTuple):
         )
 
 
-def describe(*, http: str | None, pi: str | None, listening: Mapping[str, str], public_url: str | None = None) -> Reachability:
+def describe_reachability(
+    *, http: str | None, pi: str | None, listening: Mapping[str, str], public_url: str | None = None
+) -> Reachability:
     """`http` and `pi` are the addresses of the ports for this machine, and `listening` has those that they are bound to."""
-    reached = _for_others(http, listening.get("http"))
-    return Reachability(reached and (public_url or reached), _for_others(pi, listening.get("pi")))
+    reached = _make_external_url(http, listening.get("http"))
+    return Reachability(reached and (public_url or reached), _make_external_url(pi, listening.get("pi")))
 
 
-def _for_others(url: str | None, bound: str | None) -> str | None:
-    address = None if bound is None else values.address(bound)
+def _make_external_url(url: str | None, bound: str | None) -> str | None:
+    address = None if bound is None else values.parse_address(bound)
     if url is None or address is None or _is_loopback(address.host):
         return None
     parts = urlsplit(url)
-    host = _own_address(_WILDCARDS[address.host]) if address.host in _WILDCARDS else address.host
+    host = _find_own_address(_WILDCARD_FAMILIES[address.host]) if address.host in _WILDCARD_FAMILIES else address.host
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}:{parts.port}"
 
@@ -59,11 +61,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _own_address(family: socket.AddressFamily = socket.AF_INET) -> str:
+def _find_own_address(family: socket.AddressFamily = socket.AF_INET) -> str:
     """The address by which this machine reaches others; its name where it reaches none."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((_DOCUMENTATION[family], 9))
+            probe.connect((_DOCUMENTATION_ADDRESSES[family], 9))
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()

@@ -14,7 +14,7 @@ from switchtower.cli import main
 
 INDEX = "README.md"
 _BLOCK = "\b"
-_WIDE = 10_000
+_MAX_WIDTH = 10_000
 """Wide enough that click wraps nothing."""
 _EXIT_CODES = """\
 | code | what it means |
@@ -29,17 +29,17 @@ _EXIT_CODES = """\
 """
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """All pages by file name: one a command, and the index."""
-    made = {f"{row.name}.md": _page(row) for row in main.COMMANDS}
-    made[INDEX] = _index()
+    made = {f"{row.name}.md": _render_page(row) for row in main.COMMANDS}
+    made[INDEX] = _render_index()
     return made
 
 
-def write(folder: Path) -> None:
+def write_pages(folder: Path) -> None:
     """Writes all pages, and removes those of commands that are no more."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = pages()
+    made = render_pages()
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
     for page in folder.glob("*.md"):
@@ -47,8 +47,8 @@ def write(folder: Path) -> None:
             page.unlink()
 
 
-def _index() -> str:
-    rows = "\n".join(f"| [`tower {row.name}`]({row.name}.md) | {_cell(row.help)} |" for row in main.COMMANDS)
+def _render_index() -> str:
+    rows = "\n".join(f"| [`tower {row.name}`]({row.name}.md) | {_escape_cell(row.help)} |" for row in main.COMMANDS)
     aliases = ", ".join(f"`tower {alias}` is `tower {name}`" for alias, name in main.ALIASES.items())
     return f"""\
 # Commands
@@ -67,32 +67,32 @@ stderr. Also: {aliases}.
 """
 
 
-def _page(row: main.Row) -> str:
+def _render_page(row: main.CommandEntry) -> str:
     context = click.Context(main.tower, info_name="tower")
     command = main.tower.get_command(context, row.name)
     assert command is not None, "a row has its command"
-    return "\n".join(_section(command, context, row.name, level=1)).rstrip() + "\n"
+    return "\n".join(_render_section(command, context, row.name, level=1)).rstrip() + "\n"
 
 
-def _section(command: click.Command, parent: click.Context, name: str, *, level: int) -> Iterator[str]:
-    context = click.Context(command, info_name=name, parent=parent, terminal_width=_WIDE, max_content_width=_WIDE)
+def _render_section(command: click.Command, parent: click.Context, name: str, *, level: int) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent, terminal_width=_MAX_WIDTH, max_content_width=_MAX_WIDTH)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"{'#' * level} {context.command_path}\n"
     yield f"```\n{context.command_path} {usage}".rstrip() + "\n```\n"
-    yield from _prose(command.help or "")
+    yield from _render_prose(command.help or "")
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     if records := [record for option in options if (record := option.get_help_record(context)) is not None]:
         yield "| option | what it does |\n|---|---|"
-        yield from (f"| `{_cell(spelled)}` | {_cell(said)} |" for spelled, said in records)
+        yield from (f"| `{_escape_cell(spelled)}` | {_escape_cell(said)} |" for spelled, said in records)
         yield ""
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
             found = command.get_command(context, below)
             if found is not None and not found.hidden:
-                yield from _section(found, context, below, level=level + 1)
+                yield from _render_section(found, context, below, level=level + 1)
 
 
-def _prose(text: str) -> Iterator[str]:
+def _render_prose(text: str) -> Iterator[str]:
     """Paragraphs, each on one line; what click keeps as it is, such as examples, in a block of its own."""
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         kept, _, block = paragraph.partition(f"{_BLOCK}\n")
@@ -107,11 +107,11 @@ def _prose(text: str) -> Iterator[str]:
             yield "```\n" + block.rstrip() + "\n```\n"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m switchtower.cli.reference FOLDER")
-    write(Path(sys.argv[1]))
+    write_pages(Path(sys.argv[1]))

@@ -9,14 +9,16 @@ import time
 from pathlib import Path
 
 from switchtower.cli import annotations, console, junit, whole_file
-from switchtower.cli.verdict import Check, Verdict
+from switchtower.cli.verdict import CriterionCheck, RunVerdict
 from switchtower.client import errors
 
 NOT_ENDED = "the run has not ended"
 
 
-class Reports:
-    def __init__(self, title: str, checks: tuple[Check, ...], *, file: Path | None = None, annotates: bool = False) -> None:
+class CiReports:
+    def __init__(
+        self, title: str, checks: tuple[CriterionCheck, ...], *, file: Path | None = None, annotates: bool = False
+    ) -> None:
         self._title = title
         self._checks = checks
         self._file = file
@@ -26,35 +28,35 @@ class Reports:
         self._clock = time.monotonic()
 
     @property
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         return time.monotonic() - self._clock
 
     def begin(self) -> None:
         """Raises `ClientError` when the file cannot be written."""
-        self._write(Verdict("error", NOT_ENDED, self._checks))
+        self._write_junit(RunVerdict("error", NOT_ENDED, self._checks))
         if self._annotates:
-            self._say(*annotations.opening(f"tower run: {self._title}", self._word))
+            self._print_annotations(*annotations.open_group(f"tower run: {self._title}", self._word))
 
-    def end(self, verdict: Verdict) -> None:
+    def end(self, verdict: RunVerdict) -> None:
         """Raises `ClientError` when the file cannot be written any more."""
         if self._annotates:
-            self._say(*annotations.closing(self._word), *annotations.verdict(verdict))
-        self._write(verdict)
+            self._print_annotations(*annotations.close_group(self._word), *annotations.annotate_verdict(verdict))
+        self._write_junit(verdict)
 
-    def end_without(self, outcome: str, message: str, *, session_id: str | None = None, run_id: str | None = None) -> None:
+    def end_unfinished(self, outcome: str, message: str, *, session_id: str | None = None, run_id: str | None = None) -> None:
         """Of a run whose end was not seen: it never began, or somebody leaves at once."""
-        self.end(Verdict(outcome, message, self._checks, self.seconds, session_id, run_id))
+        self.end(RunVerdict(outcome, message, self._checks, self.elapsed_seconds, session_id, run_id))
 
-    def _say(self, *lines: str) -> None:
+    def _print_annotations(self, *lines: str) -> None:
         # On stderr: stdout is the answer's. The runner reads commands from both.
         for line in lines:
-            console.say(line)
+            console.print_line(line)
 
-    def _write(self, verdict: Verdict) -> None:
+    def _write_junit(self, verdict: RunVerdict) -> None:
         if self._file is None:
             return
         try:
-            whole_file.write(self._file, junit.report(verdict, at=self._began))
+            whole_file.write_atomic(self._file, junit.render_junit(verdict, at=self._began))
         except OSError as problem:
             raise errors.ClientError(
                 f"cannot write `{self._file}`: {problem.strerror or problem}", hint="give another file with `--junit`"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from switchtower.cli.console import Exit
+from switchtower.cli.console import ExitStatus
 
-ASKED_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Result = TypeVar("Result")
 
@@ -19,19 +19,19 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def interruption(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio.Event]:
+def catch_interrupts(on_second: Callable[[], None] = lambda: None) -> Iterator[asyncio.Event]:
     """Set by the first signal that asks this process to stop. `at_once` is done before the second one ends it."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
     def ask() -> None:
         if asked.is_set():
-            at_once()
-            os._exit(Exit.CANCELLED)
+            on_second()
+            os._exit(ExitStatus.CANCELLED)
         asked.set()
 
     # What `nohup` or a shell's background has told us to ignore stays ignored.
-    heeded = [number for number in ASKED_TO_STOP if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, ask)
     try:
@@ -41,7 +41,7 @@ def interruption(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio
             loop.remove_signal_handler(number)
 
 
-async def unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
+async def run_unless_interrupted(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
     """What the work comes to. Raises `Interrupted` when that was asked for first."""
     task = asyncio.create_task(work)
     asked = asyncio.create_task(interrupted.wait())

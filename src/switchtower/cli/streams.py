@@ -3,12 +3,12 @@
 The daemon leaves the last moments to the result, and skips over what comes too fast.
 """
 
-MOST_LINES = 40
+MAX_LINES = 40
 """Of what nobody saw come: its end is what matters, and the whole is in the result."""
 _ANCHOR = 200
 
 
-class ToolOutput:
+class StreamedToolOutput:
     def __init__(self) -> None:
         self._seen = ""
 
@@ -16,17 +16,17 @@ class ToolOutput:
     def is_open(self) -> bool:
         return bool(self._seen)
 
-    def came(self, text: str) -> None:
+    def append(self, text: str) -> None:
         self._seen += text
 
-    def rest_of(self, result: str) -> str:
+    def take_rest(self, result: str) -> str:
         """What the result has beyond that, ending with its line. The next output starts anew."""
         seen, self._seen = self._seen, ""
-        rest = _last_lines(_beyond(seen, result))
+        rest = _take_last_lines(_cut_seen(seen, result))
         return rest if rest.endswith("\n") or not rest else f"{rest}\n"
 
 
-def _beyond(seen: str, result: str) -> str:
+def _cut_seen(seen: str, result: str) -> str:
     if result.startswith(seen):
         return result[len(seen) :]
     # Something was skipped on the way, so look for where the two meet.
@@ -35,8 +35,8 @@ def _beyond(seen: str, result: str) -> str:
     return result[where + len(anchor) :] if where >= 0 else f"\n{result}"
 
 
-def _last_lines(text: str) -> str:
+def _take_last_lines(text: str) -> str:
     lines = text.splitlines(keepends=True)
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= MAX_LINES:
         return text
-    return f"[… {len(lines) - MOST_LINES} lines …]\n" + "".join(lines[-MOST_LINES:])
+    return f"[… {len(lines) - MAX_LINES} lines …]\n" + "".join(lines[-MAX_LINES:])

@@ -8,54 +8,54 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from switchtower.cli import console, output
-from switchtower.cli.follow import Decide, Follower
+from switchtower.cli.follow import ApprovalDecider, RunFollower
 from switchtower.client import errors
-from switchtower.client.client import Client
-from switchtower.client.frames import Event
-from switchtower.client.session import Session
+from switchtower.client.client import DaemonClient
+from switchtower.client.frames import PushEvent
+from switchtower.client.session import SessionSubscription
 from switchtower.protocols.push import messages
 
-CANCEL_PATIENCE = 15.0
+CANCEL_TIMEOUT = 15.0
 """Seconds that a cancelled run may take to end."""
 
 
-class Ended(NamedTuple):
+class RunWatchResult(NamedTuple):
     complete: messages.RunComplete
     timed_out: bool
 
 
-async def see_through(
-    client: Client,
-    session: Session,
+async def watch_run(
+    client: DaemonClient,
+    session: SessionSubscription,
     run_id: str,
     *,
-    show: Callable[[Event], None],
-    decide: Decide,
+    show: Callable[[PushEvent], None],
+    decide: ApprovalDecider,
     interrupted: asyncio.Event,
-    within: float | None = None,
-) -> Ended:
+    timeout: float | None = None,
+) -> RunWatchResult:
     session_id = session.session_id
-    following = asyncio.create_task(Follower(client, session, run_id, show=show, decide=decide).until_complete())
+    following = asyncio.create_task(RunFollower(client, session, run_id, show=show, decide=decide).follow_to_end())
     try:
-        reason = await _first_reason_to_stop(following, interrupted, within)
+        reason = await _wait_for_stop_reason(following, interrupted, timeout)
         if reason is not None:
-            console.say(f"cancelling: {reason}", "yellow")
-            await _cancel(client, session_id, run_id, reason)
-            await asyncio.wait({following}, timeout=CANCEL_PATIENCE)
+            console.print_line(f"cancelling: {reason}", "yellow")
+            await _cancel_run(client, session_id, run_id, reason)
+            await asyncio.wait({following}, timeout=CANCEL_TIMEOUT)
             if not following.done():
                 raise errors.ClientError(
                     f"run {run_id} was asked to stop but has not ended", hint=f"see `tower attach {session_id}`"
                 )
         complete = following.result()
-    except output.NobodyReads:
-        await _cancel(client, session_id, run_id, "nobody reads the output")
+    except output.OutputClosed:
+        await _cancel_run(client, session_id, run_id, "nobody reads the output")
         raise
     finally:
         following.cancel()
-    return Ended(complete, timed_out=reason == "timeout" and complete.outcome == "cancelled")
+    return RunWatchResult(complete, timed_out=reason == "timeout" and complete.outcome == "cancelled")
 
 
-async def _first_reason_to_stop(
+async def _wait_for_stop_reason(
     following: asyncio.Task[messages.RunComplete], interrupted: asyncio.Event, seconds: float | None
 ) -> str | None:
     """None when the run, or watching it, ended by itself."""
@@ -69,13 +69,13 @@ async def _first_reason_to_stop(
     return "user_cancelled" if interrupted.is_set() else "timeout"
 
 
-async def _cancel(client: Client, session_id: str, run_id: str, reason: str) -> None:
+async def _cancel_run(client: DaemonClient, session_id: str, run_id: str, reason: str) -> None:
     try:
-        await client.cancel(session_id, run_id=run_id, reason=reason)
+        await client.cancel_run(session_id, run_id=run_id, reason=reason)
     except errors.RequestFailed as problem:
         if problem.code != "NO_ACTIVE_RUN":  # it ended in the meantime, which its last event says better
             raise
 
 
-def say_lost() -> None:
-    console.say("connection lost; waiting for the daemon", "yellow")
+def print_connection_lost() -> None:
+    console.print_line("connection lost; waiting for the daemon", "yellow")

@@ -4,10 +4,10 @@ import re
 
 from msgspec import Struct
 
-_REPORT = re.compile(r"(\d+) tokens in, (\d+) out(?:, \$(\d+(?:\.\d+)?))? \((.*)\)", re.DOTALL)
+_CALL_USAGE_REPORT = re.compile(r"(\d+) tokens in, (\d+) out(?:, \$(\d+(?:\.\d+)?))? \((.*)\)", re.DOTALL)
 
 
-class Usage(Struct):
+class RunUsage(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     calls: int = 0
@@ -16,9 +16,9 @@ class Usage(Struct):
     models: dict[str, None] = {}
     """In the order in which they served."""
 
-    def add(self, report: str) -> bool:
+    def add_report(self, report: str) -> bool:
         """Whether it was understood. The wire has only this one line of text for it."""
-        if (parts := _REPORT.fullmatch(report)) is None:
+        if (parts := _CALL_USAGE_REPORT.fullmatch(report)) is None:
             return False
         tokens_in, tokens_out, cost, model = parts.groups()
         self.input_tokens += int(tokens_in)
@@ -32,15 +32,15 @@ class Usage(Struct):
 
     def __str__(self) -> str:
         spent = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
-        return f"{spent}{money(self.cost, self.priced_calls, self.calls)} ({', '.join(self.models)})"
+        return f"{spent}{format_price(self.cost, self.priced_calls, self.calls)} ({', '.join(self.models)})"
 
 
-def money(cost: float, priced_calls: int, calls: int) -> str:
+def format_price(cost: float, priced_calls: int, calls: int) -> str:
     """What is known of a price, to put behind the tokens."""
     if not priced_calls:
         return ""
-    return f", {dollars(cost)}" if priced_calls == calls else f", at least {dollars(cost)}"
+    return f", {format_dollars(cost)}" if priced_calls == calls else f", at least {format_dollars(cost)}"
 
 
-def dollars(cost: float) -> str:
+def format_dollars(cost: float) -> str:
     return f"${cost:.2f}" if cost >= 1 or not cost else f"${cost:.4f}"

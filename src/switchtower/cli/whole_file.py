@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 @contextmanager
-def writing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+def open_atomic(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write to, which takes its name when the block is left well. Raises OSError.
 
     Without a `mode` it has the one that any new file has here. A link stays a link, and its file is replaced; what is no file,
@@ -25,7 +25,7 @@ def writing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     temporary = Path(name)
     try:
         with os.fdopen(fd, "wb") as file:
-            os.fchmod(fd, 0o666 & ~_umask() if mode is None else mode)
+            os.fchmod(fd, 0o666 & ~_read_umask() if mode is None else mode)
             yield file
             file.flush()
             os.fsync(fd)
@@ -36,12 +36,12 @@ def writing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         raise
 
 
-def write(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    with writing(path, mode=mode) as file:
+def write_atomic(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    with open_atomic(path, mode=mode) as file:
         file.write(content)
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     """There is no way to ask for it but to set it."""
     mask = os.umask(0o077)
     os.umask(mask)

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from switchtower import config
 from switchtower.client import dialogs, discover, errors, frames, workspace
-from switchtower.client.connection import REQUEST_TIMEOUT, Connection
-from switchtower.client.patience import PATIENCE, persist
-from switchtower.client.session import Session
+from switchtower.client.connection import REQUEST_TIMEOUT, DaemonConnection
+from switchtower.client.patience import RECONNECT_TIMEOUT, retry_while_away
+from switchtower.client.session import SessionSubscription
 from switchtower.core import ids
 from switchtower.protocols.push import extensions, listings, messages, node_messages, trust_messages
 
-_BEYOND_ANY_SEQ = 2**53 - 1
-_SLOW = 300.0
+_MAX_SEQ = 2**53 - 1
+_SLOW_REQUEST_TIMEOUT = 300.0
 """Seconds for what may read a whole repository."""
 
 NEEDS_RESTART = "the daemon was started before config.toml changed: run `tower restart`"
@@ -25,17 +25,17 @@ notices: set[str] = set()
 """What the user of this process should know about the daemon it talked to; a front end shows it once."""
 
 Answer = TypeVar("Answer", bound=Struct)
-Delivery = Literal["steer", "follow_up"]
+MessageDelivery = Literal["steer", "follow_up"]
 
 
-class Client:
-    def __init__(self, settings: config.Settings, connection: Connection) -> None:
+class DaemonClient:
+    def __init__(self, settings: config.Settings, connection: DaemonConnection) -> None:
         self.settings = settings
         self._connection = connection
         self._attach_tokens: dict[str, str] = {}
 
     @classmethod
-    async def connect(cls, settings: config.Settings, *, start: bool = True) -> "Client":
+    async def connect(cls, settings: config.Settings, *, start: bool = True) -> "DaemonClient":
         """With `start`, a daemon is started when none runs. Raises `DaemonUnreachable`."""
         opener = discover.connect_or_start if start else discover.connect
         client = cls(settings, await opener(settings))
@@ -43,7 +43,7 @@ class Client:
             notices.add(NEEDS_RESTART)
         return client
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "DaemonClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -54,7 +54,7 @@ class Client:
         greeting = self._connection.greeting
         return greeting.runtimeVersion if greeting else "unknown"
 
-    def offers(self, capability: str) -> bool:
+    def supports(self, capability: str) -> bool:
         """Whether the daemon understands this group of requests beyond the document."""
         greeting = self._connection.greeting
         return greeting is not None and capability in greeting.capabilities
@@ -63,43 +63,43 @@ class Client:
         self._connection.close()
 
     async def ping(self) -> messages.Pong:
-        return await self._ask(messages.Ping(), messages.Pong)
+        return await self._request(messages.Ping(), messages.Pong)
 
     async def start_session(self, request: messages.StartSession) -> messages.StartSessionAnswer:
         """Not asked again when the connection is lost: it may have started one."""
-        if (wish := _wish_beyond_the_document(request)) and not self.offers("configure"):
+        if (wish := _find_unsupported_feature(request)) and not self.supports("configure"):
             # It would be passed over in silence, and the session be another than was asked for.
             raise errors.DaemonTooOld(wish)
-        if request.preset is not None and not self.offers("presets"):
+        if request.preset is not None and not self.supports("presets"):
             raise errors.DaemonTooOld("presets")
-        if request.trust and not self.offers("folder_trust"):
+        if request.trust and not self.supports("folder_trust"):
             raise errors.DaemonTooOld("trusting folders")
-        if request.engine == "pty" and not self.offers("terminals"):
+        if request.engine == "pty" and not self.supports("terminals"):
             raise errors.DaemonTooOld("programs in terminals")
-        if request.engine == "flow" and not self.offers("flows"):
+        if request.engine == "flow" and not self.supports("flows"):
             raise errors.DaemonTooOld("flows")
-        if request.sandboxProvider == "auto" and not self.offers("sandbox_setting"):
-            if self.offers("configure"):
+        if request.sandboxProvider == "auto" and not self.supports("sandbox_setting"):
+            if self.supports("configure"):
                 raise errors.DaemonTooOld("a sandbox that the daemon chooses")
             request = replace(request, sandboxProvider="local")  # the document has no other
-        if request.repo.currentBranch is None and not self.offers("optional_branches"):
+        if request.repo.currentBranch is None and not self.supports("optional_branches"):
             # The document's schemas want a name, and no empty one.
             current, default = workspace.UNKNOWN_BRANCHES
             request = replace(request, repo=replace(request.repo, currentBranch=current, defaultBranch=default))
-        within = _SLOW if request.worktree else REQUEST_TIMEOUT
-        answer = await self._ask(request, messages.StartSessionAnswer, repeatable=False, within=within)
-        self.remember(answer.sessionId, answer.attachToken)
+        within = _SLOW_REQUEST_TIMEOUT if request.worktree else REQUEST_TIMEOUT
+        answer = await self._request(request, messages.StartSessionAnswer, repeatable=False, timeout=within)
+        self.remember_attach_token(answer.sessionId, answer.attachToken)
         return answer
 
-    def remember(self, session_id: str, attach_token: str) -> None:
+    def remember_attach_token(self, session_id: str, attach_token: str) -> None:
         """The token to show where the daemon asks for it. A daemon that gives none asks for none."""
         if attach_token:
             self._attach_tokens[session_id] = attach_token
 
     async def list_sessions(self, limit: int = 20) -> list[messages.ListedSession]:
-        return (await self._ask(messages.ListSessions(limit), messages.ListSessionsAnswer)).sessions
+        return (await self._request(messages.ListSessions(limit), messages.ListSessionsAnswer)).sessions
 
-    async def send(
+    async def send_message(
         self,
         session_id: str,
         text: str,
@@ -109,19 +109,23 @@ class Client:
     ) -> str:
         """Starts a run, once, however often the connection is lost meanwhile; returns its id. `rules` are of the policy, for
         this run alone."""
-        if rules and not self.offers("run_rules"):
+        if rules and not self.supports("run_rules"):
             raise errors.DaemonTooOld("rules for one run")
         request = messages.SendUserMessage(
-            clientMessageId=_message_id(), text=text, sessionId=session_id, acceptanceCriteria=list(acceptance), rules=list(rules)
+            clientMessageId=_make_message_id(),
+            text=text,
+            sessionId=session_id,
+            acceptanceCriteria=list(acceptance),
+            rules=list(rules),
         )
-        return (await self._ask(request, messages.SendAnswer, session_id)).runId
+        return (await self._request(request, messages.SendAnswer, session_id)).runId
 
-    async def queue(self, session_id: str, text: str, delivery: Delivery) -> extensions.Queued:
+    async def queue_message(self, session_id: str, text: str, delivery: MessageDelivery) -> extensions.Queued:
         """Hands a message to a run that is under way, once; without a run it starts one."""
-        request = extensions.QueueMessage(_message_id(), text, delivery, session_id)
-        return await self._ask(request, extensions.Queued, session_id)
+        request = extensions.QueueMessage(_make_message_id(), text, delivery, session_id)
+        return await self._request(request, extensions.Queued, session_id)
 
-    async def decide(
+    async def decide_approval(
         self,
         session_id: str,
         run_id: str,
@@ -135,12 +139,12 @@ class Client:
         """Raises `RequestFailed` with `APPROVAL_EXPIRED` when somebody else was first. With the scope `session`, the rule
         that the approval shows as `details.always` holds from now on. With `stop`, a denial ends the run or lets it continue
         as it says; without it, an agent continues after a comment, and a program in a terminal always."""
-        if scope == "session" and not self.offers("always_allow"):
+        if scope == "session" and not self.supports("always_allow"):
             raise errors.DaemonTooOld("decisions for a whole session")
         request = messages.SubmitApproval(
             runId=run_id, approvalId=approval_id, decision=decision, sessionId=session_id, comment=comment, scope=scope, stop=stop
         )
-        await self._ask(request, messages.Accepted, session_id)
+        await self._request(request, messages.Accepted, session_id)
 
     async def answer_dialog(
         self,
@@ -153,109 +157,113 @@ class Client:
         dismissed: bool = False,
     ) -> None:
         """Gives exactly one answer. Raises `RequestFailed` when the dialog is not open any more, or wants another answer."""
-        if not self.offers("dialogs"):
+        if not self.supports("dialogs"):
             raise errors.DaemonTooOld("dialogs")
         given = None if responses is None else dict(responses)
         request = extensions.AnswerDialog(dialog_id, session_id, value, confirmed, given, dismissed)
-        await self._ask(request, extensions.DialogAnswered, session_id)
+        await self._request(request, extensions.DialogAnswered, session_id)
 
-    async def open_dialogs(self, session_id: str) -> list[dialogs.Dialog]:
+    async def list_open_dialogs(self, session_id: str) -> list[dialogs.PushDialog]:
         """What a session's people are asked at this moment, found by reading its events. An older daemon asks nothing."""
-        if not self.offers("dialogs") or (await self.get_session(session_id)).activeRunId is None:
+        if not self.supports("dialogs") or (await self.get_session(session_id)).activeRunId is None:
             return []
-        return [dialog for _, dialog in (await self.session(session_id).open_dialogs()).values()]
+        return [dialog for _, dialog in (await self.subscribe(session_id).find_open_dialogs()).values()]
 
-    async def cancel(
+    async def cancel_run(
         self, session_id: str, *, run_id: str | None = None, reason: str = "user_cancelled", force: bool = False
     ) -> None:
         """With `force` a program in a terminal is killed, and not asked to end."""
-        if force and not self.offers("terminals"):
+        if force and not self.supports("terminals"):
             raise errors.DaemonTooOld("killing programs")
-        await self._ask(messages.CancelRun(session_id, run_id, reason, force), messages.Accepted, session_id)
+        await self._request(messages.CancelRun(session_id, run_id, reason, force), messages.Accepted, session_id)
 
     async def type_text(self, session_id: str, text: str) -> None:
         """Types a text into a session's program, once, however often the connection is lost meanwhile."""
-        request = extensions.TerminalInput(text, session_id, ids.spell("in", time.time_ns() // 1_000_000, secrets.randbits(80)))
-        await self._ask(request, extensions.Typed, session_id)
+        request = extensions.TerminalInput(
+            text, session_id, ids.format_id("in", time.time_ns() // 1_000_000, secrets.randbits(80))
+        )
+        await self._request(request, extensions.Typed, session_id)
 
     async def type_keys(self, session_id: str, keys: str) -> None:
         """As a person types, of which only the number of keys is kept. Waits for a daemon that is away, and is not asked again
         when the connection is lost on the way: nobody's key is to be pressed twice."""
-        await persist(self._connected, patience=PATIENCE)
-        await self._ask(extensions.TerminalInput(keys, session_id), extensions.Typed, session_id, repeatable=False)
+        await retry_while_away(self._ensure_connected, timeout=RECONNECT_TIMEOUT)
+        await self._request(extensions.TerminalInput(keys, session_id), extensions.Typed, session_id, repeatable=False)
 
-    async def resize(self, session_id: str, cols: int, rows: int) -> None:
-        await self._ask(extensions.TerminalResize(cols, rows, session_id), extensions.Typed, session_id)
+    async def resize_terminal(self, session_id: str, cols: int, rows: int) -> None:
+        await self._request(extensions.TerminalResize(cols, rows, session_id), extensions.Typed, session_id)
 
-    async def terminals(self, limit: int = 20) -> list[extensions.TerminalListing]:
+    async def list_terminals(self, limit: int = 20) -> list[extensions.TerminalListing]:
         """Of the sessions that were used last, those that are programs. An older daemon has none."""
-        if not self.offers("terminals"):
+        if not self.supports("terminals"):
             return []
-        return (await self._ask(extensions.ListTerminals(limit), extensions.Terminals)).terminals
+        return (await self._request(extensions.ListTerminals(limit), extensions.Terminals)).terminals
 
-    async def cards(self, limit: int = 100, *, waiting: bool = False) -> list[listings.Card]:
+    async def list_cards(self, limit: int = 100, *, waiting: bool = False) -> list[listings.Card]:
         """Sessions, the one used last first; or only those that wait for a decision."""
-        self._needs("cards", "lists with titles")
-        return (await self._ask(listings.ListCards(limit, waiting), listings.Cards)).cards
+        self._require_capability("cards", "lists with titles")
+        return (await self._request(listings.ListCards(limit, waiting), listings.Cards)).cards
 
-    async def approvals(self, limit: int = 100) -> list[listings.PendingApproval]:
+    async def list_approvals(self, limit: int = 100) -> list[listings.PendingApproval]:
         """Everything that waits for a decision, of all sessions and hosts."""
-        self._needs("inbox", "an inbox")
-        return (await self._ask(listings.ListApprovals(limit), listings.Approvals)).approvals
+        self._require_capability("inbox", "an inbox")
+        return (await self._request(listings.ListApprovals(limit), listings.Approvals)).approvals
 
     async def search(self, text: str, limit: int = 50, *, session_id: str | None = None) -> list[listings.Hit]:
-        self._needs("search", "searching")
+        self._require_capability("search", "searching")
         request = listings.SearchSessions(text, limit, session_id)
-        return (await self._ask(request, listings.Hits, within=_SLOW)).hits
+        return (await self._request(request, listings.Hits, timeout=_SLOW_REQUEST_TIMEOUT)).hits
 
-    async def fork(self, session_id: str, *, before_seq: int | None = None) -> listings.Forked:
+    async def fork_session(self, session_id: str, *, before_seq: int | None = None) -> listings.Forked:
         """A new session with what was said in this one. Not asked again when the connection is lost: it may have begun."""
-        self._needs("fork", "forks")
+        self._require_capability("fork", "forks")
         request = listings.ForkSession(session_id, before_seq)
-        forked = await self._ask(request, listings.Forked, session_id, repeatable=False)
-        self.remember(forked.sessionId, forked.attachToken)
+        forked = await self._request(request, listings.Forked, session_id, repeatable=False)
+        self.remember_attach_token(forked.sessionId, forked.attachToken)
         return forked
 
-    async def delete(self, session_id: str) -> None:
-        self._needs("delete", "deleting sessions")
-        await self._ask(listings.DeleteSession(session_id), listings.Deleted, session_id, repeatable=False)
+    async def delete_session(self, session_id: str) -> None:
+        self._require_capability("delete", "deleting sessions")
+        await self._request(listings.DeleteSession(session_id), listings.Deleted, session_id, repeatable=False)
 
-    async def nodes(self) -> list[node_messages.Node]:
+    async def list_nodes(self) -> list[node_messages.Node]:
         """The nodes that share the daemon's store, itself among them. None where it is alone; an older one always is."""
-        if not self.offers("nodes"):
+        if not self.supports("nodes"):
             return []
-        return (await self._ask(node_messages.ListNodes(), node_messages.Nodes)).nodes
+        return (await self._request(node_messages.ListNodes(), node_messages.Nodes)).nodes
 
-    async def drain(self, wait_seconds: float) -> node_messages.NodeDrained:
+    async def drain_node(self, wait_seconds: float) -> node_messages.NodeDrained:
         """Empties the node. It lets clients go on the way, this one too: asked again, it tells what came of it."""
-        self._needs("nodes", "several nodes")
+        self._require_capability("nodes", "several nodes")
         request = node_messages.DrainNode(wait_seconds)
-        return await self._ask(request, node_messages.NodeDrained, within=wait_seconds + _SLOW)
+        return await self._request(request, node_messages.NodeDrained, timeout=wait_seconds + _SLOW_REQUEST_TIMEOUT)
 
-    async def trusted_folders(self) -> list[trust_messages.TrustedFolder]:
-        self._needs("folder_trust", "trusting folders")
-        return (await self._ask(trust_messages.ListTrustedFolders(), trust_messages.TrustedFolders)).folders
+    async def list_trusted_folders(self) -> list[trust_messages.TrustedFolder]:
+        self._require_capability("folder_trust", "trusting folders")
+        return (await self._request(trust_messages.ListTrustedFolders(), trust_messages.TrustedFolders)).folders
 
     async def trust_folder(self, path: str) -> str:
-        self._needs("folder_trust", "trusting folders")
-        return (await self._ask(trust_messages.TrustFolder(path), trust_messages.FolderTrusted)).path
+        self._require_capability("folder_trust", "trusting folders")
+        return (await self._request(trust_messages.TrustFolder(path), trust_messages.FolderTrusted)).path
 
-    async def forget_folder(self, path: str) -> bool:
-        self._needs("folder_trust", "trusting folders")
-        return (await self._ask(trust_messages.ForgetFolder(path), trust_messages.FolderForgotten)).wasTrusted
+    async def untrust_folder(self, path: str) -> bool:
+        self._require_capability("folder_trust", "trusting folders")
+        return (await self._request(trust_messages.ForgetFolder(path), trust_messages.FolderForgotten)).wasTrusted
 
-    def _needs(self, capability: str, what: str) -> None:
-        if not self.offers(capability):
+    def _require_capability(self, capability: str, what: str) -> None:
+        if not self.supports(capability):
             raise errors.DaemonTooOld(what)
 
-    async def flow(self, session_id: str) -> extensions.FlowReport:
+    async def get_flow_report(self, session_id: str) -> extensions.FlowReport:
         """What became of a flow so far, in REP's words."""
-        return await self._ask(extensions.GetFlow(session_id), extensions.FlowReport, session_id, within=_SLOW)
+        return await self._request(
+            extensions.GetFlow(session_id), extensions.FlowReport, session_id, timeout=_SLOW_REQUEST_TIMEOUT
+        )
 
     async def get_session(self, session_id: str) -> extensions.SessionInfo:
-        return await self._ask(extensions.GetSession(session_id), extensions.SessionInfo, session_id)
+        return await self._request(extensions.GetSession(session_id), extensions.SessionInfo, session_id)
 
-    async def configure(
+    async def configure_session(
         self,
         session_id: str,
         *,
@@ -267,91 +275,91 @@ class Client:
     ) -> None:
         """How the session works from its next run on. None leaves a thing as it is."""
         request = extensions.ConfigureSession(session_id, provider, model, policy, thinking, title)
-        await self._ask(request, extensions.Configured, session_id)
+        await self._request(request, extensions.Configured, session_id)
 
-    async def compact(self, session_id: str, instructions: str = "") -> str:
+    async def compact_session(self, session_id: str, instructions: str = "") -> str:
         """Starts a run that summarises the conversation; returns its id. Not asked again when the connection is lost."""
         request = extensions.CompactSession(session_id, instructions)
-        return (await self._ask(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
+        return (await self._request(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
 
-    async def undo(self, session_id: str, *, redo: bool = False, force: bool = False) -> str:
+    async def undo_run(self, session_id: str, *, redo: bool = False, force: bool = False) -> str:
         """Starts a run that takes back what the last one changed; returns its id. Not asked again when the connection is
         lost: a second one would take back another."""
         request = extensions.UndoRun(session_id, redo, force)
-        return (await self._ask(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
+        return (await self._request(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
 
-    async def diff(self, session_id: str, *, run_id: str | None = None) -> str:
+    async def get_diff(self, session_id: str, *, run_id: str | None = None) -> str:
         request = extensions.DiffSession(session_id, run_id)
-        return (await self._ask(request, extensions.Diff, session_id, within=_SLOW)).diff
+        return (await self._request(request, extensions.Diff, session_id, timeout=_SLOW_REQUEST_TIMEOUT)).diff
 
-    async def models(self) -> list[extensions.ModelListing]:
-        return (await self._ask(extensions.ListModels(), extensions.Models)).models
+    async def list_models(self) -> list[extensions.ModelListing]:
+        return (await self._request(extensions.ListModels(), extensions.Models)).models
 
-    async def server_models(self, provider: str) -> list[str] | None:
+    async def list_server_models(self, provider: str) -> list[str] | None:
         """The models that a provider's server lists; None when it has no list."""
-        return (await self._ask(extensions.ListModels(provider), extensions.Models)).serverModels or None
+        return (await self._request(extensions.ListModels(provider), extensions.Models)).serverModels or None
 
-    async def templates(self, root: str) -> list[extensions.Template]:
+    async def list_templates(self, root: str) -> list[extensions.Template]:
         """The skills and prompts of a folder, the user's own, and the extensions."""
-        return (await self._ask(extensions.ListTemplates(root), extensions.Templates)).templates
+        return (await self._request(extensions.ListTemplates(root), extensions.Templates)).templates
 
-    async def presets(self, root: str) -> list[extensions.Preset]:
+    async def list_presets(self, root: str) -> list[extensions.Preset]:
         """Those of a folder and the user's own, also those that cannot be used."""
-        return (await self._ask(extensions.ListPresets(root), extensions.Presets)).presets
+        return (await self._request(extensions.ListPresets(root), extensions.Presets)).presets
 
-    def session(
+    def subscribe(
         self,
         session_id: str,
         *,
         last_seen_seq: int = 0,
-        patience: float = PATIENCE,
+        reconnect_timeout: float = RECONNECT_TIMEOUT,
         on_lost: Callable[[], None] | None = None,
-    ) -> Session:
-        return Session(
+    ) -> SessionSubscription:
+        return SessionSubscription(
             self.settings,
             session_id,
             last_seen_seq=last_seen_seq,
             attach_token=self._attach_tokens.get(session_id),
-            patience=patience,
+            reconnect_timeout=reconnect_timeout,
             on_lost=on_lost,
         )
 
-    async def _ask(
+    async def _request(
         self,
-        request: frames.Request,
+        request: frames.OutgoingRequest,
         answer_type: type[Answer],
         session_id: str | None = None,
         *,
         repeatable: bool = True,
-        within: float = REQUEST_TIMEOUT,
+        timeout: float = REQUEST_TIMEOUT,
     ) -> Answer:
         async def attempt() -> Answer:
-            await self._connected()
+            await self._ensure_connected()
             try:
-                return await self._connection.request(request, answer_type, session_id=session_id, within=within)
+                return await self._connection.request(request, answer_type, session_id=session_id, timeout=timeout)
             except errors.RequestFailed as problem:
                 if problem.code != "ATTACH_FORBIDDEN" or session_id not in self._attach_tokens:
                     raise
             await self._show_token(session_id)
-            return await self._connection.request(request, answer_type, session_id=session_id, within=within)
+            return await self._connection.request(request, answer_type, session_id=session_id, timeout=timeout)
 
-        return await persist(attempt, patience=PATIENCE if repeatable else 0)
+        return await retry_while_away(attempt, timeout=RECONNECT_TIMEOUT if repeatable else 0)
 
-    async def _connected(self) -> None:
+    async def _ensure_connected(self) -> None:
         if not self._connection.is_open:
             self._connection = await discover.connect(self.settings)
 
     async def _show_token(self, session_id: str) -> None:
         """Where a token is required, a connection commands only what it is attached to. Beyond the head, nothing is replayed."""
-        attach = messages.AttachSession(_BEYOND_ANY_SEQ, session_id, self._attach_tokens[session_id])
+        attach = messages.AttachSession(_MAX_SEQ, session_id, self._attach_tokens[session_id])
         await self._connection.request(attach, messages.AttachAnswer, session_id=session_id)
 
 
-def _message_id() -> str:
-    return ids.spell("msg", time.time_ns() // 1_000_000, secrets.randbits(80))
+def _make_message_id() -> str:
+    return ids.format_id("msg", time.time_ns() // 1_000_000, secrets.randbits(80))
 
 
-def _wish_beyond_the_document(request: messages.StartSession) -> str | None:
+def _find_unsupported_feature(request: messages.StartSession) -> str | None:
     """What only a daemon with our additions can do, by name."""
     wishes = {
         "policies": request.policy,

@@ -6,14 +6,14 @@ Does no I/O. What is not in that form is no dialog, and stays the warning or sta
 import msgspec
 from msgspec import Struct
 
-from switchtower.client.frames import Event, EventPayload
+from switchtower.client.frames import PushEvent, EventPayload
 from switchtower.protocols.push import messages
 
 ANSWERED = "answered"
 _CLOSED = "Dialog closed: "
 
 
-class Question(Struct, frozen=True):
+class InterviewItem(Struct, frozen=True):
     """One of an interview. A newer daemon may know types that we do not."""
 
     id: str
@@ -23,7 +23,7 @@ class Question(Struct, frozen=True):
     required: bool = False
 
 
-class Dialog(Struct, frozen=True, rename="camel"):
+class PushDialog(Struct, frozen=True, rename="camel"):
     """What somebody is asked. `method` is `select`, `confirm`, `input`, `editor` or `interview`."""
 
     dialog_id: messages.DialogId
@@ -33,22 +33,22 @@ class Dialog(Struct, frozen=True, rename="camel"):
     options: tuple[str, ...] = ()
     placeholder: str | None = None
     prefill: str | None = None
-    questions: tuple[Question, ...] = ()
+    questions: tuple[InterviewItem, ...] = ()
     expires_at: messages.Cursor = 0
     """In milliseconds, as the daemon's clock has it."""
 
 
-class Ending(Struct, frozen=True):
+class DialogEnd(Struct, frozen=True):
     """`how` is `answered`, or why nobody will."""
 
     dialog_id: str
     how: str
 
 
-_decoder = msgspec.json.Decoder(Dialog)
+_decoder = msgspec.json.Decoder(PushDialog)
 
 
-def opened(payload: EventPayload | None) -> Dialog | None:
+def decode_dialog_opened(payload: EventPayload | None) -> PushDialog | None:
     if not isinstance(payload, messages.Warn) or payload.code != "DIALOG_OPENED" or not payload.detail:
         return None
     try:
@@ -57,26 +57,26 @@ def opened(payload: EventPayload | None) -> Dialog | None:
         return None
 
 
-def ended(payload: EventPayload | None) -> Ending | None:
+def decode_dialog_end(payload: EventPayload | None) -> DialogEnd | None:
     if not isinstance(payload, messages.Status) or not payload.detail:
         return None
     if payload.phase == "Dialog answered":
-        return Ending(payload.detail, ANSWERED)
+        return DialogEnd(payload.detail, ANSWERED)
     if payload.phase.startswith(_CLOSED):
-        return Ending(payload.detail, payload.phase.removeprefix(_CLOSED))
+        return DialogEnd(payload.detail, payload.phase.removeprefix(_CLOSED))
     return None
 
 
-class Open:
+class DialogTracker:
     """The dialogs that are open after the events so far, each with the seq at which it was opened."""
 
     def __init__(self) -> None:
-        self.dialogs: dict[str, tuple[int, Dialog]] = {}
+        self.dialogs: dict[str, tuple[int, PushDialog]] = {}
 
-    def saw(self, event: Event) -> None:
-        if (dialog := opened(event.payload)) is not None:
+    def on_event(self, event: PushEvent) -> None:
+        if (dialog := decode_dialog_opened(event.payload)) is not None:
             self.dialogs[dialog.dialog_id] = (event.seq, dialog)
-        elif (ending := ended(event.payload)) is not None:
+        elif (ending := decode_dialog_end(event.payload)) is not None:
             self.dialogs.pop(ending.dialog_id, None)
         elif isinstance(event.payload, messages.RunComplete):
             self.dialogs.clear()

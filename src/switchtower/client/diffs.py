@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal
 
-Part = Literal["head", "hunk", "added", "removed", "note"]
+DiffPart = Literal["head", "hunk", "added", "removed", "note"]
 
-_BEFORE_THE_HUNKS = (
+_HEADER_PREFIXES = (
     "diff ",
     "index ",
     "--- ",
@@ -17,10 +17,10 @@ _BEFORE_THE_HUNKS = (
     "rename ",
     "similarity ",
 )
-_PARTS: dict[str, Part] = {"@": "hunk", "+": "added", "-": "removed", "\\": "note"}
+_PARTS_BY_PREFIX: dict[str, DiffPart] = {"@": "hunk", "+": "added", "-": "removed", "\\": "note"}
 
 
-def lines(diff: str) -> Iterator[tuple[str, Part | None]]:
+def classify_lines(diff: str) -> Iterator[tuple[str, DiffPart | None]]:
     """Inside of a hunk `--- x` is a line that was `-- x`, and plays that part. None is what has not changed."""
     in_hunk = False
     for line in diff.removesuffix("\n").split("\n"):
@@ -28,7 +28,7 @@ def lines(diff: str) -> Iterator[tuple[str, Part | None]]:
             in_hunk = True
         elif line.startswith("diff "):
             in_hunk = False
-        if not in_hunk and line.startswith(_BEFORE_THE_HUNKS):
+        if not in_hunk and line.startswith(_HEADER_PREFIXES):
             yield line, "head"
         else:
-            yield line, _PARTS.get(line[:1]) if in_hunk else None
+            yield line, _PARTS_BY_PREFIX.get(line[:1]) if in_hunk else None

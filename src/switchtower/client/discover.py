@@ -19,20 +19,20 @@ from msgspec import Struct
 
 from switchtower import __version__, config
 from switchtower.client import errors
-from switchtower.client.connection import Connection
+from switchtower.client.connection import DaemonConnection
 from switchtower.protocols.push import extensions, messages
 
 START_TIMEOUT = 30.0
 ANSWER_TIMEOUT = 5.0
 _LOG = logging.getLogger("switchtower.client")
 """Its warnings are for the user: a command prints them on stderr, the terminal UI as a notice."""
-LIKE_A_PROVIDERS = ("_API_KEY", "_BASE_URL", "_HOST")
+PROVIDER_VARIABLE_SUFFIXES = ("_API_KEY", "_BASE_URL", "_HOST")
 """How the names of all provider variables end."""
 _POLL = 0.02
 _TAIL_LINES = 8
 
 
-class Endpoints(Struct, frozen=True):
+class EndpointsFile(Struct, frozen=True):
     """What a running daemon says about itself in `endpoints.json`."""
 
     pid: int
@@ -57,19 +57,19 @@ def needs_restart(settings: config.Settings) -> bool:
         endpoints is not None
         and endpoints.file_state not in (None, settings.file_state)
         and settings.sources is not None
-        and endpoints.pid == holder(settings)
+        and endpoints.pid == find_lock_holder(settings)
     )
 
 
-def read_endpoints(settings: config.Settings) -> Endpoints | None:
+def read_endpoints(settings: config.Settings) -> EndpointsFile | None:
     """None when there is no such file. It may be a crashed daemon's: being there proves nothing."""
     try:
-        return msgspec.json.decode(settings.endpoints_path.read_bytes(), type=Endpoints)
+        return msgspec.json.decode(settings.endpoints_path.read_bytes(), type=EndpointsFile)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def holder(settings: config.Settings) -> int | None:
+def find_lock_holder(settings: config.Settings) -> int | None:
     """The pid of the living daemon that holds this home. The kernel frees the lock when its process ends, however it ends."""
     try:
         with settings.lock_path.open("rb") as lock:
@@ -82,28 +82,28 @@ def holder(settings: config.Settings) -> int | None:
     return None
 
 
-def socket_path(settings: config.Settings) -> Path:
+def locate_socket(settings: config.Settings) -> Path:
     """A socket that was asked for; else the running daemon's own word; else the usual place."""
     if settings.socket == settings.default_socket and (endpoints := read_endpoints(settings)):
         return Path(endpoints.socket)
     return settings.socket
 
 
-async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connection:
+async def connect(settings: config.Settings, *, keep_events: int = 0) -> DaemonConnection:
     """A greeted connection to the running daemon. Raises `DaemonUnreachable`; starts nothing."""
-    path = socket_path(settings)
+    path = locate_socket(settings)
     if not _is_announced(settings):
         raise errors.DaemonUnreachable(f"the daemon at `{path}` is not ready")
     try:
-        connection = await Connection.open(path, keep_events=keep_events)
+        connection = await DaemonConnection.open(path, keep_events=keep_events)
     except OSError as problem:
         raise errors.DaemonUnreachable(
             f"no daemon answers at `{path}` ({problem.strerror or problem})", hint="start one with `tower serve`"
         ) from None
     hello = messages.Hello("tower", __version__, ["stream_tokens", "approvals", "replay_attach"])
     try:
-        connection.greeting = await connection.request(hello, messages.HelloAnswer, within=ANSWER_TIMEOUT)
-        await _hand_over_variables(connection)
+        connection.greeting = await connection.request(hello, messages.HelloAnswer, timeout=ANSWER_TIMEOUT)
+        await _send_provider_variables(connection)
     except errors.ConnectionLost as problem:
         connection.close()
         raise errors.DaemonUnreachable(f"the daemon at `{path}` does not answer: {problem.message}") from None
@@ -114,31 +114,31 @@ async def connect(settings: config.Settings, *, keep_events: int = 0) -> Connect
     return connection
 
 
-_compared: set[str] = set()
+_compared_versions: set[str] = set()
 
 
 def compare_version(version: str | None) -> None:
     """Warns when the daemon is of another version than this program, once for each version."""
-    if version is None or version == __version__ or version in _compared:
+    if version is None or version == __version__ or version in _compared_versions:
         return
-    _compared.add(version)
+    _compared_versions.add(version)
     shown = ascii(version[:40])[1:-1]
     _LOG.warning(
         "tower: the daemon has version %s and this program version %s; hint: restart it with `tower restart`", shown, __version__
     )
 
 
-async def _hand_over_variables(connection: Connection) -> None:
+async def _send_provider_variables(connection: DaemonConnection) -> None:
     """Gives the daemon the provider keys of this shell: it may have been started without them. They are for the owner's daemon on
     the owner's socket; a process of a run is refused, and works without."""
     greeting = connection.greeting
     if greeting is None or "provider_variables" not in greeting.capabilities:
         return
-    if not any(value and name.endswith(LIKE_A_PROVIDERS) for name, value in os.environ.items()):
+    if not any(value and name.endswith(PROVIDER_VARIABLE_SUFFIXES) for name, value in os.environ.items()):
         return  # and the table of providers is not loaded
     from switchtower.models import variables
 
-    if found := variables.in_environment(os.environ):
+    if found := variables.select_provider_variables(os.environ):
         with suppress(errors.RequestFailed):
             await connection.request(extensions.SetProviderVariables(found), extensions.ProviderVariablesSet)
 
@@ -147,14 +147,14 @@ def _is_announced(settings: config.Settings) -> bool:
     """A daemon takes the lock first and tells its endpoints last. In between it may accept and still fail to start."""
     if settings.socket != settings.default_socket:
         return True  # perhaps another home's
-    holding = holder(settings)
+    holding = find_lock_holder(settings)
     if holding is None:
         return True  # nobody yet: perhaps somebody else's socket starts it
     endpoints = read_endpoints(settings)
     return endpoints is not None and endpoints.pid == holding
 
 
-async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> Connection:
+async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> DaemonConnection:
     """As `connect`, but starts the daemon when none runs."""
     try:
         return await _connect_or_start(settings, keep_events)
@@ -163,14 +163,14 @@ async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -
         raise errors.DaemonUnreachable(message, hint=hint) from None
 
 
-async def _connect_or_start(settings: config.Settings, keep_events: int) -> Connection:
+async def _connect_or_start(settings: config.Settings, keep_events: int) -> DaemonConnection:
     try:
         async with asyncio.timeout(START_TIMEOUT):
             while True:
                 try:
                     return await connect(settings, keep_events=keep_events)
                 except errors.DaemonUnreachable:
-                    with _starter_lock(settings) as is_ours:
+                    with _hold_starter_lock(settings) as is_ours:
                         if is_ours:
                             await _start(settings)
                 await asyncio.sleep(_POLL)
@@ -182,7 +182,7 @@ async def _connect_or_start(settings: config.Settings, keep_events: int) -> Conn
 
 async def _start(settings: config.Settings) -> None:
     """Returns when a daemon answers, whoever started it."""
-    log_start = _log_size(settings.log_path)
+    log_start = _get_log_size(settings.log_path)
     process = _spawn(settings)
     while True:
         await asyncio.sleep(_POLL)
@@ -191,12 +191,12 @@ async def _start(settings: config.Settings) -> None:
             return
         except errors.DaemonUnreachable:
             pass
-        if (exit_code := process.poll()) is None or holder(settings) is not None:
+        if (exit_code := process.poll()) is None or find_lock_holder(settings) is not None:
             continue  # Ours is on its way; or somebody else's has this home and is about to answer.
         if exit_code == 0:
             process = _spawn(settings)  # stopped by somebody before it could answer
             continue
-        if not (said := _log_tail(settings.log_path, log_start)) and _is_full(settings.log_path.parent):
+        if not (said := _read_log_tail(settings.log_path, log_start)) and _is_full(settings.log_path.parent):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise errors.DaemonUnreachable(
             f"the daemon did not start (exit code {exit_code}): {said or 'its log is empty'}",
@@ -205,13 +205,13 @@ async def _start(settings: config.Settings) -> None:
 
 
 def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
-    environment = _environment(settings)
+    environment = _build_environment(settings)
     settings.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = os.open(settings.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(  # noqa: S603
             # -P and the root folder: a stranger's repository must not lend its modules to the daemon.
-            [sys.executable, "-P", "-m", "switchtower", "serve", *_flags(settings)],
+            [sys.executable, "-P", "-m", "switchtower", "serve", *_list_flags(settings)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -223,7 +223,7 @@ def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-def _flags(settings: config.Settings) -> list[str]:
+def _list_flags(settings: config.Settings) -> list[str]:
     """The flags that the settings were loaded with, so that each restart has the options of the one before."""
     flags = []
     for setting in config.SETTINGS:
@@ -235,7 +235,7 @@ def _flags(settings: config.Settings) -> list[str]:
     return flags
 
 
-def _environment(settings: config.Settings) -> dict[str, str]:
+def _build_environment(settings: config.Settings) -> dict[str, str]:
     """The caller's, and each setting that the daemon would not find by itself in its own variable. A value of the file stays in
     the file alone, so that a change there reaches the running daemon."""
     environment = {name: value for name, value in os.environ.items() if name != "TOWER_RUN"}
@@ -257,7 +257,7 @@ def _environment(settings: config.Settings) -> dict[str, str]:
 
 
 @contextmanager
-def _starter_lock(settings: config.Settings) -> Iterator[bool]:
+def _hold_starter_lock(settings: config.Settings) -> Iterator[bool]:
     """Whether this process is the one to start the daemon."""
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (settings.run_dir / "start.lock").open("wb") as lock:
@@ -269,15 +269,15 @@ def _starter_lock(settings: config.Settings) -> Iterator[bool]:
             yield True
 
 
-def _log_size(path: Path) -> int:
+def _get_log_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _log_tail(path: Path, start: int) -> str:
+def _read_log_tail(path: Path, start: int) -> str:
     """The last words since `start`, on one line."""
     try:
         with path.open("rb") as log:
-            log.seek(max(start, _log_size(path) - 8_192))
+            log.seek(max(start, _get_log_size(path) - 8_192))
             lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
     except OSError:
         lines = []

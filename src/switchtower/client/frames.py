@@ -15,7 +15,7 @@ from msgspec import NODEFAULT, Raw, Struct, structs
 from switchtower.client import errors
 from switchtower.protocols.push import extensions, messages
 
-Request = messages.Request | extensions.Request
+OutgoingRequest = messages.Request | extensions.ExtensionRequest
 
 EventPayload = (
     messages.SessionStarted
@@ -33,7 +33,7 @@ EventPayload = (
 )
 
 
-class Event(Struct, frozen=True):
+class PushEvent(Struct, frozen=True):
     """One event. `payload` is None when this client does not know the type; `line` is the envelope as it came."""
 
     session_id: str
@@ -45,14 +45,14 @@ class Event(Struct, frozen=True):
     line: bytes
 
 
-class Problem(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     code: str
     message: str
     retryable: bool = False
     detail: str | None = None
 
 
-class Incoming(Struct, frozen=True):
+class IncomingFrame(Struct, frozen=True):
     """Any line from the daemon: the fields of a response and of an event, whichever it is."""
 
     kind: str
@@ -60,7 +60,7 @@ class Incoming(Struct, frozen=True):
     payload: Raw = Raw(b"null")
     requestId: str | None = None
     ok: bool = False
-    error: Problem | None = None
+    error: ErrorBody | None = None
     sessionId: str | None = None
     runId: str | None = None
     seq: int = 0
@@ -68,7 +68,7 @@ class Incoming(Struct, frozen=True):
 
 
 _EMPTY_REPLAY = messages.Replay(fromSeq=1, toSeq=0, completed=True, gap=False)
-_MAY_BE_ABSENT: dict[type[Struct], dict[str, Any]] = {
+_OPTIONAL_FIELDS: dict[type[Struct], dict[str, Any]] = {
     messages.HelloAnswer: {
         "runtimeName": "",
         "runtimeVersion": "unknown",
@@ -91,24 +91,24 @@ _MAY_BE_ABSENT: dict[type[Struct], dict[str, Any]] = {
 }
 """What the document's schemas leave optional, or its examples only mention, and what this client takes in its place."""
 
-_HINTS = {"success": 0, "cancelled": 2, "denied": 3}
+_EXIT_CODES = {"success": 0, "cancelled": 2, "denied": 3}
 """push, Headless Mode Semantics: the exit code of an outcome. Any other has failed."""
 
 
 @cache
-def _opened(closed: type[Struct]) -> type[Struct]:
+def _make_lenient(closed: type[Struct]) -> type[Struct]:
     """The type with unknown fields ignored and without limits to its values, in it and in all that it holds."""
     hints = get_type_hints(closed, include_extras=True)
-    absent = _MAY_BE_ABSENT.get(closed, {})
+    absent = _OPTIONAL_FIELDS.get(closed, {})
 
     def body(namespace: dict[str, Any]) -> None:
         namespace["__annotations__"] = {
-            name: _opened_hint(hint) | None if absent.get(name, ...) is None else _opened_hint(hint)
+            name: _make_lenient_hint(hint) | None if absent.get(name, ...) is None else _make_lenient_hint(hint)
             for name, hint in hints.items()
         }
         for field in structs.fields(closed):
             if field.name in absent:
-                namespace[field.name] = msgspec.field(default_factory=partial(_copied, absent[field.name]))
+                namespace[field.name] = msgspec.field(default_factory=partial(_copy_default, absent[field.name]))
             elif field.default is not NODEFAULT:
                 namespace[field.name] = field.default
             elif field.default_factory is not NODEFAULT:
@@ -119,109 +119,111 @@ def _opened(closed: type[Struct]) -> type[Struct]:
     return opened
 
 
-def _copied(default: Any) -> Any:
+def _copy_default(default: Any) -> Any:
     return default.copy() if isinstance(default, list | dict) else default
 
 
-def _opened_hint(hint: Any) -> Any:
+def _make_lenient_hint(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, Struct):
-        return _opened(hint)
+        return _make_lenient(hint)
     origin = get_origin(hint)
     if origin is Annotated:
-        return _opened_hint(get_args(hint)[0])
+        return _make_lenient_hint(get_args(hint)[0])
     if origin is Literal and all(isinstance(word, str) for word in get_args(hint)):
         return str
     if origin in (Union, UnionType):
-        return Union[tuple(_opened_hint(inner) for inner in get_args(hint))]  # noqa: UP007
+        return Union[tuple(_make_lenient_hint(inner) for inner in get_args(hint))]  # noqa: UP007
     if origin is list:
-        return list[_opened_hint(get_args(hint)[0])]  # type: ignore[misc]
+        return list[_make_lenient_hint(get_args(hint)[0])]  # type: ignore[misc]
     return hint
 
 
-_incoming = msgspec.json.Decoder(Incoming)
-_answers = {name: msgspec.json.Decoder(_opened(answer)) for name, answer in {**messages.ANSWERS, **extensions.ANSWERS}.items()}
-_payloads: dict[str, msgspec.json.Decoder[Any]] = {
-    name: msgspec.json.Decoder(_opened(payload)) for name, payload in messages.EVENTS.items()
+_incoming_decoder = msgspec.json.Decoder(IncomingFrame)
+_answer_decoders = {
+    name: msgspec.json.Decoder(_make_lenient(answer)) for name, answer in {**messages.ANSWERS, **extensions.ANSWERS}.items()
 }
-_type_of: dict[type[Request], str] = {
+_payload_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    name: msgspec.json.Decoder(_make_lenient(payload)) for name, payload in messages.EVENTS.items()
+}
+_REQUEST_TYPES: dict[type[OutgoingRequest], str] = {
     **{request: name for name, request in messages.REQUESTS.items()},
     **{request: name for name, request in extensions.REQUESTS.items()},
 }
 
 
-def type_of(request: Request) -> str:
-    return _type_of[type(request)]
+def get_request_type(request: OutgoingRequest) -> str:
+    return _REQUEST_TYPES[type(request)]
 
 
-def encode(request_id: str, request: Request, session_id: str | None) -> bytes:
+def encode_request(request_id: str, request: OutgoingRequest, session_id: str | None) -> bytes:
     envelope = {
         "v": messages.VERSION,
         "kind": "request",
         "requestId": request_id,
-        "type": type_of(request),
+        "type": get_request_type(request),
         "sessionId": session_id,
-        "payload": _said(request),
+        "payload": _encode_payload(request),
     }
-    return msgspec.json.encode(_without_nulls(envelope)) + b"\n"
+    return msgspec.json.encode(_strip_nulls(envelope)) + b"\n"
 
 
-def _said(request: Request) -> dict[str, Any]:
+def _encode_payload(request: OutgoingRequest) -> dict[str, Any]:
     """What is as usual is not said: a daemon that does not know a field of ours need not hear of it."""
     payload: dict[str, Any] = msgspec.to_builtins(request)
-    return {field.name: payload[field.name] for field in structs.fields(request) if not _is_usual(field, request)}
+    return {field.name: payload[field.name] for field in structs.fields(request) if not _is_default(field, request)}
 
 
-def _is_usual(field: structs.FieldInfo, request: Request) -> bool:
+def _is_default(field: structs.FieldInfo, request: OutgoingRequest) -> bool:
     value = getattr(request, field.name)
     if field.default_factory is not NODEFAULT:
         return bool(value == field.default_factory())
     return bool(value == field.default)
 
 
-def _without_nulls(value: Any) -> Any:
+def _strip_nulls(value: Any) -> Any:
     """Absent is absent: the document's schemas have no null in requests."""
     if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {key: _strip_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_without_nulls(inner) for inner in value]
+        return [_strip_nulls(inner) for inner in value]
     return value
 
 
-def decode(line: bytes) -> Incoming:
+def decode_frame(line: bytes) -> IncomingFrame:
     try:
-        return _incoming.decode(line)
+        return _incoming_decoder.decode(line)
     except msgspec.MsgspecError as problem:
-        raise _violation(problem) from None
+        raise _make_violation(problem) from None
 
 
-def answer(incoming: Incoming) -> Struct:
+def decode_answer(incoming: IncomingFrame) -> Struct:
     """The typed payload of a response. Raises `errors.RequestFailed` when the daemon refused."""
     if not incoming.ok:
-        problem = incoming.error or Problem("INTERNAL_ERROR", "the daemon refused without a reason")
+        problem = incoming.error or ErrorBody("INTERNAL_ERROR", "the daemon refused without a reason")
         if problem.code == "UNSUPPORTED_REQUEST_TYPE":
             raise errors.DaemonTooOld(f"`{incoming.type}`")
         raise errors.RequestFailed(problem.code, problem.message, retryable=problem.retryable, detail=problem.detail)
     try:
-        return _answers[incoming.type].decode(incoming.payload)
+        return _answer_decoders[incoming.type].decode(incoming.payload)
     except KeyError as problem:
-        raise _violation(problem) from None
+        raise _make_violation(problem) from None
     except msgspec.MsgspecError as problem:
         try:
-            return _without_odd_rows(_answers[incoming.type].type, incoming.payload)
+            return _decode_without_bad_rows(_answer_decoders[incoming.type].type, incoming.payload)
         except msgspec.MsgspecError:
-            raise _violation(problem) from None
+            raise _make_violation(problem) from None
 
 
-def _without_odd_rows(answer_type: type[Struct], payload: Raw) -> Struct:
+def _decode_without_bad_rows(answer_type: type[Struct], payload: Raw) -> Struct:
     """The answer with those rows of its lists that can be read. Raises `MsgspecError` when that does not help."""
     fields: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
     for name, hint in get_type_hints(answer_type).items():
         if get_origin(hint) is list and isinstance(rows := fields.get(name), list):
-            fields[name] = [row for row in rows if _can_be_read(row, get_args(hint)[0])]
+            fields[name] = [row for row in rows if _is_decodable(row, get_args(hint)[0])]
     return msgspec.convert(fields, answer_type)
 
 
-def _can_be_read(row: Any, row_type: Any) -> bool:
+def _is_decodable(row: Any, row_type: Any) -> bool:
     try:
         msgspec.convert(row, row_type)
     except msgspec.MsgspecError:
@@ -229,18 +231,18 @@ def _can_be_read(row: Any, row_type: Any) -> bool:
     return True
 
 
-def event(incoming: Incoming, line: bytes) -> Event:
-    decoder = _payloads.get(incoming.type)
+def decode_event(incoming: IncomingFrame, line: bytes) -> PushEvent:
+    decoder = _payload_decoders.get(incoming.type)
     try:
         payload = decoder.decode(incoming.payload) if decoder else None
     except msgspec.MsgspecError as problem:
-        raise _violation(problem) from None
+        raise _make_violation(problem) from None
     if isinstance(payload, messages.RunComplete) and payload.headless is None:
-        payload = structs.replace(payload, headless=messages.Headless(_HINTS.get(payload.outcome, 1)))
-    return Event(incoming.sessionId or "", incoming.runId, incoming.seq, incoming.ts, incoming.type, payload, line)
+        payload = structs.replace(payload, headless=messages.Headless(_EXIT_CODES.get(payload.outcome, 1)))
+    return PushEvent(incoming.sessionId or "", incoming.runId, incoming.seq, incoming.ts, incoming.type, payload, line)
 
 
-def _violation(problem: Exception) -> errors.ProtocolViolation:
+def _make_violation(problem: Exception) -> errors.ProtocolViolation:
     return errors.ProtocolViolation(
         f"the daemon sent something that is not {messages.VERSION}: {problem}",
         hint="stop it with `tower stop`; the next command starts the installed one",

@@ -6,16 +6,16 @@ from typing import TypeVar
 
 from switchtower.client import errors
 
-PATIENCE = 15.0
+RECONNECT_TIMEOUT = 15.0
 """Seconds that a lost daemon may take to come back."""
 
 Result = TypeVar("Result")
 
 
-async def persist(attempt: Callable[[], Awaitable[Result]], *, patience: float, retry_refusals: bool = False) -> Result:
+async def retry_while_away(attempt: Callable[[], Awaitable[Result]], *, timeout: float, retry_refusals: bool = False) -> Result:
     """`retry_refusals`: also when the daemon answers that the request may be tried again."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + patience
+    deadline = clock() + timeout
     pause = 0.01
     while True:
         try:

@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, Callable
 
 from switchtower import config
 from switchtower.client import dialogs, discover, errors, frames
-from switchtower.client.connection import Connection
-from switchtower.client.patience import PATIENCE, persist
+from switchtower.client.connection import DaemonConnection
+from switchtower.client.patience import RECONNECT_TIMEOUT, retry_while_away
 from switchtower.protocols.push import messages
 
 KEEP_EVENTS = 1024
-_LATEST = 500
+_SNAPSHOT_EVENTS = 500
 """Events that are read at first to find what is open."""
 
 
-class Session:
+class SessionSubscription:
     def __init__(
         self,
         settings: config.Settings,
@@ -25,7 +25,7 @@ class Session:
         *,
         last_seen_seq: int = 0,
         attach_token: str | None = None,
-        patience: float = PATIENCE,
+        reconnect_timeout: float = RECONNECT_TIMEOUT,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         """`patience`: how many seconds a lost daemon may take to come back. `on_lost` is told of each lost connection."""
@@ -35,18 +35,18 @@ class Session:
         """The daemon's answer to the latest attach."""
         self._settings = settings
         self._attach_token = attach_token
-        self._patience = patience
+        self._reconnect_timeout = reconnect_timeout
         self._on_lost = on_lost
 
-    async def events(self) -> AsyncGenerator[frames.Event, None]:
+    async def stream_events(self) -> AsyncGenerator[frames.PushEvent, None]:
         """Every event after `last_seen_seq`. Where the daemon no longer has some, an `EVENT_GAP` warning and a
         `session_snapshot` come in their place."""
         while True:
             connection = await self._attach()
             try:
                 while True:
-                    event = await connection.next_event()
-                    if self._is_news(event):
+                    event = await connection.receive_event()
+                    if self._is_new(event):
                         yield event
             except errors.ConnectionLost:
                 if self._on_lost is not None:
@@ -60,37 +60,37 @@ class Session:
         assert self.attached is not None, "an attach sets it"
         return self.attached
 
-    async def snapshot(self) -> messages.SessionSnapshot:
+    async def fetch_snapshot(self) -> messages.SessionSnapshot:
         """Where the session stands now, in the daemon's summary."""
         head = (await self.attach()).replay.toSeq
         connection = await self._attach(resume=True, after_seq=head)
         try:
             while True:
-                event = await connection.next_event()
+                event = await connection.receive_event()
                 if isinstance(event.payload, messages.SessionSnapshot):
                     return event.payload
         finally:
             connection.close()
 
-    async def open_dialogs(self) -> dict[str, tuple[int, dialogs.Dialog]]:
+    async def find_open_dialogs(self) -> dict[str, tuple[int, dialogs.PushDialog]]:
         """What is asked now, with the seq at which each was. The daemon's summary does not say, so the events are read: the
         latest first, and ever more of them until they reach back to before the run."""
-        head, most = (await self.attach()).replay.toSeq, _LATEST
+        head, most = (await self.attach()).replay.toSeq, _SNAPSHOT_EVENTS
         while True:
-            reader = Session(
+            reader = SessionSubscription(
                 self._settings,
                 self.session_id,
                 last_seen_seq=max(0, head - most),
                 attach_token=self._attach_token,
-                patience=self._patience,
+                reconnect_timeout=self._reconnect_timeout,
             )
-            open_now, runs = dialogs.Open(), set()
+            open_now, runs = dialogs.DialogTracker(), set()
             connection = await reader._attach()
             try:
                 while reader.last_seen_seq < head:
-                    event = await connection.next_event()
-                    if reader._is_news(event):
-                        open_now.saw(event)
+                    event = await connection.receive_event()
+                    if reader._is_new(event):
+                        open_now.on_event(event)
                         runs.add(event.run_id)
             finally:
                 connection.close()
@@ -98,7 +98,7 @@ class Session:
                 return open_now.dialogs
             most *= 8
 
-    def _is_news(self, event: frames.Event) -> bool:
+    def _is_new(self, event: frames.PushEvent) -> bool:
         if event.session_id != self.session_id:
             return False
         if self.attached is not None and self.attached.replay.gap:
@@ -113,11 +113,11 @@ class Session:
         self.last_seen_seq = event.seq
         return event.payload is not None
 
-    async def _attach(self, *, resume: bool = False, after_seq: int | None = None) -> Connection:
+    async def _attach(self, *, resume: bool = False, after_seq: int | None = None) -> DaemonConnection:
         cursor = self.last_seen_seq if after_seq is None else after_seq
         request = (messages.ResumeSession if resume else messages.AttachSession)(cursor, self.session_id, self._attach_token)
 
-        async def attempt() -> Connection:
+        async def attempt() -> DaemonConnection:
             connection = await discover.connect(self._settings, keep_events=KEEP_EVENTS)
             try:
                 self.attached = await connection.request(request, messages.AttachAnswer, session_id=self.session_id)
@@ -126,4 +126,4 @@ class Session:
                 raise
             return connection
 
-        return await persist(attempt, patience=self._patience, retry_refusals=True)
+        return await retry_while_away(attempt, timeout=self._reconnect_timeout, retry_refusals=True)

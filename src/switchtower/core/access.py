@@ -5,7 +5,7 @@ from msgspec import Struct
 from switchtower.core import events, roles
 
 
-class Unattributed(Exception):
+class ProcessUnattributed(Exception):
     """The process at the other end cannot be attributed to the owner nor to a run. Its connection is refused."""
 
 
@@ -25,10 +25,10 @@ class Access(Struct, frozen=True):
     """The machine that it came from."""
 
     @property
-    def of_a_run(self) -> bool:
+    def is_from_run(self) -> bool:
         return self.run_id is not None
 
-    def actor(self, client: str | None = None) -> events.Actor:
+    def make_actor(self, client: str | None = None) -> events.Actor:
         return events.Actor(
             name=self.name,
             via=self.via,
@@ -38,6 +38,6 @@ class Access(Struct, frozen=True):
             run_id=self.run_id,
         )
 
-    def check(self, action: roles.Action | None) -> None:
+    def check_action(self, action: roles.Action | None) -> None:
         """Raises `errors.RoleForbidden`."""
-        roles.check(self.role, action)
+        roles.check_role(self.role, action)

@@ -8,7 +8,7 @@ and it ends with the run. A process of a run commands its children and no other 
 from msgspec.structs import replace
 
 from switchtower.core import commands, errors, events, policy
-from switchtower.core.session import Session, Usage
+from switchtower.core.session import Session, UsageTotals
 
 LOCAL = "local"
 """No sandbox: the machine itself."""
@@ -27,18 +27,18 @@ def is_weaker(sandbox: str, than: str) -> bool:
     return sandbox == LOCAL and than != LOCAL
 
 
-def inherit(command: commands.StartSession, parent: Session) -> commands.StartSession:
+def inherit_from_parent(command: commands.StartSession, parent: Session) -> commands.StartSession:
     """Fills in from the run's session what the request leaves open. A preset says its own policy."""
     named = command.policy is not None or command.preset is not None
     return replace(
         command,
-        policy=command.policy if named else policy.PROFILES[_most_allowed(parent)],
+        policy=command.policy if named else policy.PROFILES[_find_policy_limit(parent)],
         sandbox=command.sandbox or (None if parent.sandbox == LOCAL else parent.sandbox),
     )
 
 
-def bind(
-    command: commands.StartSession, parent: Session | None, lent: Usage, now_ms: int, *, is_inside: bool
+def bind_to_parent(
+    command: commands.StartSession, parent: Session | None, lent: UsageTotals, now_ms: int, *, is_inside: bool
 ) -> commands.StartSession:
     """The session as a child of the run that starts it. `lent` is what the run's other children have used; `is_inside` says
     that the folder lies in the run's workspace. Raises `AttachForbidden` for what would be more than the run itself has."""
@@ -48,15 +48,15 @@ def bind(
         raise errors.AttachForbidden(hint="a process of a run cannot start a terminal or a flow")
     if not is_inside:
         raise errors.AttachForbidden(hint="a process of a run can start sessions in the run's workspace only")
-    most = _most_allowed(parent)
+    most = _find_policy_limit(parent)
     if policy.PROFILES.index(command.policy or policy.PROFILES[-1]) > most:
         raise errors.AttachForbidden(
             hint=f"a process of this run can start sessions with at most the policy `{policy.PROFILES[most]}`"
         )
     if is_weaker(command.sandbox or LOCAL, parent.sandbox):
         raise errors.AttachForbidden(hint=f"a process of this run can start sessions in the sandbox `{parent.sandbox}` only")
-    left = _left(parent, parent.run.usage, lent, now_ms - parent.run.started_at_ms)
-    return replace(command, parent=parent.id, parent_run=parent.run.id, budget=_least_of(command.budget, left))
+    left = _compute_remaining_budget(parent, parent.run.usage, lent, now_ms - parent.run.started_at_ms)
+    return replace(command, parent=parent.id, parent_run=parent.run.id, budget=_combine_budgets(command.budget, left))
 
 
 def check_command(session: Session, command: commands.Command) -> None:
@@ -71,27 +71,27 @@ def check_command(session: Session, command: commands.Command) -> None:
         raise errors.AttachForbidden(session.id, hint="a process of a run can only talk to the sessions that it has started")
 
 
-def is_spent(session: Session, lent: Usage) -> bool:
+def is_spent(session: Session, lent: UsageTotals) -> bool:
     """Whether a run and its children have used up the run's budget."""
     if session.run is None:
         return False
     used, budget = session.run.usage, session.budget
     return (
-        _reached(budget.max_turns, used.calls + lent.calls)
-        or _reached(budget.max_tokens, used.tokens + lent.tokens)
-        or _reached(budget.max_cost, used.cost + lent.cost)
+        _is_reached(budget.max_turns, used.calls + lent.calls)
+        or _is_reached(budget.max_tokens, used.tokens + lent.tokens)
+        or _is_reached(budget.max_cost, used.cost + lent.cost)
     )
 
 
-def _most_allowed(parent: Session) -> int:
+def _find_policy_limit(parent: Session) -> int:
     return min(policy.PROFILES.index(parent.policy), _MOST_FOR_A_CHILD)
 
 
-def _reached(limit: float | None, used: float) -> bool:
+def _is_reached(limit: float | None, used: float) -> bool:
     return limit is not None and used >= limit
 
 
-def _left(parent: Session, used: Usage, lent: Usage, elapsed_ms: int) -> events.Budget:
+def _compute_remaining_budget(parent: Session, used: UsageTotals, lent: UsageTotals, elapsed_ms: int) -> events.Budget:
     if is_spent(parent, lent):
         raise errors.AttachForbidden(hint="the run has used up its budget")
     budget = parent.budget
@@ -106,7 +106,7 @@ def _left(parent: Session, used: Usage, lent: Usage, elapsed_ms: int) -> events.
     )
 
 
-def _least_of(asked: events.Budget | None, left: events.Budget) -> events.Budget:
+def _combine_budgets(asked: events.Budget | None, left: events.Budget) -> events.Budget:
     asked = asked or events.Budget()
 
     def least(one: float | None, other: float | None) -> float | None:

@@ -7,11 +7,11 @@ from msgspec import Struct
 from switchtower.core import events
 
 
-class BadPlace(ValueError):
+class InvalidAuditCursor(ValueError):
     """Not a place that a page ended at."""
 
 
-class Note(Struct, frozen=True, omit_defaults=True):
+class AuditNote(Struct, frozen=True, omit_defaults=True):
     """Something that concerns security and is no event of a session: a login, a change of users, tokens or hosts."""
 
     kind: str
@@ -22,7 +22,7 @@ class Note(Struct, frozen=True, omit_defaults=True):
     detail: str = ""
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class AuditRecord(Struct, frozen=True, kw_only=True):
     place: str
     """Where it stands in the whole log; the next page begins after the last one's."""
     ts_ms: int
@@ -50,13 +50,13 @@ class Decision(Struct, frozen=True, kw_only=True):
     """Whom another host, or the hub, names as who decided there; `by` is then that machine."""
 
 
-class Page(Struct, frozen=True):
-    decisions: list[Decision]
+class AuditPage(Struct, frozen=True):
+    decisions: list[AuditRecord]
     next: str | None
     """The place to go on from; None at the end."""
 
 
 class Audit(Protocol):
-    async def page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> Page:
+    async def read_page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> AuditPage:
         """The newest first. Raises `BadPlace`, and `errors.JournalUnavailable`."""
         ...

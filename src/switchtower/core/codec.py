@@ -10,12 +10,14 @@ _decoders = {kind: msgspec.json.Decoder(event_type) for kind, event_type in even
 encode = _encoder.encode
 
 
-UNKNOWN = "UNKNOWN_EVENT"
+UNKNOWN_EVENT_CODE = "UNKNOWN_EVENT"
 
 
 def decode(kind: str, data: bytes) -> events.AnyEvent:
     """An event that only a newer version knows is a warning to this one: nodes of two versions may share a journal."""
     decoder = _decoders.get(kind)
     if decoder is None:
-        return events.WarningRaised(code=UNKNOWN, message=f"something happened that this version does not know: {kind[:80]}")
+        return events.WarningRaised(
+            code=UNKNOWN_EVENT_CODE, message=f"something happened that this version does not know: {kind[:80]}"
+        )
     return decoder.decode(data)

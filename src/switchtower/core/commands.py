@@ -210,14 +210,14 @@ class ResizeTerminal(Command, frozen=True, kw_only=True):
     rows: int
 
 
-class StartErrand(Command, frozen=True, kw_only=True):
+class StartRemoteCall(Command, frozen=True, kw_only=True):
     wire_name: ClassVar[str] = "StartErrand"
     errand_id: str
     tool: str
     args: dict[str, object]
 
 
-class FinishErrand(Command, frozen=True, kw_only=True):
+class FinishRemoteCall(Command, frozen=True, kw_only=True):
     wire_name: ClassVar[str] = "FinishErrand"
     errand_id: str
     ok: bool
@@ -297,7 +297,7 @@ class InterruptRun(Command, frozen=True, kw_only=True):
     """The machine that it was on and that nobody hears of any more, when its program went with that."""
 
 
-class Report(Struct, frozen=True):
+class HostReport(Struct, frozen=True):
     """One thing that happened on a session's host, and what it is in our words. The first event has the host's number."""
 
     seq: int
@@ -310,7 +310,7 @@ class MirrorRun(Command, frozen=True, kw_only=True):
     host: str
     run_id: str
     """Of the one run that it is in our words."""
-    reports: tuple[Report, ...]
+    reports: tuple[HostReport, ...]
     opening: tuple[events.AnyEvent, ...] = ()
     """How such a session begins when its own beginning was never told."""
 
@@ -345,8 +345,8 @@ AnyCommand = (
     | TypeInput
     | TypeKeys
     | ResizeTerminal
-    | StartErrand
-    | FinishErrand
+    | StartRemoteCall
+    | FinishRemoteCall
     | WithdrawApproval
     | MirrorRun
     | MarkHost

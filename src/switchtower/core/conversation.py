@@ -18,8 +18,8 @@ class Conversation:
         self._shells: list[engine.Message] = []
         """What people ran themselves since the last message; told with the next."""
 
-    def read(self, entry: journal.Entry) -> None:
-        if entry.kind in _TOLD:
+    def add_entry(self, entry: journal.Entry) -> None:
+        if entry.kind in _MESSAGE_EVENTS:
             self.add(codec.decode(entry.kind, entry.data), entry.ts_ms)
 
     def add(self, event: events.AnyEvent, at_ms: int = 0) -> None:
@@ -46,13 +46,13 @@ class Conversation:
                 self.open_calls.clear()
             case events.MessageImported():
                 if event.text or event.calls or event.images or event.role == "tool":
-                    self.messages.append(engine.imported_message(event))
+                    self.messages.append(engine.convert_imported(event))
             case events.ShellStarted():
                 self._commands[event.shell_id] = event
             case events.ShellFinished():
                 started = self._commands.pop(event.shell_id, None)
                 if started is not None and started.told:
-                    self._shells.append(engine.shell_message(started, event))
+                    self._shells.append(engine.convert_shell_result(started, event))
             case events.PromptExpanded():
                 self._replace_last_user_message(event.text)
             case events.MessageCompleted():
@@ -68,7 +68,7 @@ class Conversation:
                 )
                 self.open_calls.update({call.call_id: call for call in event.calls})
             case events.ContextCompacted():
-                self.messages = engine.compacted(self.messages, event.summary, event.kept)
+                self.messages = engine.compact_messages(self.messages, event.summary, event.kept)
             case _:
                 pass
 
@@ -95,7 +95,7 @@ class Conversation:
                 return
 
 
-_TOLD = frozenset(
+_MESSAGE_EVENTS = frozenset(
     event.kind
     for event in (
         events.SessionStarted,

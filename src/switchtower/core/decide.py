@@ -24,7 +24,7 @@ from switchtower.core import (
     terminals,
 )
 from switchtower.core.decision import Decision
-from switchtower.core.session import Run, Session, text_hash
+from switchtower.core.session import Run, Session, hash_text
 
 MOST_QUEUED = 100
 LONGEST_QUESTION = 256 * 1024
@@ -35,11 +35,11 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
     if isinstance(command, commands.StartSession):
         return _start(session, command, mint)
     if isinstance(command, commands.MirrorRun):
-        return mirrors.mirror(session, command)
+        return mirrors.decide_mirror(session, command)
     if session.seq == 0 or session.is_deleted:
         raise errors.SessionNotFound(session.id)
     admission.check_command(session, command)
-    mirrors.refuse_what_is_its_hosts(session, command)
+    mirrors.refuse_host_commands(session, command)
     if command.expected_version is not None and command.expected_version != session.version:
         raise errors.VersionMismatch(f"expected {command.expected_version}, got {session.version}")
     match command:
@@ -56,15 +56,15 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         case commands.ConfigureSession():
             return _configure(command)
         case commands.RunShell() | commands.CancelShell() | commands.FinishShell():
-            return shells.decide(session, command)
+            return shells.decide_shell(session, command)
         case commands.OpenDialog() | commands.AnswerDialog() | commands.ExpireDialog():
-            return dialogs.decide(session, command, now_ms=now_ms, mint=mint)
+            return dialogs.decide_dialog(session, command, now_ms=now_ms, mint=mint)
         case commands.TypeInput() | commands.TypeKeys() | commands.ResizeTerminal():
-            return terminals.decide(session, command)
-        case commands.StartErrand() | commands.FinishErrand():
-            return errands.decide(session, command)
+            return terminals.decide_terminal(session, command)
+        case commands.StartRemoteCall() | commands.FinishRemoteCall():
+            return errands.decide_remote_call(session, command)
         case commands.MarkHost():
-            return mirrors.mark(session, command)
+            return mirrors.decide_host_mark(session, command)
         case commands.StopStep():
             return _stop_step(session, command)
         case commands.SendMessage():
@@ -72,7 +72,7 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         case commands.QueueMessage():
             return _queue(session, command, mint)
         case commands.CompactContext():
-            return _chore(session, command, events.Purpose.COMPACT, mint, text=command.instructions, run_id=command.run_id)
+            return _start_task(session, command, events.Purpose.COMPACT, mint, text=command.instructions, run_id=command.run_id)
         case commands.RestoreWorkspace():
             return _restore(session, command, mint)
         case commands.DecideApproval():
@@ -119,7 +119,7 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
     )
     named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
     loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
-    begun = terminals.begin(command, mint) or flows.begin(command, mint)
+    begun = terminals.start_program(command, mint) or flows.start_flow(command, mint)
     outcome = begun.outcome if begun else {}
     return Decision(
         [started, *_policy_warning(started.policy), *command.warnings, *command.conversation, *named, *loaded],
@@ -180,10 +180,10 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
     if command.client_message_id is not None and command.client_message_id in session.recent_messages:
         # minicodex, Idempotency: within a run a known id is ignored. After it, another text under that id would be lost.
         known = session.recent_texts.get(command.client_message_id)
-        if session.run is None and known is not None and known != text_hash(command.text):
+        if session.run is None and known is not None and known != hash_text(command.text):
             raise errors.IdentityConflict(command.client_message_id, hint="send another text with a new id")
         return Decision([], None, {"duplicate": True})
-    flows.refuse_talk(session)
+    flows.refuse_message(session)
     if session.terminal is not None:
         return _type(session, command, command.idempotency_key or command.client_message_id or mint("msg"))
     # push, Concurrency Rules: one active run per session
@@ -206,12 +206,12 @@ def _type(session: Session, command: commands.SendMessage | commands.QueueMessag
     """A message to a program is typed, with the key that ends it."""
     text = command.text + terminals.ENTER
     typed = terminals.type_text(session, command.actor, input_id, text, hashlib.sha256(text.encode()).hexdigest())
-    return Decision(typed.events, typed.run_id, {**typed.outcome, "message_id": input_id}, said=typed.said)
+    return Decision(typed.events, typed.run_id, {**typed.outcome, "message_id": input_id}, ephemeral_input=typed.ephemeral_input)
 
 
 def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> Decision:
     message_id = command.idempotency_key or mint("msg")
-    flows.refuse_talk(session)
+    flows.refuse_message(session)
     if session.terminal is not None:
         return _type(session, command, message_id)
     queued = events.MessageQueued(
@@ -221,11 +221,11 @@ def _queue(session: Session, command: commands.QueueMessage, mint: ids.Mint) -> 
         if len(session.queue) >= MOST_QUEUED:
             raise errors.Overloaded(f"{len(session.queue)} messages wait for the run to take them up")
         return Decision([queued], session.run.id, {"message_id": message_id})
-    started = _started_by(queued, session, mint)
+    started = _start_queued(queued, session, mint)
     return Decision(started.events, started.run_id, {"message_id": message_id, "run_id": started.run_id})
 
 
-def _started_by(queued: events.MessageQueued, session: Session, mint: ids.Mint) -> Decision:
+def _start_queued(queued: events.MessageQueued, session: Session, mint: ids.Mint) -> Decision:
     started = events.RunStarted(
         text=queued.text,
         by=queued.by,
@@ -241,10 +241,10 @@ def _restore(session: Session, command: commands.RestoreWorkspace, mint: ids.Min
         what = "no undo can be taken back" if command.redo else "no run of this session has changed files that could be restored"
         raise errors.NothingToRestore(what)
     purpose = events.Purpose.REDO if command.redo else events.Purpose.UNDO
-    return _chore(session, command, purpose, mint, force=command.force)
+    return _start_task(session, command, purpose, mint, force=command.force)
 
 
-def _chore(
+def _start_task(
     session: Session,
     command: commands.Command,
     purpose: events.Purpose,
@@ -258,7 +258,7 @@ def _chore(
         raise errors.RunInProgress(session.run.id)
     if session.terminal is not None:
         raise errors.InvalidCommand("a program in a terminal has no conversation and no checkpoints")
-    flows.refuse_talk(session)
+    flows.refuse_message(session)
     run_id = run_id or mint("run")
     started = events.RunStarted(text=text, by=command.actor, purpose=purpose, force=force)
     return Decision([started], run_id, {"run_id": run_id})
@@ -299,14 +299,14 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
 
 
 def _cancel(session: Session, command: commands.CancelRun) -> Decision:
-    run = _active(session, command.run_id)
+    run = _get_active_run(session, command.run_id)
     if run.cancel_requested and not command.force:
         return Decision([], run.id)
     return Decision([events.RunCancelRequested(by=command.actor, reason=command.reason, force=command.force)], run.id)
 
 
 def _request_approval(session: Session, command: commands.RequestApproval, mint: ids.Mint) -> Decision:
-    run = _active(session, command.run_id)
+    run = _get_active_run(session, command.run_id)
     for approval in run.pending.values():
         if approval.call_id == command.call_id and approval.fingerprint == command.fingerprint:
             return Decision([], run.id, {"approval_id": approval.id})  # asked before a restart; still the same question
@@ -370,7 +370,7 @@ def _withdraw(session: Session, command: commands.WithdrawApproval) -> Decision:
 
 
 def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> Decision:
-    run = _active(session, command.run_id)
+    run = _get_active_run(session, command.run_id)
     outcome, summary = command.outcome, command.summary
     if run.cancel_requested:
         # The cancel was accepted first; work that ended in the same instant does not undo that.
@@ -384,20 +384,22 @@ def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> De
     )
     ends = [*_close_loose_ends(run, f"the run ended: {outcome}"), completed]
     if outcome is not events.Outcome.SUCCESS:
-        return Decision([*_cut_message(session, mint), *_withdrawn(session, f"the run ended: {outcome}"), *ends], run.id)
+        return Decision(
+            [*_truncate_message(session, mint), *_withdraw_messages(session, f"the run ended: {outcome}"), *ends], run.id
+        )
     # The next run begins in the commit that ends this one: there is no moment at which a restart could lose the message.
-    following = _started_by(next(iter(session.queue.values())), session, mint) if session.queue else None
+    following = _start_queued(next(iter(session.queue.values())), session, mint) if session.queue else None
     return Decision(ends, run.id, following=following)
 
 
 def _interrupt(session: Session, command: commands.InterruptRun, mint: ids.Mint) -> Decision:
-    run = _active(session, command.run_id)
+    run = _get_active_run(session, command.run_id)
     outcome = events.Outcome.CANCELLED if run.cancel_requested else events.Outcome.FAILED
     return Decision(
         [
             *([] if command.lost is None else [events.HostLost(host=command.lost)]),
-            *_cut_message(session, mint),
-            *_withdrawn(session, command.reason),
+            *_truncate_message(session, mint),
+            *_withdraw_messages(session, command.reason),
             *_close_loose_ends(run, command.reason),
             events.ErrorRaised(code=events.RUN_INTERRUPTED, message=command.reason, retryable=True),
             events.RunCompleted(
@@ -408,14 +410,14 @@ def _interrupt(session: Session, command: commands.InterruptRun, mint: ids.Mint)
     )
 
 
-def _cut_message(session: Session, mint: ids.Mint) -> list[events.AnyEvent]:
+def _truncate_message(session: Session, mint: ids.Mint) -> list[events.AnyEvent]:
     """What a model had said of a message when its run broke off stays a part of the conversation: users have read it."""
     if not session.message_open or not session.last_assistant_text:
         return []
     return [events.MessageCompleted(mint("asst"), session.last_assistant_text, cut_short=True)]
 
 
-def _withdrawn(session: Session, reason: str) -> list[events.MessageWithdrawn]:
+def _withdraw_messages(session: Session, reason: str) -> list[events.MessageWithdrawn]:
     return [events.MessageWithdrawn(message_id=message_id, reason=reason) for message_id in session.queue]
 
 
@@ -439,7 +441,7 @@ def _close_loose_ends(run: Run, reason: str) -> list[events.AnyEvent]:
     return ends
 
 
-def _active(session: Session, run_id: str | None) -> Run:
+def _get_active_run(session: Session, run_id: str | None) -> Run:
     if session.run is None or (run_id is not None and run_id != session.run.id):
         raise errors.NoActiveRun(run_id)
     return session.run

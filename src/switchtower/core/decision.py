@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from switchtower.core import events
 
-Said = events.Program | events.Flow | str | None
+EphemeralInput = events.Program | events.Flow | str | None
 """What the journal does not hold, for the run's engine alone: a text as it was typed, a program or a flow as it was asked for."""
 
 
@@ -19,4 +19,4 @@ class Decision(Struct, frozen=True):
     outcome: dict[str, Any] = {}
     following: "Decision | None" = None
     """What happens with it in one and the same commit, for another run."""
-    said: Said = None
+    ephemeral_input: EphemeralInput = None

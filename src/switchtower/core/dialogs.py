@@ -12,7 +12,7 @@ ANSWER_FIELDS = {"select": "value", "confirm": "confirmed", "input": "value", "e
 """What the answer to each method is called."""
 
 
-def decide(
+def decide_dialog(
     session: Session,
     command: commands.OpenDialog | commands.AnswerDialog | commands.ExpireDialog,
     *,
@@ -32,7 +32,9 @@ def decide(
                 raise errors.DialogNotFound(command.dialog_id)
             if command.response is None:
                 return Decision([events.DialogClosed(dialog_id=dialog_.id, reason="dismissed")], run.id)
-            answered = events.DialogAnswered(dialog_id=dialog_.id, response=_checked(dialog_, command.response), by=command.actor)
+            answered = events.DialogAnswered(
+                dialog_id=dialog_.id, response=_check_answer(dialog_, command.response), by=command.actor
+            )
             return Decision([answered], run.id)
         case commands.ExpireDialog():
             if run is None or command.dialog_id not in run.dialogs:
@@ -42,7 +44,7 @@ def decide(
             assert_never(command)
 
 
-def _checked(dialog: events.Dialog, response: dict[str, Any]) -> dict[str, Any]:
+def _check_answer(dialog: events.Dialog, response: dict[str, Any]) -> dict[str, Any]:
     """The part of a response that the dialog asked for. Refused when it is not there or cannot be meant."""
     name = ANSWER_FIELDS[dialog.method]
     value = response.get(name)

@@ -87,7 +87,7 @@ class Task(Struct, frozen=True):
     """What a flow's run had done before a restart, and what was decided in it."""
 
 
-class Question(Struct, frozen=True):
+class ApprovalQuestion(Struct, frozen=True):
     """What an engine wants approved. `subject` is exactly what will run; the approval is bound to its hash."""
 
     call_id: str
@@ -104,18 +104,18 @@ class Question(Struct, frozen=True):
     """Without `approve`, approving is refused; `details` say why under `events.CANNOT_APPROVE`."""
 
 
-class Typed(Struct, frozen=True):
+class TypedText(Struct, frozen=True):
     """What somebody sent to a program, unhidden."""
 
     text: str
 
 
-class Resized(Struct, frozen=True):
+class ResizedScreen(Struct, frozen=True):
     cols: int
     rows: int
 
 
-class Answer(Struct, frozen=True):
+class ApprovalAnswer(Struct, frozen=True):
     """`verdict` is None when the question expired."""
 
     verdict: events.Verdict | None
@@ -132,7 +132,7 @@ class DialogAnswer(Struct, frozen=True):
     reason: str = ""
 
 
-class Result(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """How a run's work ended. Acceptance is checked afterwards, and only after a success."""
 
     outcome: events.Outcome
@@ -141,11 +141,11 @@ class Result(Struct, frozen=True):
     """A program's own."""
 
 
-class StepStopped(Exception):
+class StepCancelled(Exception):
     """Somebody had enough of this step; the run goes on without it."""
 
 
-class Desk(Protocol):
+class RunContext(Protocol):
     """What the runtime offers to an engine during one run."""
 
     async def emit(self, event: events.AnyEvent) -> None:
@@ -156,40 +156,40 @@ class Desk(Protocol):
         """Returns when everything emitted so far is committed."""
         ...
 
-    async def ask(self, question: Question) -> Answer:
+    async def request_approval(self, question: ApprovalQuestion) -> ApprovalAnswer:
         """Requests an approval and waits for a decision or the expiry. When the run already has this very question
         pending (same call, same subject), it waits for that one instead of asking twice."""
         ...
 
-    async def consult(self, dialog: events.Dialog) -> DialogAnswer:
+    async def open_dialog(self, dialog: events.Dialog) -> DialogAnswer:
         """Opens a dialog and waits for the first answer, or for its end without one. Its id is given to it."""
         ...
 
-    async def unless_stopped(self, step: str, work: Awaitable[T]) -> T:
+    async def run_step(self, step: str, work: Awaitable[T]) -> T:
         """Does the work, unless somebody has enough of this step of the run: then it is cancelled and `StepStopped` raised."""
         ...
 
-    def steered(self) -> tuple[events.MessageQueued, ...]:
+    def take_steering_messages(self) -> tuple[events.MessageQueued, ...]:
         """The messages that wait to be told to the model, each handed out once. Emit a `MessageDelivered` for each."""
         ...
 
-    async def withdraw(self, approval_id: str, reason: str) -> None:
+    async def withdraw_approval(self, approval_id: str, reason: str) -> None:
         """The question needs no decision any more. Whoever waits in `ask` is answered as if it had expired."""
         ...
 
-    async def typed(self) -> Typed | Resized:
+    async def next_terminal_input(self) -> TypedText | ResizedScreen:
         """What comes to the terminal next, in the order it was accepted. Waits for it."""
         ...
 
-    def exited(self, exit_code: int) -> None:
+    def report_exit(self, exit_code: int) -> None:
         """How the run's program ended, told also when the run is cancelled and returns no result."""
         ...
 
-    async def hurried(self) -> None:
+    async def wait_for_force(self) -> None:
         """Returns when somebody wants the run to end without ceremony."""
         ...
 
-    def settle_output(self, call_id: str) -> None:
+    def release_output(self, call_id: str) -> None:
         """Nothing more comes for now: lets go of output that was held back, unless a secret has begun in it."""
         ...
 
@@ -201,21 +201,21 @@ class Desk(Protocol):
         """A fresh id."""
         ...
 
-    def pausing(self) -> bool:
+    def is_shutting_down(self) -> bool:
         """Whether a cancelled run is cancelled only because the daemon stops. One that goes on afterwards takes nothing back."""
         ...
 
 
 class Engine(Protocol):
-    async def run(self, task: Task, desk: Desk) -> Result: ...
+    async def run(self, task: Task, context: RunContext) -> RunResult: ...
 
 
-def call_results(messages: Sequence[Message]) -> set[str]:
+def answered_call_ids(messages: Sequence[Message]) -> set[str]:
     """The ids of calls that have been answered."""
     return {message.call_id for message in messages if message.role == "tool" and message.call_id}
 
 
-def imported_message(event: events.MessageImported) -> Message:
+def convert_imported(event: events.MessageImported) -> Message:
     return Message(
         role=event.role,
         text=event.text,
@@ -229,7 +229,7 @@ def imported_message(event: events.MessageImported) -> Message:
     )
 
 
-def shell_message(started: events.ShellStarted, finished: events.ShellFinished) -> Message:
+def convert_shell_result(started: events.ShellStarted, finished: events.ShellFinished) -> Message:
     """What the model is told of a command that a person ran."""
     how = "was cancelled" if finished.cancelled else f"ended with exit code {finished.exit_code}"
     text = f"I ran this command myself:\n\n{started.command}\n\nIt {how}. Its output:\n\n{finished.text}"
@@ -239,7 +239,7 @@ def shell_message(started: events.ShellStarted, finished: events.ShellFinished) 
 SUMMARY_HEADING = "What has happened so far, in summary:"
 
 
-def compacted(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
+def compact_messages(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
     """The conversation with a summary in place of its beginning. The last `kept` messages of user and assistant stay, each
     with the tool results behind it; results that a restart made up are not counted, so that everybody counts the same."""
     first_kept = len(messages)

@@ -7,18 +7,20 @@ from switchtower.core.decision import Decision
 from switchtower.core.session import Session
 
 
-def decide(session: Session, command: commands.StartErrand | commands.FinishErrand) -> Decision:
+def decide_remote_call(session: Session, command: commands.StartRemoteCall | commands.FinishRemoteCall) -> Decision:
     match command:
-        case commands.StartErrand():
+        case commands.StartRemoteCall():
             if command.errand_id in session.errands or command.errand_id in session.closed_approvals:
                 raise errors.IdentityConflict(command.errand_id)
-            started = events.ErrandStarted(errand_id=command.errand_id, tool=command.tool, args=command.args, by=command.actor)
+            started = events.RemoteCallStarted(
+                errand_id=command.errand_id, tool=command.tool, args=command.args, by=command.actor
+            )
             return Decision([started], session.run.id if session.run else None)
-        case commands.FinishErrand():
+        case commands.FinishRemoteCall():
             tool = session.errands.get(command.errand_id)
             if tool is None:
                 return Decision([])  # a restart closed it already
-            finished = events.ErrandFinished(
+            finished = events.RemoteCallFinished(
                 errand_id=command.errand_id,
                 tool=tool,
                 by=command.actor,

@@ -140,7 +140,7 @@ class ProgramEnded(CoreError):
     code = "PROGRAM_ENDED"
 
 
-class LivesElsewhere(CoreError):
+class SessionOnOtherHost(CoreError):
     """The session lives on another host."""
 
     code = "LIVES_ELSEWHERE"
@@ -153,7 +153,7 @@ class HostUnreachable(CoreError):
     retryable = True
 
 
-class NotItsHost(CoreError):
+class NotSessionHost(CoreError):
     """Only the host that a session lives on can tell of it."""
 
     code = "NOT_ITS_HOST"
@@ -193,7 +193,7 @@ class Fenced(CoreError):
     retryable = True
 
 
-class HomeUnreachable(CoreError):
+class OwnerUnreachable(CoreError):
     """The node that decides for this session cannot be reached."""
 
     code = "HOME_UNREACHABLE"

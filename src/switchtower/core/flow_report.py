@@ -21,7 +21,7 @@ _ALSO_TOLD: tuple[str, ...] = ("session_id", "approval_id")
 _READ = frozenset(kind.kind for kind in (events.ToolCalled, events.ToolFinished, events.ToolProgressed, events.RunCompleted))
 
 
-class Report:
+class FlowSessionReport:
     def __init__(self, flow: str) -> None:
         self.flow = flow
         self.status = "running"
@@ -50,32 +50,32 @@ class Report:
         seen: dict[str, Any] = {"completed_steps": completed, "failed_steps": len(self._succeeded) - completed}
         return seen if self._error is None else {**seen, "error": self._error}
 
-    def read(self, entries: Iterable[journal.Entry]) -> None:
+    def add_entries(self, entries: Iterable[journal.Entry]) -> None:
         for entry in entries:
             self.last_seq = entry.seq
             if entry.kind in _READ:
-                self._take(codec.decode(entry.kind, entry.data), stamp(entry.ts_ms), len(entry.data))
+                self._add_entry(codec.decode(entry.kind, entry.data), format_timestamp(entry.ts_ms), len(entry.data))
 
-    def _take(self, event: events.AnyEvent, at: str, size: int) -> None:
+    def _add_entry(self, event: events.AnyEvent, at: str, size: int) -> None:
         match event:
             case events.ToolCalled() if isinstance(step := event.args.get("step"), str):
                 attempt = event.args.get("attempt")
                 self._calls[event.call_id] = step, attempt if isinstance(attempt, int) else 0
                 more: dict[str, Any] = {name: event.args[name] for name in _ALSO_TOLD if name in event.args}
-                self._step(event.call_id, "started", at, size, more)
+                self._add_step(event.call_id, "started", at, size, more)
             case events.ToolProgressed():
-                self._log(event, at, size)
+                self._add_log(event, at, size)
             case events.ToolFinished(tool="flow", outputs=dict(outputs)) if event.call_id not in self._calls:
                 self.status = "completed" if outputs.get("status") == "completed" else "failed"
                 summary = outputs.get("summary")
                 self._summary = summary if isinstance(summary, dict) else None
                 if isinstance(kept := outputs.get("events"), list):
                     # The runtime's own events, with its own times and with types that have no place in the journal.
-                    self.events = [self._as_reported(*entry[:2]) for entry in kept if _is_kept_event(entry)]
+                    self.events = [self._format_report(*entry[:2]) for entry in kept if _is_kept_event(entry)]
                     left_out = outputs.get("events_left_out")
                     self.left_out = left_out if isinstance(left_out, int) else 0
             case events.ToolFinished() if event.call_id in self._calls:
-                self._finish(event, at, size)
+                self._add_finish(event, at, size)
             case events.RunCompleted() if self.status == "running":
                 # It was cut short: nobody told its end but who cut it.
                 self.status = "failed"
@@ -85,34 +85,34 @@ class Report:
             case _:
                 pass
 
-    def _finish(self, event: events.ToolFinished, at: str, size: int) -> None:
+    def _add_finish(self, event: events.ToolFinished, at: str, size: int) -> None:
         given = event.outputs or {}
         self._outputs[event.call_id] = event.outputs
         self._succeeded[self._calls[event.call_id][0]] = not event.is_error
         if self._partial.get(event.call_id):
-            self._log(events.ToolProgressed(event.call_id, "\n"), at, 0)
+            self._add_log(events.ToolProgressed(event.call_id, "\n"), at, 0)
         self._partial.pop(event.call_id, None)
         self._last_log.pop(event.call_id, None)
         if event.is_error:
             error = given.get("error", {"code": BROKEN, "message": event.text, "data": {}})
-            self._step(event.call_id, "failed", at, size, {"duration_ms": event.duration_ms, "error": error})
+            self._add_step(event.call_id, "failed", at, size, {"duration_ms": event.duration_ms, "error": error})
         else:
             more = {"duration_ms": event.duration_ms, "outputs": given}
             left_out = {"outputs_left_out": True} if event.outputs is None else {}
-            self._step(event.call_id, "succeeded", at, size, {**more, **left_out})
+            self._add_step(event.call_id, "succeeded", at, size, {**more, **left_out})
 
-    def _as_reported(self, event: dict[str, Any], call_id: str | None = None) -> dict[str, Any]:
+    def _format_report(self, event: dict[str, Any], call_id: str | None = None) -> dict[str, Any]:
         if call_id is None:
             return event
         outputs = self._outputs.get(call_id)
         return {**event, "outputs": outputs or {}, **({"outputs_left_out": True} if outputs is None else {})}
 
-    def _step(self, call_id: str, state: str, at: str, size: int, more: dict[str, Any]) -> None:
+    def _add_step(self, call_id: str, state: str, at: str, size: int, more: dict[str, Any]) -> None:
         step, attempt = self._calls[call_id]
         told = {"type": "step", "timestamp": at, "step_id": step, "state": state, "attempt": attempt}
-        self._keep({**told, **more}, size)
+        self._keep_event({**told, **more}, size)
 
-    def _log(self, event: events.ToolProgressed, at: str, size: int) -> None:
+    def _add_log(self, event: events.ToolProgressed, at: str, size: int) -> None:
         *lines, self._partial[event.call_id] = (self._partial.get(event.call_id, "") + event.text).split("\n")
         step = self._calls.get(event.call_id)
         for line in lines:
@@ -126,9 +126,9 @@ class Report:
             self._last_log[event.call_id] = told
             if step is not None:
                 told["step_id"] = step[0]
-            self._keep(told, size // len(lines))
+            self._keep_event(told, size // len(lines))
 
-    def _keep(self, told: dict[str, Any], size: int) -> None:
+    def _keep_event(self, told: dict[str, Any], size: int) -> None:
         self._bytes += size
         if len(self.events) >= MOST_EVENTS or self._bytes > MOST_BYTES:
             self.left_out += 1
@@ -146,6 +146,6 @@ def _is_kept_event(entry: object) -> bool:
     )
 
 
-def stamp(ts_ms: int) -> str:
+def format_timestamp(ts_ms: int) -> str:
     """rep 7: RFC 3339."""
     return datetime.fromtimestamp(ts_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

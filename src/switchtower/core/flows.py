@@ -5,7 +5,7 @@ from switchtower.core.decision import Decision
 from switchtower.core.session import Session
 
 
-def wanted(engine: str, flow: events.Flow | None) -> events.Flow | None:
+def parse_flow(engine: str, flow: events.Flow | None) -> events.Flow | None:
     """The flow that a session is to be, by the words in which protocols ask for one."""
     if (engine == "flow") != (flow is not None):
         raise errors.InvalidCommand("`engine: flow` and `flow` belong together")
@@ -14,16 +14,16 @@ def wanted(engine: str, flow: events.Flow | None) -> events.Flow | None:
     return flow
 
 
-def begin(command: commands.StartSession, mint: ids.Mint) -> Decision | None:
+def start_flow(command: commands.StartSession, mint: ids.Mint) -> Decision | None:
     if command.flow is None:
         return None
     run_id = mint("run")
     started = events.RunStarted(
         text=command.flow.name, by=command.actor, purpose=events.Purpose.FLOW, headless=command.mode == "headless"
     )
-    return Decision([started], run_id, {"run_id": run_id}, said=command.flow)
+    return Decision([started], run_id, {"run_id": run_id}, ephemeral_input=command.flow)
 
 
-def refuse_talk(session: Session) -> None:
+def refuse_message(session: Session) -> None:
     if session.flow is not None:
         raise errors.InvalidCommand("a flow takes no messages", hint="start it anew with `tower flow run`")

@@ -8,34 +8,34 @@ from switchtower.core import codec, commands, conversation, engine, errors, even
 from switchtower.core.session import Session
 
 
-class Fork:
+class ConversationFork:
     """Reads the parent's entries, in order, until `reached`."""
 
     def __init__(self, before_seq: int | None = None) -> None:
         """`before_seq` is that of one of its user messages; None takes all that was said."""
         self._before_seq = before_seq
-        self._told = conversation.Conversation()
+        self._conversation = conversation.Conversation()
         self.text: str | None = None
         """Of that message."""
         self.reached = False
 
-    def read(self, entries: Sequence[journal.Entry]) -> None:
+    def add_entries(self, entries: Sequence[journal.Entry]) -> None:
         for entry in entries:
             if self._before_seq is not None and entry.seq >= self._before_seq:
                 self._stop_at(entry)
                 return
-            self._told.read(entry)
+            self._conversation.add_entry(entry)
 
-    def conversation(self) -> tuple[events.MessageImported, ...]:
+    def build_conversation(self) -> tuple[events.MessageImported, ...]:
         """Raises `InvalidCommand` when there is no such message."""
         if self._before_seq is not None and self.text is None:
             raise errors.InvalidCommand(f"at {self._before_seq} there is no message of a person", hint="fork before one of those")
-        answered = engine.call_results(self._told.messages)
+        answered = engine.answered_call_ids(self._conversation.messages)
         told: list[events.MessageImported] = []
-        for message in self._told.messages:
+        for message in self._conversation.messages:
             if any(call.call_id not in answered for call in message.calls):
                 break  # a call that nobody has answered yet: no model goes on from there
-            told.append(_imported(message))
+            told.append(_make_import(message))
         return tuple(told)
 
     def _stop_at(self, entry: journal.Entry) -> None:
@@ -53,7 +53,7 @@ class Fork:
                 pass
 
 
-def like(command: commands.StartSession, parent: Session) -> commands.StartSession:
+def inherit_settings(command: commands.StartSession, parent: Session) -> commands.StartSession:
     """What a session goes on from it also goes on as: nobody's policy is loosened by a fork."""
     return msgspec.structs.replace(
         command,
@@ -69,7 +69,7 @@ def like(command: commands.StartSession, parent: Session) -> commands.StartSessi
     )
 
 
-def _imported(message: engine.Message) -> events.MessageImported:
+def _make_import(message: engine.Message) -> events.MessageImported:
     return events.MessageImported(
         role=message.role,
         text=message.text,

@@ -22,7 +22,7 @@ _NAMES = UUID("6b1f2c0e-6a0b-5a57-9d0e-3f6d0f0a7c51")
 _VALUE_OF = {symbol: value for value, symbol in enumerate(_CROCKFORD)}
 
 
-def spell(prefix: str, now_ms: int, randomness: int) -> str:
+def format_id(prefix: str, now_ms: int, randomness: int) -> str:
     """The id of this kind for a moment (48 bits of milliseconds) and 80 bits of randomness."""
     bits = ((now_ms & 0xFFFF_FFFF_FFFF) << 80) | (randomness & ((1 << 80) - 1))
     # 130 bits as 13 pairs of base-32 symbols: a table of 1,024 pairs halves the work.
@@ -46,7 +46,7 @@ def spell(prefix: str, now_ms: int, randomness: int) -> str:
     )
 
 
-def as_version_7(randomness: int) -> int:
+def mark_version_7(randomness: int) -> int:
     """80 bits of randomness with those in place by which a UUID of version 7 is known (RFC 9562, 5.7). Behind a moment in
     milliseconds they make an id that is a ULID and, spelled as a UUID, a valid one."""
     return randomness & _RANDOM_OF_VERSION_7 | _VERSION_7
@@ -56,12 +56,12 @@ is_session_id = re.compile(r"sess_[A-Za-z0-9._:-]{1,251}", re.ASCII).fullmatch
 """Whether every protocol accepts it. A journal of an older release may have others, which pi's clients chose."""
 
 
-def named(prefix: str, name: str, generation: int) -> str:
+def make_named_id(prefix: str, name: str, generation: int) -> str:
     """The id of this kind for the n-th thing with a name: the same wherever it is asked for."""
-    return from_uuid(prefix, uuid5(_NAMES, f"{prefix}\0{name}\0{generation}"))
+    return parse_uuid(prefix, uuid5(_NAMES, f"{prefix}\0{name}\0{generation}"))
 
 
-def as_uuid(identifier: str) -> UUID:
+def to_uuid(identifier: str) -> UUID:
     """The same 128 bits, spelled as a UUID."""
     bits = 0
     for symbol in identifier.rpartition("_")[2]:
@@ -69,6 +69,6 @@ def as_uuid(identifier: str) -> UUID:
     return UUID(int=bits)
 
 
-def from_uuid(prefix: str, uuid: UUID) -> str:
+def parse_uuid(prefix: str, uuid: UUID) -> str:
     """The id of this kind with the UUID's 128 bits."""
-    return spell(prefix, uuid.int >> 80, uuid.int)
+    return format_id(prefix, uuid.int >> 80, uuid.int)

@@ -47,11 +47,11 @@ def reveal(text: str, spell: Callable[[str], str], *, keep: str = "\n\t") -> str
     return _NOT_PLAIN.sub(lambda found: found[0] if found[0] in keep or not is_invisible(found[0]) else spell(found[0]), text)
 
 
-def spell_number(character: str) -> str:
+def format_code_point(character: str) -> str:
     """`⟨U+200B⟩`: as Unicode names it."""
     return f"⟨U+{ord(character):04X}⟩"
 
 
-def spell_escape(character: str) -> str:
+def format_escape(character: str) -> str:
     """`\\u200b`: as a program's text would have it."""
     return character.encode("unicode_escape").decode()

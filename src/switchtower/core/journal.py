@@ -39,14 +39,14 @@ class Receipt(Struct, frozen=True):
     """Takes the place of one with its identity; otherwise that must have expired."""
 
 
-class Waits(Struct, frozen=True):
+class WaitingPrompt(Struct, frozen=True):
     """What a program in a terminal waits for."""
 
     reason: str
     prompt: str
 
 
-class OpenQuestion(Struct, frozen=True):
+class ApprovalSummary(Struct, frozen=True):
     """An approval that waits, in short."""
 
     title: str
@@ -54,7 +54,7 @@ class OpenQuestion(Struct, frozen=True):
     summary: str
 
 
-class Spent(Struct, frozen=True):
+class UsageSummary(Struct, frozen=True):
     """What the models of a session took so far. `cost` is None where no price is known."""
 
     input_tokens: int
@@ -90,8 +90,8 @@ class Card(Struct, frozen=True):
     exit_code: int | None = None
     pid: int | None = None
     """Of the program, while it runs."""
-    waits: Waits | None = None
-    question: OpenQuestion | None = None
+    waits: WaitingPrompt | None = None
+    question: ApprovalSummary | None = None
     host: str | None = None
     host_lost: bool = False
     model: str | None = None
@@ -102,7 +102,7 @@ class Card(Struct, frozen=True):
     preset: str | None = None
     alias: str | None = None
     """The id that its first client chose for it."""
-    spent: Spent | None = None
+    spent: UsageSummary | None = None
     """None before the first call of a model."""
     accepted: dict[str, bool] = {}
     """The criteria of its last run, and whether each was met."""
@@ -124,7 +124,7 @@ class Append(Struct):
     """The folded session as of the last entry, for a quick load."""
 
 
-class Stored(Struct, frozen=True):
+class StoredSession(Struct, frozen=True):
     """What a load starts from: the last snapshot (`None`: fold from seq 1), and where it stands."""
 
     session_id: str
@@ -157,7 +157,7 @@ class Journal(Protocol):
         """Done when the addition is durable. After `errors.Fenced` or `errors.JournalUnavailable` nothing of it is stored."""
         ...
 
-    async def load(self, session_id: str) -> Stored | None:
+    async def load(self, session_id: str) -> StoredSession | None:
         """Where to start folding a session; `None` when there is no such session."""
         ...
 
@@ -169,19 +169,19 @@ class Journal(Protocol):
         """The last retained entries before a seq, in order. Bounded as `read` is. Not `streamed`: without what is prunable."""
         ...
 
-    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
+    async def find_gap(self, session_id: str, after_seq: int) -> int | None:
         """The highest pruned seq beyond `after_seq`; `None` when a cursor at `after_seq` can be served without a hole."""
         ...
 
-    async def receipt(self, scope: str, key: str, now_ms: int) -> Receipt | None:
+    async def find_receipt(self, scope: str, key: str, now_ms: int) -> Receipt | None:
         """The stored outcome for this identity, unless it has expired."""
         ...
 
-    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[Receipt]:
+    async def list_receipts(self, scope: str, limit: int, now_ms: int) -> list[Receipt]:
         """The newest of a scope that have not expired, newest first."""
         ...
 
-    async def cards(
+    async def list_cards(
         self,
         *,
         limit: int,

@@ -97,7 +97,7 @@ class Leases(Protocol):
         """Everything of the node's is free; how many sessions those were."""
         ...
 
-    async def nodes(self, *, counted: bool = True) -> list[Node]:
+    async def list_nodes(self, *, counted: bool = True) -> list[Node]:
         """By id, also those that fell silent and were not forgotten yet. Not `counted`: without the numbers of their sessions,
         which cost the more the more there are."""
         ...
@@ -132,18 +132,18 @@ class Leases(Protocol):
         that live on another host are not among them: they go on there, and whoever is asked about one acquires it."""
         ...
 
-    async def free(self, limit: int) -> int:
+    async def release_silent(self, limit: int) -> int:
         """Up to so many other sessions of silent nodes lose their home; how many. Whoever is asked about one acquires it."""
         ...
 
-    async def owner(self, session_id: str) -> Lease | None:
+    async def find_owner(self, session_id: str) -> Lease | None:
         """Also of a node that fell silent. None: it is free."""
         ...
 
-    async def owners(self, session_ids: Sequence[str]) -> list[Lease]:
+    async def find_owners(self, session_ids: Sequence[str]) -> list[Lease]:
         """As `owner`, of many at once; those that are not free."""
         ...
 
-    async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[Lease]:
+    async def list_owned(self, node_id: str, *, limit: int, after: str = "") -> list[Lease]:
         """The node's sessions by id, those after the given one."""
         ...

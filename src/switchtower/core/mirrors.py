@@ -23,9 +23,9 @@ OURS_TO_DECIDE = (
 """What concerns our picture of such a session. All else is its host's to decide."""
 
 
-def refuse_what_is_its_hosts(session: Session, command: commands.AnyCommand) -> None:
+def refuse_host_commands(session: Session, command: commands.AnyCommand) -> None:
     if session.host is not None and not isinstance(command, OURS_TO_DECIDE):
-        raise errors.LivesElsewhere(session.host)
+        raise errors.SessionOnOtherHost(session.host)
 
 
 def attribute(by: events.Actor, host: str) -> events.Actor:
@@ -35,9 +35,9 @@ def attribute(by: events.Actor, host: str) -> events.Actor:
     return events.Actor(name=host, via="host", claims=events.Claim(by.name, by.via))
 
 
-def mirror(session: Session, command: commands.MirrorRun) -> Decision:
+def decide_mirror(session: Session, command: commands.MirrorRun) -> Decision:
     if session.seq and session.host != command.host:
-        raise errors.NotItsHost(f"{session.id} is not a session of {command.host}")
+        raise errors.NotSessionHost(f"{session.id} is not a session of {command.host}")
     told: list[events.AnyEvent] = []
     last = session.relayed_seq
     asked = dict.fromkeys(session.run.pending if session.run else ())
@@ -55,7 +55,7 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
         if (begun and begins) or (ended and ends):
             # A session begins once and ends once. What comes again is only noted, so that its number counts as taken.
             relayed = next(event.relayed for event in report.events if event.relayed)
-            told.append(events.HostSaid(type="", data={}, relayed=relayed))
+            told.append(events.HostEventReceived(type="", data={}, relayed=relayed))
             continue
         begun = True
         if ends:
@@ -63,7 +63,7 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
             told += [events.ApprovalWithdrawn(approval_id=approval_id, reason="the run ended") for approval_id in asked]
             asked.clear()
             ended = True
-        for event in map(partial(_bounded, session, asked), report.events):
+        for event in map(partial(_limit_event, session, asked), report.events):
             if isinstance(event, events.ApprovalRequested):
                 if event.approval.id in asked and event.relayed is None:
                     continue  # a guess of ours, and it was asked in so many words
@@ -78,20 +78,20 @@ def mirror(session: Session, command: commands.MirrorRun) -> Decision:
     return Decision(told, command.run_id, {"last_seq": last})
 
 
-def _bounded(session: Session, asked: Collection[str], event: events.AnyEvent) -> events.AnyEvent:
+def _limit_event(session: Session, asked: Collection[str], event: events.AnyEvent) -> events.AnyEvent:
     """What a host leaves open without end is only passed on."""
     match event:
         case events.ApprovalRequested() if len(asked) >= MOST_OPEN and event.approval.id not in asked:
             said: dict[str, Any] = {"request_id": event.approval.id, "prompt": event.approval.title}
-            return events.HostSaid(type="run.permission_requested", data=said, relayed=event.relayed)
+            return events.HostEventReceived(type="run.permission_requested", data=said, relayed=event.relayed)
         case events.ToolCalled() if session.run is not None and len(session.run.open_calls) >= MOST_OPEN:
             said = {"request_id": event.call_id, "tool": event.tool, "args": event.args}
-            return events.HostSaid(type="tool.call", data=said, relayed=event.relayed)
+            return events.HostEventReceived(type="tool.call", data=said, relayed=event.relayed)
         case _:
             return event
 
 
-def mark(session: Session, command: commands.MarkHost) -> Decision:
+def decide_host_mark(session: Session, command: commands.MarkHost) -> Decision:
     if session.host is None or session.host_lost == command.lost or session.run is None:
         return Decision([])
     event = events.HostLost(host=session.host) if command.lost else events.HostReturned(host=session.host)

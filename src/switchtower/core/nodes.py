@@ -7,7 +7,7 @@ from msgspec import Struct
 from switchtower.core import leases
 
 
-class Drained(Struct, frozen=True):
+class DrainResult(Struct, frozen=True):
     """What came of emptying a node."""
 
     sessions: int
@@ -16,15 +16,15 @@ class Drained(Struct, frozen=True):
     """Runs that had to be cut short, because they did not end in time."""
 
 
-class Nodes(Protocol):
+class ClusterNodes(Protocol):
     @property
     def node_id(self) -> str: ...
 
-    async def all(self) -> list[leases.Node]:
+    async def list_nodes(self) -> list[leases.Node]:
         """Raises `leases.LeasesUnavailable`."""
         ...
 
-    async def drain(self, wait_s: float) -> Drained:
+    async def drain(self, wait_s: float) -> DrainResult:
         """Takes up nothing new, gives runs so long to end, hands the sessions to other nodes and lets clients go. The node
         stays, empty, until it is stopped. Asked again it says what came of it the first time."""
         ...

@@ -10,25 +10,25 @@ from switchtower.core import commands, errors, journal
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def fingerprint(command: commands.AnyCommand) -> str:
+def compute_fingerprint(command: commands.AnyCommand) -> str:
     """The same for two commands that ask for the same thing, whatever the order of their keys."""
     meaning = [command.wire_name, *(getattr(command, name) for name in command.identity_fields)]
     return hashlib.sha256(_encoder.encode(meaning)).hexdigest()
 
 
-def prior_outcome(receipt: journal.Receipt, command: commands.AnyCommand) -> dict[str, Any]:
+def replay_outcome(receipt: journal.Receipt, command: commands.AnyCommand) -> dict[str, Any]:
     """What was answered the first time; refused when the same identity now asks for something else."""
-    if receipt.fingerprint != fingerprint(command):
+    if receipt.fingerprint != compute_fingerprint(command):
         raise errors.IdentityConflict(receipt.key)
     return receipt.outcome
 
 
-def issue(command: commands.AnyCommand, outcome: dict[str, Any], expires_at_ms: int) -> journal.Receipt:
+def issue_receipt(command: commands.AnyCommand, outcome: dict[str, Any], expires_at_ms: int) -> journal.Receipt:
     assert command.idempotency_key is not None, "only a command with an identity has a receipt"
     return journal.Receipt(
         scope=command.session_id,
         key=command.idempotency_key,
-        fingerprint=fingerprint(command),
+        fingerprint=compute_fingerprint(command),
         outcome=outcome,
         expires_at_ms=expires_at_ms,
     )

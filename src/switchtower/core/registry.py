@@ -89,7 +89,7 @@ class Host(Struct, frozen=True):
         return f"Host(host_id={self.host_id!r}, name={self.name!r}, state={self.state.value!r})"
 
 
-class Visit(Struct, frozen=True):
+class HostContact(Struct, frozen=True):
     """A host at the door."""
 
     host_id: str
@@ -103,7 +103,7 @@ class Visit(Struct, frozen=True):
         return f"Visit(host_id={self.host_id!r}, address={self.address!r})"
 
 
-class Mark(NamedTuple):
+class HubAcknowledgement(NamedTuple):
     """How much of a session a hub has acknowledged, and since when it has all of it (0: not yet)."""
 
     session_id: str
@@ -124,44 +124,46 @@ class Registry(Protocol):
 
     # Users
 
-    async def add_user(self, user: User, *, note: audit.Note | None = None) -> bool:
+    async def add_user(self, user: User, *, note: audit.AuditNote | None = None) -> bool:
         """False: there is one of this name, who stays as they are."""
         ...
 
-    async def user(self, name: str) -> User | None: ...
+    async def find_user(self, name: str) -> User | None: ...
 
-    async def users(self) -> list[User]:
+    async def list_users(self) -> list[User]:
         """By name."""
         ...
 
-    async def set_role(self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+    async def set_role(
+        self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.AuditNote | None = None
+    ) -> bool:
         """False: there is no such user. Raises `LastAdmin` when `keep_admin` and no other user is an admin."""
         ...
 
-    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
+    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.AuditNote | None = None) -> bool:
         """The user's tokens are revoked with it. False: there is no such user."""
         ...
 
-    async def rehash(self, name: str, old_hash: str, new_hash: str) -> bool:
+    async def replace_hash(self, name: str, old_hash: str, new_hash: str) -> bool:
         """The same password hashed anew, unless it has been changed meanwhile. The tokens stay."""
         ...
 
-    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.Note | None = None) -> bool:
+    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.AuditNote | None = None) -> bool:
         """The user's tokens are revoked with it. False: there is no such user. Raises `LastAdmin` as `set_role` does."""
         ...
 
     # Tokens
 
-    async def add_token(self, token: Token, *, checked_hash: str | None = None, note: audit.Note | None = None) -> bool:
+    async def add_token(self, token: Token, *, checked_hash: str | None = None, note: audit.AuditNote | None = None) -> bool:
         """With the hash that a password was checked against, only if that is still the user's; the login is noted with it.
 
         So nobody gets a token for a password that was changed, or as a user who was removed, while it was being checked.
         """
         ...
 
-    async def token(self, token_id: str) -> Token | None: ...
+    async def find_token(self, token_id: str) -> Token | None: ...
 
-    async def tokens(self, now_ms: int, *, limit: int, user: str | None = None) -> list[Token]:
+    async def list_tokens(self, now_ms: int, *, limit: int, user: str | None = None) -> list[Token]:
         """Those neither expired nor revoked, the newest first."""
         ...
 
@@ -169,7 +171,7 @@ class Registry(Protocol):
         """Its last-used time; it never goes back."""
         ...
 
-    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.Note | None = None) -> bool:
+    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.AuditNote | None = None) -> bool:
         """Whether it was good until now."""
         ...
 
@@ -183,7 +185,7 @@ class Registry(Protocol):
 
     # Hosts
 
-    async def meet(self, visit: Visit, *, first_state: HostState, most: int) -> Host | None:
+    async def record_contact(self, visit: HostContact, *, first_state: HostState, most: int) -> Host | None:
         """The host as it stands after this visit.
 
         One that is new is noted in `first_state`. One without a token is given the visit's. One whose token is the visit's has
@@ -192,46 +194,46 @@ class Registry(Protocol):
         """
         ...
 
-    async def saw_host(self, host_id: str, now_ms: int) -> bool:
+    async def touch_host(self, host_id: str, now_ms: int) -> bool:
         """Its last-seen time; it never goes back."""
         ...
 
-    async def host(self, host_id: str) -> Host | None: ...
+    async def find_host(self, host_id: str) -> Host | None: ...
 
-    async def hosts(self) -> list[Host]:
+    async def list_hosts(self) -> list[Host]:
         """In the order in which they first came."""
         ...
 
-    async def set_host_state(self, host_id: str, state: HostState, *, note: audit.Note | None = None) -> bool: ...
+    async def set_host_state(self, host_id: str, state: HostState, *, note: audit.AuditNote | None = None) -> bool: ...
 
-    async def rename_host(self, host_id: str, name: str, *, note: audit.Note | None = None) -> bool: ...
+    async def rename_host(self, host_id: str, name: str, *, note: audit.AuditNote | None = None) -> bool: ...
 
-    async def forget_host_token(self, host_id: str, *, note: audit.Note | None = None) -> bool:
+    async def forget_host_token(self, host_id: str, *, note: audit.AuditNote | None = None) -> bool:
         """The next token that it comes with is trusted."""
         ...
 
-    async def remove_host(self, host_id: str, *, note: audit.Note | None = None) -> bool: ...
+    async def remove_host(self, host_id: str, *, note: audit.AuditNote | None = None) -> bool: ...
 
     # The audit
 
-    async def record(self, note: audit.Note) -> None:
+    async def record_note(self, note: audit.AuditNote) -> None:
         """Adds what changes nothing here, such as a refused login."""
         ...
 
-    async def notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.Note]]:
+    async def list_notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.AuditNote]]:
         """With their numbers in the audit, the newest first."""
         ...
 
     # What a host has told its hubs
 
-    async def hub_since(self, hub: str, now_ms: int) -> int:
+    async def record_hub(self, hub: str, now_ms: int) -> int:
         """When the first link with this hub was made: now, if never before."""
         ...
 
-    async def acked(self, hub: str) -> dict[str, tuple[int, int]]:
+    async def load_acknowledgements(self, hub: str) -> dict[str, tuple[int, int]]:
         """The acknowledged seq and the settling time of each session that was marked."""
         ...
 
-    async def mark(self, hub: str, marks: Sequence[tuple[str, int, int]]) -> None:
+    async def store_acknowledgements(self, hub: str, marks: Sequence[tuple[str, int, int]]) -> None:
         """All of them (`Mark`s, or plain triples) or none. The last word on a session stands."""
         ...

@@ -54,7 +54,7 @@ class Action(StrEnum):
     READ_AUDIT = "read the audit"
 
 
-LEAST: Mapping[Action, Role] = {
+LEAST_ROLES: Mapping[Action, Role] = {
     Action.WATCH: Role.VIEWER,
     Action.DECIDE: Role.APPROVER,
     Action.ANSWER: Role.APPROVER,
@@ -81,23 +81,23 @@ LEAST: Mapping[Action, Role] = {
 }
 
 
-def least(action: Action | None) -> Role:
+def find_least_role(action: Action | None) -> Role:
     """None stands for a request that no table knows."""
-    return Role.ADMIN if action is None else LEAST.get(action, Role.ADMIN)
+    return Role.ADMIN if action is None else LEAST_ROLES.get(action, Role.ADMIN)
 
 
-def lower(one: Role, other: Role) -> Role:
+def choose_lower_role(one: Role, other: Role) -> Role:
     return min(one, other, key=RANKS.__getitem__)
 
 
-def read(text: str) -> Role:
+def parse_role(text: str) -> Role:
     """A stored role. One that this version does not know allows the least."""
     return Role(text) if text in RANKS else Role.VIEWER
 
 
-def check(role: Role, action: Action | None) -> None:
+def check_role(role: Role, action: Action | None) -> None:
     """Raises `errors.RoleForbidden`."""
-    needed = least(action)
+    needed = find_least_role(action)
     if not role.covers(needed):
         what = "this" if action is None else f"to {action}"
         raise errors.RoleForbidden(f"{what} needs the role {needed}, and yours is {role}", hint="ask an admin")
@@ -106,4 +106,4 @@ def check(role: Role, action: Action | None) -> None:
 def check_policy(role: Role, wanted: str | None, usual: str) -> None:
     """A session may be stricter than the daemon's own setting; only an admin makes it looser. Raises `errors.RoleForbidden`."""
     if wanted in PROFILES and usual in PROFILES and PROFILES.index(wanted) > PROFILES.index(usual):
-        check(role, Action.LOOSEN_POLICY)
+        check_role(role, Action.LOOSEN_POLICY)

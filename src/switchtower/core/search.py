@@ -5,7 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     session_id: str
     seq: int
     ts_ms: int
@@ -16,7 +16,7 @@ class Hit(Struct, frozen=True):
 
 
 class Search(Protocol):
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[Hit]:
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[SearchHit]:
         """The best first, of all sessions or of one. All words must be there, in any order; the last may be a beginning, and
         words in double quotes stand together. Nothing is found for a text without words."""
         ...
@@ -29,7 +29,7 @@ class Search(Protocol):
 class NoSearch:
     """For who has none: finds nothing. Implements `Search`."""
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[Hit]:
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[SearchHit]:
         return []
 
     async def forget(self, session_id: str) -> None:

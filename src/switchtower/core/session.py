@@ -11,18 +11,18 @@ from msgspec import Struct, field
 from msgspec.json import Decoder, Encoder
 
 from switchtower.core import codec, events, journal, states
-from switchtower.core.timeline import Change
+from switchtower.core.timeline import WorkspaceChange
 
 CLOSED_APPROVALS_KEPT = 1_000
 CHANGES_KEPT = 100
 RECENT_MESSAGES_KEPT = 200
 TITLE_LENGTH = 80
 SUMMARY_LENGTH = 80
-ERRAND = "errand"
+REMOTE_CALL = "errand"
 """The kind of questions about errands: the run that they are asked in does not wait for them."""
 
 
-class Usage(Struct):
+class UsageTotals(Struct):
     """What models took, added up. `cost` is in US dollars and counts only the calls whose price is known."""
 
     calls: int = 0
@@ -47,7 +47,7 @@ class Usage(Struct):
         self.unpriced_calls += reported.cost is None
 
 
-class Counts(Struct):
+class MessageCounts(Struct):
     """The messages of the conversation as it stands, and what was called for in it."""
 
     user: int = 0
@@ -78,7 +78,7 @@ class Run(Struct):
     purpose: events.Purpose = events.Purpose.WORK
     instructions: str = ""
     force: bool = False
-    usage: Usage = field(default_factory=Usage)
+    usage: UsageTotals = field(default_factory=UsageTotals)
     checkpoint: str | None = None
     """The tree that was kept before the run's first change."""
     started_at_seq: int = 0
@@ -90,9 +90,9 @@ class Run(Struct):
     """Its last message was broken off."""
 
     @property
-    def waits_for_a_decision(self) -> bool:
+    def is_awaiting_decision(self) -> bool:
         """The run itself, and not somebody's errand beside it."""
-        return any(approval.kind != ERRAND for approval in self.pending.values())
+        return any(approval.kind != REMOTE_CALL for approval in self.pending.values())
 
 
 class LastRun(Struct, frozen=True):
@@ -106,7 +106,7 @@ class LastRun(Struct, frozen=True):
     """Its criteria, and whether each was met."""
 
 
-class Waiting(Struct, frozen=True):
+class TerminalPrompt(Struct, frozen=True):
     """What a program waits for."""
 
     reason: str
@@ -121,7 +121,7 @@ class Terminal(Struct):
     cols: int
     rows: int
     hides_typing: bool = False
-    waiting: Waiting | None = None
+    waiting: TerminalPrompt | None = None
     screen_seq: int = 0
     """Where its screen was last kept whole."""
     exit_code: int | None = None
@@ -165,16 +165,16 @@ class Session(Struct):
     """What decisions have allowed for the rest of the session."""
     queue: dict[str, events.MessageQueued] = {}
     """Messages that wait to be told to the model, in the order they came."""
-    usage: Usage = field(default_factory=Usage)
+    usage: UsageTotals = field(default_factory=UsageTotals)
     context_tokens: int = 0
     """What the last call of a model took in and put out: how full its context is."""
     context_window: int | None = None
-    done: list[Change] = []
+    done: list[WorkspaceChange] = []
     """Runs that changed the workspace and can be undone, the last one last."""
-    undone: list[Change] = []
+    undone: list[WorkspaceChange] = []
     """Runs that were undone and can be made again, the last undone last."""
     loaded: bool | None = None
-    counts: Counts = field(default_factory=Counts)
+    counts: MessageCounts = field(default_factory=MessageCounts)
     clearings: int = 0
     """How often its conversation began anew."""
     conversation_from: int = 0
@@ -205,9 +205,9 @@ class Session(Struct):
     """The last of its host's numbers that we have."""
     alias: str | None = None
     """The id that its first client chose for it; see `events.SessionStarted`."""
-    usage_before: Usage = field(default_factory=Usage)
+    usage_before: UsageTotals = field(default_factory=UsageTotals)
     """Of `usage`, what belongs to conversations before the present one."""
-    imported_usage: Usage = field(default_factory=Usage)
+    imported_usage: UsageTotals = field(default_factory=UsageTotals)
     """What the messages took that the conversation began with, elsewhere."""
 
     @property
@@ -221,17 +221,17 @@ class Session(Struct):
         return self.state is events.SessionState.DELETED
 
     @property
-    def outlives_its_daemon(self) -> bool:
+    def can_resume_after_restart(self) -> bool:
         """Whether the active run can be continued after a restart. A program's terminal ends with the daemon that holds it, and
         a child with the process that started it;
         an agent goes on only from a question, because nobody knows what became of anything else that it was doing."""
         run = self.run
         if run is None or run.cancel_requested or self.terminal is not None or self.parent_run is not None:
             return False
-        return self.flow.lasting if self.flow is not None else run.waits_for_a_decision
+        return self.flow.lasting if self.flow is not None else run.is_awaiting_decision
 
     @property
-    def child_of(self) -> str | None:
+    def parent_session(self) -> str | None:
         """The session whose run has started this one."""
         return self.parent if self.parent_run is not None else None
 
@@ -325,7 +325,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.runs_started += 1
             session.ended_at_ms = None
             session.recent_messages, session.recent_texts = [], {}
-            _note_message(session, event.message_id, event.text)
+            _remember_message(session, event.message_id, event.text)
             if event.message_id is not None:
                 session.queue.pop(event.message_id, None)
             if event.purpose is events.Purpose.WORK:
@@ -337,13 +337,13 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 session.run.instructions = event.text
         case events.MessageQueued():
             session.queue[event.message_id] = event
-            _note_message(session, event.message_id, event.text)
+            _remember_message(session, event.message_id, event.text)
         case events.MessageDelivered() | events.MessageWithdrawn():
             session.queue.pop(event.message_id, None)
             session.counts.user += isinstance(event, events.MessageDelivered)
         case events.ConversationCleared():
-            session.counts = Counts()
-            session.usage_before, session.imported_usage = copy(session.usage), Usage()
+            session.counts = MessageCounts()
+            session.usage_before, session.imported_usage = copy(session.usage), UsageTotals()
             session.clearings += 1
             session.conversation_from = session.seq
             session.text_parts = []
@@ -356,18 +356,18 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             session.counts.shells += session.shells.pop(event.shell_id, None) is not None
         case (
             events.TerminalTyped()
-            | events.TerminalKeys()
+            | events.TerminalKeysTyped()
             | events.TerminalResized()
-            | events.TerminalEchoed()
+            | events.TerminalEchoChanged()
             | events.PromptShown()
-            | events.PromptGone()
-            | events.ScreenTaken()
+            | events.PromptCleared()
+            | events.ScreenCaptured()
         ):
             if session.terminal is not None:
                 _fold_terminal(session.seq, session.terminal, event)
-        case events.ErrandStarted():
+        case events.RemoteCallStarted():
             session.errands[event.errand_id] = event.tool
-        case events.ErrandFinished():
+        case events.RemoteCallFinished():
             session.errands.pop(event.errand_id, None)
         case events.HostLost():
             session.host_lost = True
@@ -441,17 +441,17 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             pass  # what is only told, such as a warning, changes nothing
 
 
-def _note_message(session: Session, message_id: str | None, text: str) -> None:
+def _remember_message(session: Session, message_id: str | None, text: str) -> None:
     if message_id is None:
         return
     session.recent_messages.append(message_id)
-    session.recent_texts[message_id] = text_hash(text)
+    session.recent_texts[message_id] = hash_text(text)
     for forgotten in session.recent_messages[:-RECENT_MESSAGES_KEPT]:
         session.recent_texts.pop(forgotten, None)
     del session.recent_messages[:-RECENT_MESSAGES_KEPT]
 
 
-def text_hash(text: str) -> str:
+def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -459,23 +459,23 @@ def _fold_terminal(
     seq: int,
     terminal: Terminal,
     event: events.TerminalTyped
-    | events.TerminalKeys
+    | events.TerminalKeysTyped
     | events.TerminalResized
-    | events.TerminalEchoed
+    | events.TerminalEchoChanged
     | events.PromptShown
-    | events.PromptGone
-    | events.ScreenTaken,
+    | events.PromptCleared
+    | events.ScreenCaptured,
 ) -> None:
     match event:
-        case events.TerminalTyped() | events.TerminalKeys() | events.PromptGone():
+        case events.TerminalTyped() | events.TerminalKeysTyped() | events.PromptCleared():
             terminal.waiting = None
         case events.TerminalResized():
             terminal.cols, terminal.rows = event.cols, event.rows
-        case events.TerminalEchoed():
+        case events.TerminalEchoChanged():
             terminal.hides_typing = not event.on
         case events.PromptShown():
-            terminal.waiting = Waiting(event.reason, event.prompt, event.approval_id)
-        case events.ScreenTaken():
+            terminal.waiting = TerminalPrompt(event.reason, event.prompt, event.approval_id)
+        case events.ScreenCaptured():
             terminal.screen_seq = seq
         case _:
             assert_never(event)
@@ -502,20 +502,20 @@ def _fold_imported(session: Session, event: events.MessageImported) -> None:
 def _fold_checkpoint(session: Session, run: Run, event: events.CheckpointTaken) -> None:
     if event.when == "before":
         run.checkpoint = event.tree
-        session.done.append(Change(run.id, before=event.tree))
+        session.done.append(WorkspaceChange(run.id, before=event.tree))
         session.undone.clear()  # a new change begins a new line of history
         del session.done[:-CHANGES_KEPT]
     elif session.done and session.done[-1].run_id == (event.of or run.id):
         change = session.done.pop()
         if change.before != event.tree:  # a run that changed nothing in the end leaves nothing to undo
-            session.done.append(Change(change.run_id, change.before, event.tree))
+            session.done.append(WorkspaceChange(change.run_id, change.before, event.tree))
 
 
 def _fold_restoration(session: Session, event: events.WorkspaceRestored) -> None:
     source, target = (session.undone, session.done) if event.direction == "redo" else (session.done, session.undone)
     if source and source[-1].run_id == event.run_id:
         change = source.pop()
-        target.append(Change(change.run_id, change.before, event.after))
+        target.append(WorkspaceChange(change.run_id, change.before, event.after))
 
 
 def fold_entries(session: Session, entries: list[journal.Entry]) -> None:
@@ -523,7 +523,7 @@ def fold_entries(session: Session, entries: list[journal.Entry]) -> None:
         fold(session, entry.seq, entry.ts_ms, entry.run_id, codec.decode(entry.kind, entry.data))
 
 
-def card(session: Session) -> journal.Card:
+def make_card(session: Session) -> journal.Card:
     """The session as the index lists it."""
     pending = session.pending_approval
     terminal = session.terminal
@@ -546,40 +546,40 @@ def card(session: Session) -> journal.Card:
         mode=session.mode,
         tool=terminal.program.tool if terminal else "",
         ended_at_ms=session.ended_at_ms,
-        exit_code=_exit_code(session),
+        exit_code=_find_exit_code(session),
         pid=terminal.pid if terminal and session.run else None,
-        waits=journal.Waits(waiting.reason, waiting.prompt) if waiting else None,
-        question=question_of(pending) if pending else None,
+        waits=journal.WaitingPrompt(waiting.reason, waiting.prompt) if waiting else None,
+        question=summarize_approval(pending) if pending else None,
         host=session.host,
         host_lost=session.host_lost,
         policy=session.policy,
         sandbox=session.sandbox,
-        child_of=session.child_of,
+        child_of=session.parent_session,
         preset=session.preset.name if session.preset else None,
         alias=session.alias,
-        spent=_spent(session),
+        spent=_summarize_usage(session),
         accepted=session.last_run.accepted if session.last_run and session.run is None else {},
     )
 
 
-def _spent(session: Session) -> journal.Spent | None:
+def _summarize_usage(session: Session) -> journal.UsageSummary | None:
     usage = session.usage
     if not usage.calls:
         return None
     cost = usage.cost if usage.calls > usage.unpriced_calls else None
-    return journal.Spent(usage.input_tokens, usage.output_tokens, cost, session.context_tokens, session.context_window)
+    return journal.UsageSummary(usage.input_tokens, usage.output_tokens, cost, session.context_tokens, session.context_window)
 
 
-def _exit_code(session: Session) -> int | None:
+def _find_exit_code(session: Session) -> int | None:
     if session.terminal is not None:
         return session.terminal.exit_code
     return session.flow.exit_code if session.flow is not None else None
 
 
-def question_of(approval: events.Approval) -> journal.OpenQuestion:
+def summarize_approval(approval: events.Approval) -> journal.ApprovalSummary:
     """An approval in short, for lists."""
     tool = approval.details.get("tool")
-    return journal.OpenQuestion(
+    return journal.ApprovalSummary(
         title=approval.title, tool=tool if isinstance(tool, str) else approval.kind, summary=approval.summary[:SUMMARY_LENGTH]
     )
 
@@ -588,10 +588,10 @@ _encoder = Encoder()
 _decoder = Decoder(Session)
 
 
-def to_snapshot(session: Session) -> bytes:
+def encode_snapshot(session: Session) -> bytes:
     _ = session.last_assistant_text  # joins the parts, so that they are stored as one
     return _encoder.encode(session)
 
 
-def from_snapshot(snapshot: bytes) -> Session:
+def decode_snapshot(snapshot: bytes) -> Session:
     return _decoder.decode(snapshot)

@@ -9,7 +9,7 @@ from switchtower.core.session import Session
 MOST_AT_ONCE = 16
 
 
-def decide(session: Session, command: commands.RunShell | commands.CancelShell | commands.FinishShell) -> Decision:
+def decide_shell(session: Session, command: commands.RunShell | commands.CancelShell | commands.FinishShell) -> Decision:
     match command:
         case commands.RunShell():
             if len(session.shells) >= MOST_AT_ONCE:

@@ -21,7 +21,7 @@ ENTER = "\r"
 """What the key of that name sends."""
 
 
-def wanted(
+def parse_program(
     engine: str,
     command: str | list[str] | None,
     *,
@@ -32,10 +32,10 @@ def wanted(
     """The program that a session is to be, by the words in which protocols ask for one."""
     if (engine == "pty") != (command is not None):
         raise errors.InvalidCommand("`engine: pty` and `command` belong together")
-    return None if command is None else program(command, tool=tool, cols=cols, rows=rows)
+    return None if command is None else make_program(command, tool=tool, cols=cols, rows=rows)
 
 
-def program(
+def make_program(
     command: str | list[str], *, tool: str | None = None, cols: int | None = None, rows: int | None = None
 ) -> events.Program:
     """A program as people ask for it: a list of arguments, or one line for a shell."""
@@ -50,7 +50,7 @@ def program(
     return events.Program(argv=argv, command=line, tool=name[:LONGEST_NAME], cols=cols or COLS, rows=rows or ROWS)
 
 
-def begin(command: commands.StartSession, mint: ids.Mint) -> Decision | None:
+def start_program(command: commands.StartSession, mint: ids.Mint) -> Decision | None:
     """The run of a session that is a program: it begins with the session."""
     if command.program is None:
         return None
@@ -58,17 +58,19 @@ def begin(command: commands.StartSession, mint: ids.Mint) -> Decision | None:
     started = events.RunStarted(
         text=command.program.command, by=command.actor, purpose=events.Purpose.PROGRAM, headless=command.mode == "headless"
     )
-    return Decision([started], run_id, {"run_id": run_id}, said=command.program)
+    return Decision([started], run_id, {"run_id": run_id}, ephemeral_input=command.program)
 
 
-def decide(session: Session, command: commands.TypeInput | commands.TypeKeys | commands.ResizeTerminal) -> Decision:
-    run = _running(session)
+def decide_terminal(session: Session, command: commands.TypeInput | commands.TypeKeys | commands.ResizeTerminal) -> Decision:
+    run = _get_running(session)
     match command:
         case commands.TypeInput():
             return type_text(session, command.actor, command.input_id, command.text, command.sha256)
         case commands.TypeKeys():
-            _check(command.text)
-            return Decision([events.TerminalKeys(count=len(command.text), by=command.actor)], run.id, said=command.text)
+            _check_text(command.text)
+            return Decision(
+                [events.TerminalKeysTyped(count=len(command.text), by=command.actor)], run.id, ephemeral_input=command.text
+            )
         case commands.ResizeTerminal():
             if not (1 <= command.cols <= LARGEST and 1 <= command.rows <= LARGEST):
                 raise errors.InvalidCommand(f"a terminal has 1 to {LARGEST} columns and rows")
@@ -81,15 +83,15 @@ def decide(session: Session, command: commands.TypeInput | commands.TypeKeys | c
 
 
 def type_text(session: Session, actor: events.Actor, input_id: str, text: str, sha256: str) -> Decision:
-    run = _running(session)
-    _check(text)
+    run = _get_running(session)
+    _check_text(text)
     assert session.terminal is not None, "a program has a terminal"
     shown = HIDDEN if session.terminal.hides_typing else text
     typed = events.TerminalTyped(input_id=input_id, text=shown, sha256=sha256, by=actor)
-    return Decision([typed], run.id, {"run_id": run.id, "input_id": input_id}, said=text)
+    return Decision([typed], run.id, {"run_id": run.id, "input_id": input_id}, ephemeral_input=text)
 
 
-def _running(session: Session) -> Run:
+def _get_running(session: Session) -> Run:
     if session.terminal is None:
         raise errors.NotATerminal(session.id)
     if session.run is None:
@@ -97,6 +99,6 @@ def _running(session: Session) -> Run:
     return session.run
 
 
-def _check(text: str) -> None:
+def _check_text(text: str) -> None:
     if len(text) > MOST_TYPED:
         raise errors.InvalidCommand(f"at most {MOST_TYPED} characters can be typed at once")

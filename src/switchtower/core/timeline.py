@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Change(Struct, frozen=True):
+class WorkspaceChange(Struct, frozen=True):
     """One run's doing, as the trees before and after it. Without an `after` the run ended in a crash."""
 
     run_id: str
@@ -14,5 +14,5 @@ class Change(Struct, frozen=True):
 class Timeline(Struct, frozen=True):
     """The runs that can be undone, the last one last, and those that were undone, the last undone last."""
 
-    done: tuple[Change, ...] = ()
-    undone: tuple[Change, ...] = ()
+    done: tuple[WorkspaceChange, ...] = ()
+    undone: tuple[WorkspaceChange, ...] = ()

@@ -16,26 +16,26 @@ from switchtower.core.session import Session
 if TYPE_CHECKING:
     from switchtower.core import nodes
 
-FROM_THE_HEAD = 2**62
+HEAD_CURSOR = 2**62
 """A cursor that no session has reached: who attaches there is given what comes next, and nothing of before."""
 
-Outcome = dict[str, Any]
-Done = Callable[[Outcome | errors.CoreError], None]
+SubmitOutcome = dict[str, Any]
+OutcomeCallback = Callable[[SubmitOutcome | errors.CoreError], None]
 Watcher = Callable[[Session, events.AnyEvent], None]
 BatchWatcher = Callable[[Session, "Batch"], None]
 
 
-class Settleable(Protocol):
+class FutureLike(Protocol):
     """What of a future matters here."""
 
     def done(self) -> bool: ...
 
-    def set_result(self, result: Outcome, /) -> None: ...
+    def set_result(self, result: SubmitOutcome, /) -> None: ...
 
     def set_exception(self, exception: errors.CoreError, /) -> None: ...
 
 
-def settle(answer: Settleable, outcome: Outcome | errors.CoreError) -> None:
+def resolve_future(answer: FutureLike, outcome: SubmitOutcome | errors.CoreError) -> None:
     """A `Done` for who waits with a future, and perhaps no longer."""
     if answer.done():
         return
@@ -64,28 +64,28 @@ class Batch:
         return self.entries[-1].seq
 
 
-class Outlet(Protocol):
+class Subscriber(Protocol):
     """Where a subscription puts what it has for one client."""
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """False while the client does not take more; `Subscription.wake` says that it does again."""
         ...
 
     def deliver(self, batch: Batch) -> None: ...
 
-    def fell_behind(self, session_id: str) -> None:
+    def on_gap(self, session_id: str) -> None:
         """Retention removed what this client had not been sent yet; it must be attached anew."""
         ...
 
 
 @runtime_checkable
-class Paced(Protocol):
+class LagObserver(Protocol):
     """An outlet that wants to know when its client falls behind the live stream, and when it has caught up."""
 
-    def behind(self, session_id: str) -> None: ...
+    def on_lagging(self, session_id: str) -> None: ...
 
-    def caught_up(self, session_id: str) -> None: ...
+    def on_caught_up(self, session_id: str) -> None: ...
 
 
 class Subscription(Protocol):
@@ -108,15 +108,15 @@ class Attachment(Struct, frozen=True):
     """The first seq from which the log has no hole."""
 
 
-class Elsewhere(Protocol):
+class HostForwarder(Protocol):
     """The way to sessions that live on other hosts."""
 
-    def forward(self, host: str, command: commands.AnyCommand, done: Done) -> None:
+    def forward(self, host: str, command: commands.AnyCommand, done: OutcomeCallback) -> None:
         """Hands a command to its session's host. `done` is told at once when the host cannot be reached."""
         ...
 
 
-class Tower(Protocol):
+class SessionService(Protocol):
     def now_ms(self) -> int: ...
 
     def mint(self, prefix: str) -> str: ...
@@ -125,9 +125,9 @@ class Tower(Protocol):
         """A token that nobody can guess."""
         ...
 
-    def submit(self, command: commands.AnyCommand, done: Done) -> None: ...
+    def submit(self, command: commands.AnyCommand, done: OutcomeCallback) -> None: ...
 
-    async def ask(self, command: commands.AnyCommand) -> Outcome:
+    async def ask(self, command: commands.AnyCommand) -> SubmitOutcome:
         """Like `submit`, awaited: raises the refusal. Once asked it happens, whether or not anybody still waits."""
         ...
 
@@ -135,7 +135,7 @@ class Tower(Protocol):
         self,
         session_id: str,
         after_seq: int,
-        outlet: Outlet,
+        subscriber: Subscriber,
         *,
         admit: Callable[[Session], None],
         done: Callable[[Attachment | errors.CoreError], None],
@@ -143,22 +143,22 @@ class Tower(Protocol):
         """Subscribes in the session's own order. `admit` may refuse by raising; the subscription sends nothing until started."""
         ...
 
-    def subscribe(self, session_id: str, after_seq: int, outlet: Outlet) -> Subscription:
+    def subscribe(self, session_id: str, after_seq: int, subscriber: Subscriber) -> Subscription:
         """For who has just been answered about this session: goes on from there without asking again."""
         ...
 
     @property
-    def workshop(self) -> workshop.Workshop: ...
+    def host_services(self) -> host_services.HostServices: ...
 
-    async def session(self, session_id: str) -> Session:
+    async def get_session(self, session_id: str) -> Session:
         """The session as it stands, in its own order and as committed: a copy, which does not move on."""
         ...
 
-    def session_of_run(self, run_id: str) -> Session | None:
+    def find_session_of_run(self, run_id: str) -> Session | None:
         """The session as it stands whose active run this is, at this node. Not to be changed or kept."""
         ...
 
-    async def cards(
+    async def list_cards(
         self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = (), any_id: bool = False
     ) -> list[journal.Card]:
         """Sessions, most recently updated first; or only those that a client wants at hand, or in one of these states.
@@ -166,25 +166,27 @@ class Tower(Protocol):
         `any_id`: also sessions that an older release stored under an id which a pi client chose. Only pi accepts those ids."""
         ...
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
+    async def search(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
         """Words in what was said and done; see the search port."""
         ...
 
-    async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+    async def read_entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         """A page of what the journal has of a session."""
         ...
 
-    async def entries_before(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+    async def read_entries_before(
+        self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True
+    ) -> list[journal.Entry]:
         """The page before a seq, in order; without streamed pieces of text on request."""
         ...
 
-    async def card(self, session_id: str) -> journal.Card | None: ...
+    async def find_card(self, session_id: str) -> journal.Card | None: ...
 
-    async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
+    async def list_receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
         """The newest of a protocol's own receipts, newest first."""
         ...
 
-    def watch(self, watcher: Watcher, *, at_home: bool = False) -> Callable[[], None]:
+    def watch(self, watcher: Watcher, *, owned_only: bool = False) -> Callable[[], None]:
         """Tells of every session's events once they are committed and published, but for the pieces of streamed text. The
         session is as it stands then, and not to be changed or kept. Returns what ends it.
 
@@ -192,11 +194,11 @@ class Tower(Protocol):
         any node stores: watch no longer than need be."""
         ...
 
-    def watch_batches(self, watcher: BatchWatcher, *, at_home: bool = False) -> Callable[[], None]:
+    def watch_batches(self, watcher: BatchWatcher, *, owned_only: bool = False) -> Callable[[], None]:
         """As `watch`, for each batch of any session with all that is in it, once its subscribers have it."""
         ...
 
     @property
-    def nodes(self) -> "nodes.Nodes | None":
+    def nodes(self) -> "nodes.ClusterNodes | None":
         """The other nodes of this tower. None: it is alone."""
         ...

@@ -6,10 +6,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from switchtower.core import commands, events
-from switchtower.core.timeline import Change
+from switchtower.core.timeline import WorkspaceChange
 
 
-class ModelOffer(Struct, frozen=True):
+class ModelInfo(Struct, frozen=True):
     """A model that sessions can name, or why they cannot. Prices are in US dollars per million tokens."""
 
     name: str
@@ -25,7 +25,7 @@ class ModelOffer(Struct, frozen=True):
     """Where its key comes from, for people."""
 
 
-class TemplateOffer(Struct, frozen=True):
+class TemplateInfo(Struct, frozen=True):
     """A skill or a prompt that a message can begin with, as `/name`."""
 
     name: str
@@ -35,7 +35,7 @@ class TemplateOffer(Struct, frozen=True):
     origin: str
 
 
-class PresetOffer(Struct, frozen=True, kw_only=True):
+class PresetInfo(Struct, frozen=True, kw_only=True):
     """A preset that a session can begin with, or why it cannot. What it leaves open is None."""
 
     name: str
@@ -59,7 +59,7 @@ class TrustedFolder(Struct, frozen=True):
     by: str
 
 
-class ToolOffer(Struct, frozen=True):
+class ToolInfo(Struct, frozen=True):
     """Something an agent can do."""
 
     name: str
@@ -87,19 +87,19 @@ class ShellResult(Struct, frozen=True):
     text: str
 
 
-class Site(Protocol):
+class WorkspaceServices(Protocol):
     """What the disk of one session's home can tell."""
 
-    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
+    async def diff(self, workspace: events.Workspace, changes: Sequence[WorkspaceChange]) -> str:
         """What these runs changed, as a unified diff."""
         ...
 
-    async def templates(self, workspace: str) -> Sequence[TemplateOffer]: ...
+    async def list_templates(self, workspace: str) -> Sequence[TemplateInfo]: ...
 
-    async def presets(self, workspace: str) -> Sequence[PresetOffer]: ...
+    async def list_presets(self, workspace: str) -> Sequence[PresetInfo]: ...
 
 
-class Workshop(Site, Protocol):
+class HostServices(WorkspaceServices, Protocol):
     """Of this machine. Whoever knows the session asks `of` it: its home, and so its folder, may be another node's."""
 
     @property
@@ -107,9 +107,9 @@ class Workshop(Site, Protocol):
         """The profile of a session that names none."""
         ...
 
-    def of(self, session_id: str) -> Site: ...
+    def get_workspace(self, session_id: str) -> WorkspaceServices: ...
 
-    def is_model_looked_up(self, command: commands.StartSession) -> bool:
+    def needs_model_lookup(self, command: commands.StartSession) -> bool:
         """Whether `prepared` can decide at once. If not, `look_up_model` comes first."""
         ...
 
@@ -117,18 +117,18 @@ class Workshop(Site, Protocol):
         """Asks the provider's server which models it has, for what decides afterwards. Bounded, cached, and raises nothing."""
         ...
 
-    async def server_models(self, provider: str) -> Sequence[str] | None:
+    async def list_server_models(self, provider: str) -> Sequence[str] | None:
         """The models that a provider's server lists; None when it has no list."""
         ...
 
-    def prepared(self, command: commands.StartSession) -> commands.StartSession:
+    def prepare_session(self, command: commands.StartSession) -> commands.StartSession:
         """The command with what it left open filled in. Refuses a session that could not work: an unknown model, sandbox,
         policy, preset or folder."""
         ...
 
     def check_configuration(self, command: commands.ConfigureSession) -> None: ...
 
-    async def with_worktree(self, command: commands.StartSession) -> commands.StartSession:
+    async def add_worktree(self, command: commands.StartSession) -> commands.StartSession:
         """The same session in a worktree of its own."""
         ...
 
@@ -148,7 +148,7 @@ class Workshop(Site, Protocol):
         """Ends what a run left behind; how many there were."""
         ...
 
-    async def models(self) -> Sequence[ModelOffer]: ...
+    async def list_models(self) -> Sequence[ModelInfo]: ...
 
     def trust_folder(self, path: str, actor: events.Actor) -> str:
         """From now on the folder's instructions count; its real path."""
@@ -158,13 +158,13 @@ class Workshop(Site, Protocol):
         """Whether the folder was trusted by a decision."""
         ...
 
-    def trusted_folders(self) -> Sequence[TrustedFolder]: ...
+    def list_trusted_folders(self) -> Sequence[TrustedFolder]: ...
 
-    def tools(self) -> Sequence[ToolOffer]:
+    def list_tools(self) -> Sequence[ToolInfo]:
         """The agent's own tools; those of MCP servers come with a session's first run."""
         ...
 
-    def breakers(self) -> Sequence[BreakerState]: ...
+    def list_breakers(self) -> Sequence[BreakerState]: ...
 
     def set_provider_variables(self, variables: Mapping[str, str]) -> None:
         """Takes keys and addresses of providers from the owner's shell, for this node and in memory only. Blocks. Raises

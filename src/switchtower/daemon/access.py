@@ -6,19 +6,23 @@ import logging
 import os
 from collections.abc import Callable
 
-from switchtower.core.access import Access, Unattributed
+from switchtower.core.access import Access, ProcessUnattributed
 from switchtower.core.roles import Role
 from switchtower.transports import tcp_owner
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 _ROOT = 0
 
 log = logging.getLogger(__name__)
 
 
-class Doorkeeper:
+class ConnectionAuthenticator:
     def __init__(
-        self, owner_token: str, *, attach_token_required: bool, find_run: Callable[[Origin], str | None] = lambda _: None
+        self,
+        owner_token: str,
+        *,
+        attach_token_required: bool,
+        find_run: Callable[[ConnectionOrigin], str | None] = lambda _: None,
     ) -> None:
         """`find_run` returns the run whose process is at the other end, and raises `Unattributed` when it cannot tell. A process
         of a run has the owner's uid too, and may not decide in the owner's name about what it does itself."""
@@ -26,19 +30,19 @@ class Doorkeeper:
         self._attach_token_required = attach_token_required
         self.find_run = find_run
 
-    def is_owners(self, origin: Origin) -> bool:
+    def is_owner_process(self, origin: ConnectionOrigin) -> bool:
         """Whether the process at the other end is certainly of no run."""
         try:
             return self.find_run(origin) is None
-        except Unattributed as problem:
+        except ProcessUnattributed as problem:
             log.warning("a client at %s is refused: %s", origin.address, problem)
             return False
 
-    def on_socket(self, origin: Origin) -> Access | None:
+    def authenticate_socket(self, origin: ConnectionOrigin) -> Access | None:
         """None here, as below: not let in. Only the owner can open the socket; the uid was checked when the peer connected."""
         try:
             run_id = self.find_run(origin)
-        except Unattributed as problem:
+        except ProcessUnattributed as problem:
             log.warning("a client on a socket is refused: %s", problem)
             return None
         return Access(
@@ -50,20 +54,22 @@ class Doorkeeper:
             address=origin.machine,
         )
 
-    def on_websocket(self, origin: Origin) -> Access | None:
+    def authenticate_websocket(self, origin: ConnectionOrigin) -> Access | None:
         given = (origin.token or "").encode()
-        if not hmac.compare_digest(given, self._owner_token) or not self.is_owners(origin):
+        if not hmac.compare_digest(given, self._owner_token) or not self.is_owner_process(origin):
             return None
         return Access(name="owner", via="app", trusted=True, role=Role.ADMIN, address=origin.machine)
 
-    def on_open_port(self, origin: Origin, *, by_name: bool) -> Access | None:
+    def authenticate_open_port(self, origin: ConnectionOrigin, *, by_name: bool) -> Access | None:
         """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
         if origin.token is not None:
-            return self.on_websocket(origin)
+            return self.authenticate_websocket(origin)
         # The owner's own browser shows pages of anybody, also under names that lead here: then the uid says nothing.
         if origin.is_page or not by_name or not tcp_owner.is_loopback(origin.address):
             return None
-        if tcp_owner.uid_of(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or not self.is_owners(origin):
+        if tcp_owner.find_owner_uid(origin.address, origin.reached_at) not in (os.geteuid(), _ROOT) or not self.is_owner_process(
+            origin
+        ):
             return None
         trusted = not self._attach_token_required
         return Access(name="owner", via="app", trusted=trusted, role=Role.ADMIN, address=origin.machine)

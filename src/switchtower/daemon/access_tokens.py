@@ -15,7 +15,7 @@ _OPTIONS = {
 }
 
 
-class Claims(Struct, frozen=True):
+class TokenClaims(Struct, frozen=True):
     sub: str
     jti: str
     iat: int
@@ -28,30 +28,30 @@ class AccessTokens:
         self._key = secret.ljust(_KEY_BYTES, b"\0")
         self._jwt: ModuleType | None = None
 
-    async def make(self, claims: Claims) -> str:
-        jwt: Any = await self._library()
+    async def encode(self, claims: TokenClaims) -> str:
+        jwt: Any = await self._get_jwt_module()
         carried = {"sub": claims.sub, "jti": claims.jti, "iat": claims.iat, "exp": claims.exp}
         return str(jwt.encode(carried, self._key, algorithm=_ALGORITHM))
 
-    async def read(self, token: str, now: float) -> Claims | None:
+    async def decode(self, token: str, now: float) -> TokenClaims | None:
         """None for anything that we did not sign, or that is past its time."""
-        jwt: Any = await self._library()
+        jwt: Any = await self._get_jwt_module()
         try:
             carried = jwt.decode(token, self._key, algorithms=[_ALGORITHM], options=_OPTIONS)
         except Exception:  # whatever a stranger's text makes a decoder stumble over, it is no token of ours
             return None
         match carried:
             case {"sub": str(sub), "jti": str(jti), "iat": int(iat), "exp": int(exp)} if exp > now:
-                return Claims(sub, jti, iat, exp)
+                return TokenClaims(sub, jti, iat, exp)
         return None
 
-    async def _library(self) -> ModuleType:
+    async def _get_jwt_module(self) -> ModuleType:
         if self._jwt is None:
-            self._jwt = await asyncio.to_thread(_load)
+            self._jwt = await asyncio.to_thread(_import_jwt)
         return self._jwt
 
 
-def _load() -> ModuleType:
+def _import_jwt() -> ModuleType:
     """A fifth of a second: too long for the event loop."""
     import jwt
 

@@ -13,13 +13,13 @@ from switchtower.core.session import Session
 from switchtower.daemon.live_settings import LiveSettings
 from switchtower.models.catalog import Catalog
 from switchtower.models.key_store import KeyStore
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 if TYPE_CHECKING:
     from switchtower.daemon.agent_parts import AgentParts
 
 
-class Agent:
+class LazyAgent:
     """`engine` does the work; `workshop` answers the runtime's questions about it."""
 
     def __init__(self, settings: config.Settings, redactor: redact.Redactor) -> None:
@@ -29,23 +29,23 @@ class Agent:
             settings.models,
             os.environ,
             demo_delay=settings.demo_delay_ms / 1_000,
-            on_secret=redactor.add,
+            on_secret=redactor.add_secret,
             stored_keys=KeyStore(settings.folders.config),
         )
         self._live.on_change(lambda fresh: self._catalog.reconfigure(fresh.models, demo_delay=fresh.demo_delay_ms / 1_000))
         self._loading = threading.Lock()
         self._parts: AgentParts | None = None
-        self.engine = cast("engine.Engine", _Late(self, "engine"))
-        self.workshop = cast("workshop.Workshop", _Late(self, "workshop"))
+        self.engine = cast("engine.Engine", _LazyPart(self, "engine"))
+        self.host_services = cast("workshop.HostServices", _LazyPart(self, "workshop"))
         if settings.rules:
-            self.parts()  # only the policy can tell whether they are rules
+            self.get_parts()  # only the policy can tell whether they are rules
 
     @property
     def secret_variables(self) -> frozenset[str]:
         """The variables that hold keys of models."""
-        return self._catalog.secret_variables()
+        return self._catalog.list_secret_variables()
 
-    def parts(self) -> "AgentParts":
+    def get_parts(self) -> "AgentParts":
         """Loads them if nobody has. Raises `ConfigError`."""
         with self._loading:
             if self._parts is None:
@@ -54,17 +54,17 @@ class Agent:
                 self._parts = AgentParts(self._live, self._redactor, self._catalog)
             return self._parts
 
-    def find_run(self, origin: Origin) -> str | None:
+    def find_run(self, origin: ConnectionOrigin) -> str | None:
         """The run whose process is at the other end. Before the parts are loaded there is no run. Raises `Unattributed`."""
         return None if self._parts is None else self._parts.find_run(origin)
 
-    def saw(self, session: Session, event: events.AnyEvent) -> None:
+    def on_event(self, session: Session, event: events.AnyEvent) -> None:
         """For the runtime's watchers."""
         if self._parts is not None:
-            self._parts.saw(session, event)
+            self._parts.on_event(session, event)
 
     async def load(self) -> None:
-        await asyncio.to_thread(self.parts)
+        await asyncio.to_thread(self.get_parts)
         await self._catalog.read_stored_keys()
 
     async def close(self) -> None:
@@ -73,12 +73,12 @@ class Agent:
         await self._catalog.close()
 
 
-class _Late:
+class _LazyPart:
     """Stands for one of the parts until it is touched, and passes everything on."""
 
-    def __init__(self, agent: Agent, part: str) -> None:
+    def __init__(self, agent: LazyAgent, part: str) -> None:
         self._agent = agent
         self._part = part
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(getattr(self._agent.parts(), self._part), name)
+        return getattr(getattr(self._agent.get_parts(), self._part), name)

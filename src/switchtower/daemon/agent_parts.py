@@ -11,26 +11,26 @@ from msgspec import structs
 
 from switchtower import config
 from switchtower.core import events, policy, redact
-from switchtower.core.access import Unattributed
+from switchtower.core.access import ProcessUnattributed
 from switchtower.core.session import Session
 from switchtower.daemon.live_settings import LiveSettings
-from switchtower.daemon.workshop import DaemonWorkshop
-from switchtower.engines.agent.kit import Kit
+from switchtower.daemon.workshop import LocalHostServices
+from switchtower.engines.agent.kit import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
-from switchtower.engines.agent.presets.catalogue import Presets
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.presets.catalogue import PresetCatalog
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 from switchtower.engines.agent.trust import FolderTrust
-from switchtower.extensions.loader import Loader
+from switchtower.extensions.loader import ExtensionLoader
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
 from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
-from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.mcp.servers import McpServers
 from switchtower.tools.running import adoption, environment, membership
 from switchtower.tools.sandboxes import sandbox
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 from switchtower.transports import tcp_owner
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 log = logging.getLogger(__name__)
 
@@ -41,70 +41,70 @@ class AgentParts:
         adoption.become_subreaper()
         self._daemon_id = hashlib.sha256(os.fsencode(settings.data_dir)).hexdigest()[:16]
         """The same for every daemon of this home, so that one finds what another left behind."""
-        self._sweep()
+        self._kill_leftovers()
         _hide_keys(catalog, settings)
         sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket, settings.host_socket])
         ours = [settings.data_dir, settings.run_dir, settings.folders.logs]
         checkpoints = Checkpoints(settings.checkpoints_dir, apart=ours)
         trust = FolderTrust(settings.data_dir / "trusted_folders.json", settings.trusted_folders)
-        shelf = Shelf(settings.folders.config, trust.is_trusted)
-        presets = Presets(settings.folders.config, redactor, trust.is_trusted)
-        extensions = Loader()
-        self._servers = Servers(
+        shelf = PromptCatalog(settings.folders.config, trust.is_trusted)
+        presets = PresetCatalog(settings.folders.config, redactor, trust.is_trusted)
+        extensions = ExtensionLoader()
+        self._servers = McpServers(
             settings.mcp_file,
-            environment=lambda: {**environment.whole(), DAEMON: self._daemon_id},
-            choose_sandbox=partial(sandbox.choose, network=settings.sandbox_network),
-            learn_secret=redactor.add,
+            environment=lambda: {**environment.get_full_environment(), DAEMON: self._daemon_id},
+            choose_sandbox=partial(sandbox.choose_sandbox, network=settings.sandbox_network),
+            learn_secret=redactor.add_secret,
             trusts=trust.is_trusted,
         )
-        toolbox = registry.core_toolbox(network=settings.sandbox_network)
+        toolbox = registry.make_core_toolbox(network=settings.sandbox_network)
 
         async def open_model(provider: str, model: str | None) -> port.Model:
             live.current  # noqa: B018 - a changed file is read first
-            return await catalog.open(provider, model)
+            return await catalog.open_model(provider, model)
 
-        kit = Kit(
+        kit = AgentServices(
             open_model=open_model,
             toolbox=toolbox,
             checkpoints=checkpoints,
             servers=self._servers,
-            shelf=shelf,
+            prompts=shelf,
             trust=trust,
             extensions=extensions,
             dialog_timeout=settings.pi_ui_timeout,
-            rules=_configured_rules(settings),
+            rules=_make_policy_rules(settings),
             compact_at=settings.compact_at,
         )
         self._ending: set[asyncio.Task[None]] = set()
         self.engine = AgentEngine(kit)
-        self.workshop = DaemonWorkshop(live, catalog, checkpoints, shelf, toolbox, extensions, presets, trust)
+        self.host_services = LocalHostServices(live, catalog, checkpoints, shelf, toolbox, extensions, presets, trust)
 
         def apply(fresh: config.Settings) -> None:
-            rules = _configured_rules(fresh)
+            rules = _make_policy_rules(fresh)
             _hide_keys(catalog, fresh)
             trust.configure(fresh.trusted_folders)
-            self.engine.kit = structs.replace(self.engine.kit, rules=rules, compact_at=fresh.compact_at)
+            self.engine.services = structs.replace(self.engine.services, rules=rules, compact_at=fresh.compact_at)
 
         live.on_change(apply)
 
-    def _sweep(self) -> None:
+    def _kill_leftovers(self) -> None:
         """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""
         killed = kill_leftovers(self._daemon_id)
         if killed:
             log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
 
-    def find_run(self, origin: Origin) -> str | None:
+    def find_run(self, origin: ConnectionOrigin) -> str | None:
         """The run whose process is at the other end of a connection. Raises `Unattributed` when that cannot be told."""
         if origin.pid is not None:
             return membership.find_run(origin.pid, origin.pid_started_at)
-        if not membership.is_on_guard() or not tcp_owner.is_of_this_machine(origin.address):
+        if not membership.has_recent_runs() or not tcp_owner.is_local_address(origin.address):
             return None
-        found = tcp_owner.find(origin.address, origin.reached_at)
+        found = tcp_owner.find_socket(origin.address, origin.reached_at)
         if found is None:
-            raise Unattributed(f"there is no socket at {origin.address} any more")
+            raise ProcessUnattributed(f"there is no socket at {origin.address} any more")
         return membership.find_run_of_socket(found.inode, found.uid)
 
-    def saw(self, session: Session, event: events.AnyEvent) -> None:
+    def on_event(self, session: Session, event: events.AnyEvent) -> None:
         """The servers of a session that nobody needs at hand are not kept running for it."""
         if isinstance(event, events.SessionUnloaded | events.SessionDeleted):
             task = asyncio.get_running_loop().create_task(self._servers.end_session(session.id))
@@ -117,11 +117,11 @@ class AgentParts:
 
 def _hide_keys(catalog: Catalog, settings: config.Settings) -> None:
     """No program inherits the variables that hold keys, also those that the file has named since the start."""
-    environment.withhold(catalog.secret_variables())
-    environment.configure(secret_variables=catalog.secret_variables(), allowed=settings.pass_env)
+    environment.withhold_variables(catalog.list_secret_variables())
+    environment.configure(secret_variables=catalog.list_secret_variables(), allowed=settings.pass_env)
 
 
-def _configured_rules(settings: config.Settings) -> tuple[events.Rule, ...]:
+def _make_policy_rules(settings: config.Settings) -> tuple[events.Rule, ...]:
     try:
         return policy.parse_rules(settings.rules)
     except ValueError as problem:

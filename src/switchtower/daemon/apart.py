@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def apart(work: Callable[[], T], name: str) -> T:
+async def run_in_detached_thread(work: Callable[[], T], name: str) -> T:
     """What the work returns or raises. Who stops waiting leaves it to itself."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()

@@ -19,42 +19,42 @@ import uvloop
 from switchtower import __version__, config
 from switchtower.core import errors, journal, redact, search, workshop
 from switchtower.daemon import credentials, flow_engine, logs, pi_house, terminal_engine
-from switchtower.daemon.access import Doorkeeper
-from switchtower.daemon.agent import Agent
-from switchtower.daemon.home import AlreadyRunning, Endpoints, Home
-from switchtower.daemon.late_search import LateSearch
+from switchtower.daemon.access import ConnectionAuthenticator
+from switchtower.daemon.agent import LazyAgent
+from switchtower.daemon.home import AlreadyRunning, DaemonEndpoints, DaemonHome
+from switchtower.daemon.late_search import LazySearch
 from switchtower.daemon.listeners import Listeners
-from switchtower.daemon.pi_doors import PiDoors, Reception
-from switchtower.daemon.pi_house import LateHouse
-from switchtower.daemon.relay_house import RelayHouse
-from switchtower.daemon.vitals import Vitals
-from switchtower.daemon.web_page import WebPage
-from switchtower.runtime.limits import Limits
+from switchtower.daemon.pi_doors import PiListeners, PiServerPort
+from switchtower.daemon.pi_house import LazyPiServer
+from switchtower.daemon.relay_house import LazyRelay
+from switchtower.daemon.vitals import Metrics
+from switchtower.daemon.web_page import WebFeatures
+from switchtower.runtime.limits import RuntimeLimits
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.tools.running import environment
 from switchtower.transports.errors import CannotListen
 
 if TYPE_CHECKING:
-    from switchtower.daemon.nodes.among import Among
-    from switchtower.daemon.nodes.node import Node
-    from switchtower.daemon.stdio import Descriptors
+    from switchtower.daemon.nodes.among import ClusterComposition
+    from switchtower.daemon.nodes.node import LocalNode
+    from switchtower.daemon.stdio import StdioDescriptors
 
 log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 
-Announce = Callable[[Endpoints], None]
+Announce = Callable[[DaemonEndpoints], None]
 
 _PR_SET_DUMPABLE = 4
 
 
-class CannotStart(Exception):
+class DaemonStartError(Exception):
     """Why the daemon did not start, with a remedy where there is one."""
 
 
-def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "Descriptors | None" = None) -> int:
+def run_daemon(settings: config.Settings, announce: Announce | None = None, *, stdio: "StdioDescriptors | None" = None) -> int:
     """Runs the daemon until it is told to stop. `announce` is told where it listens. Raises `CannotStart`.
 
     With `stdio` it speaks pi there too, and ends with that input.
@@ -62,18 +62,18 @@ def run(settings: config.Settings, announce: Announce | None = None, *, stdio: "
     _protect_memory()
     # The writer thread asks for the interpreter a few times a commit; the default of 5 ms would be ten commits long.
     sys.setswitchinterval(0.0005)
-    home = Home(settings)
+    home = DaemonHome(settings)
     try:
         _check_hub(settings)
-        credentials.check(settings.data_dir, environment.whole())
+        credentials.check_credentials(settings.data_dir, environment.get_full_environment())
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, home, announce, stdio))
     except (AlreadyRunning, CannotListen, config.ConfigError, errors.CoreError) as problem:
-        raise CannotStart(str(problem)) from problem
+        raise DaemonStartError(str(problem)) from problem
     except OSError as problem:
         message, hint = config.describe_home_error(problem, settings.data_dir)
-        raise CannotStart(f"{message}; hint: {hint}") from problem
+        raise DaemonStartError(f"{message}; hint: {hint}") from problem
     finally:
         home.release()
     return 0
@@ -94,9 +94,9 @@ def _protect_memory() -> None:
 def _check_hub(settings: config.Settings) -> None:
     if settings.hub is None or settings.insecure_hub:
         return
-    from switchtower.protocols.relay.link.settings import is_readable_on_the_way
+    from switchtower.protocols.relay.link.settings import is_unencrypted
 
-    if is_readable_on_the_way(settings.hub):
+    if is_unencrypted(settings.hub):
         raise config.ConfigError(
             "hub",
             "the settings",
@@ -113,53 +113,55 @@ def keep_ignored_signals_from_programs() -> None:
             signal.signal(number, lambda *_: None)
 
 
-async def _serve(settings: config.Settings, home: Home, announce: Announce | None, stdio: "Descriptors | None") -> None:
+async def _serve(
+    settings: config.Settings, home: DaemonHome, announce: Announce | None, stdio: "StdioDescriptors | None"
+) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     keep_ignored_signals_from_programs()
     redactor = redact.Redactor(extra=settings.redaction_extra)
-    logs.set_up(settings.log_path, settings.log_level, redactor)
+    logs.configure_logging(settings.log_path, settings.log_level, redactor)
 
     async with contextlib.AsyncExitStack() as stack:
         node = await _open_node(settings, home, redactor, stack)
-        token = home.owner_token() if node is None else node.owner_token
-        redactor.add(token)
+        token = home.load_owner_token() if node is None else node.owner_token
+        redactor.add_secret(token)
         store = await _open_journal(settings, node, stack)
-        agent = Agent(settings, redactor)
-        environment.withhold(agent.secret_variables)
+        agent = LazyAgent(settings, redactor)
+        environment.withhold_variables(agent.secret_variables)
         stack.push_async_callback(agent.close)
-        found: search.Search = LateSearch(settings.journal_path) if node is None else node.search
+        found: search.Search = LazySearch(settings.journal_path) if node is None else node.search
         stack.push_async_callback(found.close)
-        vitals = Vitals()
-        runtime = _make_runtime(settings, vitals.metered(store), found, redactor, agent, node)
+        vitals = Metrics()
+        runtime = _make_runtime(settings, vitals.wrap_journal(store), found, redactor, agent, node)
         stack.push_async_callback(runtime.stop)
-        runtime.watch(agent.saw, at_home=True)
-        runtime.watch(vitals.saw, at_home=True)
-        runtime.watch_batches(vitals.batch, at_home=True)
+        runtime.watch(agent.on_event, owned_only=True)
+        runtime.watch(vitals.on_event, owned_only=True)
+        runtime.watch_batches(vitals.on_batch, owned_only=True)
         if settings.hub is not None:
             runtime.undelivered = lambda: None  # until the link is loaded and can tell
         await runtime.start()
         if node is not None:
-            await node.settle(runtime)
+            await node.join(runtime)
             stack.push_async_callback(node.leave)
-        doorkeeper = Doorkeeper(token, attach_token_required=settings.attach_token_required, find_run=agent.find_run)
-        house = LateHouse(runtime, settings, __version__)
-        among = _among(node, house, settings)
-        reception: Callable[[], Reception] = house.get if among is None else lambda: among.pi
-        pi = PiDoors(settings, reception, doorkeeper, port_required=stdio is not None)
-        page = WebPage(settings, runtime, doorkeeper, vitals, __version__, node)
+        doorkeeper = ConnectionAuthenticator(token, attach_token_required=settings.attach_token_required, find_run=agent.find_run)
+        house = LazyPiServer(runtime, settings, __version__)
+        among = _compose_cluster(node, house, settings)
+        reception: Callable[[], PiServerPort] = house.get if among is None else lambda: among.pi
+        pi = PiListeners(settings, reception, doorkeeper, port_required=stdio is not None)
+        page = WebFeatures(settings, runtime, doorkeeper, vitals, __version__, node)
         shared = None if among is None else among.shared
-        relay = RelayHouse(settings, runtime, doorkeeper, redactor, token, __version__, page, shared=shared)
+        relay = LazyRelay(settings, runtime, doorkeeper, redactor, token, __version__, page, shared=shared)
         stack.push_async_callback(relay.close)
         listeners = Listeners(settings, runtime, doorkeeper, pi, relay, __version__)
         stack.push_async_callback(listeners.close, settings.shutdown_timeout)
-        page.connected = listeners.connected
+        page.connected = listeners.list_connections
         if among is not None:
-            among.serves(listeners, relay)
-        await _tell_people(settings, runtime, redactor, page, stack, node)
+            among.set_clients(listeners, relay)
+        await _start_notifications(settings, runtime, redactor, page, stack, node)
         await listeners.open()
-        endpoints = Endpoints(
+        endpoints = DaemonEndpoints(
             pid=os.getpid(),
             socket=str(settings.socket),
             http=listeners.http_url,
@@ -171,27 +173,27 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             started_at_ms=time.time_ns() // 1_000_000,
             file_state=settings.file_state,
             options=settings.options,
-            listening=listeners.listening,
+            listening=listeners.bound_addresses,
         )
-        home.announce(endpoints)
+        home.write_endpoints(endpoints)
         await listeners.serve_socket()
         log.info("listening on %s, http %s, pi %s", endpoints.socket, endpoints.http or "off", endpoints.pi or "off")
         if announce is not None:
             # Whoever reads it there may come in once; the owner's own token is for files that only the owner reads.
             announce(msgspec.structs.replace(endpoints, token=page.visits.issue()[0]))
         if stdio is not None:
-            from switchtower.daemon.stdio import PiStdio
+            from switchtower.daemon.stdio import StdioPiClient
 
-            own_client = PiStdio(stdio, settings, reception(), cwd=pi_house.workplace(), ended=stop.set)
+            own_client = StdioPiClient(stdio, settings, reception(), cwd=pi_house.get_working_directory(), ended=stop.set)
             own_client.open()
             stack.push_async_callback(own_client.close)
         await agent.load()
         await house.load()
         await listeners.open_host_socket()
         if among is not None:
-            await among.load(relay, stop)
+            await among.load_relay(relay, stop)
         elif settings.hub is not None or settings.registry_path.exists():
-            await relay.parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
+            await relay.get_parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
         gc.freeze()  # what is here now stays, and need not be looked at again
         gc.enable()
         await stop.wait()
@@ -202,14 +204,14 @@ async def _serve(settings: config.Settings, home: Home, announce: Announce | Non
             await house.shut_down(settings.shutdown_timeout)
             await runtime.stop()
         else:
-            await among.say_goodbye()
+            await among.shut_down_pi()
             await runtime.stop()
-            await among.leave()
+            await among.leave_cluster()
 
 
 async def _open_node(
-    settings: config.Settings, home: Home, redactor: redact.Redactor, stack: contextlib.AsyncExitStack
-) -> "Node | None":
+    settings: config.Settings, home: DaemonHome, redactor: redact.Redactor, stack: contextlib.AsyncExitStack
+) -> "LocalNode | None":
     """What a daemon among several has; nobody else pays for it."""
     if settings.store is None:
         return None
@@ -220,7 +222,7 @@ async def _open_node(
     return node
 
 
-async def _open_journal(settings: config.Settings, node: "Node | None", stack: contextlib.AsyncExitStack) -> journal.Journal:
+async def _open_journal(settings: config.Settings, node: "LocalNode | None", stack: contextlib.AsyncExitStack) -> journal.Journal:
     if node is not None:
         return node.journal
     store = SqliteJournal(settings.journal_path)
@@ -229,36 +231,36 @@ async def _open_journal(settings: config.Settings, node: "Node | None", stack: c
     return store
 
 
-def _among(node: "Node | None", house: LateHouse, settings: config.Settings) -> "Among | None":
+def _compose_cluster(node: "LocalNode | None", server: LazyPiServer, settings: config.Settings) -> "ClusterComposition | None":
     if node is None:
         return None
-    from switchtower.daemon.nodes.among import Among
+    from switchtower.daemon.nodes.among import ClusterComposition
 
-    return Among(node, house, settings)
+    return ClusterComposition(node, server, settings)
 
 
-def _workshop(here: workshop.Workshop, node: "Node | None") -> workshop.Workshop:
+def _make_host_services(local: workshop.HostServices, node: "LocalNode | None") -> workshop.HostServices:
     if node is None:
-        return here
+        return local
     from switchtower.daemon.nodes import among
 
-    return among.workshop_of(node, here)
+    return among.make_node_host_services(node, local)
 
 
-async def _tell_people(
+async def _start_notifications(
     settings: config.Settings,
     runtime: Runtime,
     redactor: redact.Redactor,
-    page: WebPage,
+    web: WebFeatures,
     stack: contextlib.AsyncExitStack,
-    node: "Node | None",
+    node: "LocalNode | None",
 ) -> None:
     """Notifications and traces, where somebody wants them; nobody else pays for them. Raises `ConfigError`."""
     if settings.web_push or settings.notify_webhook:
         from switchtower.daemon import notify_parts
 
-        page.web_push = notify_parts.web_push(settings, None if node is None else node.secrets)
-        if (notifier := notify_parts.notifier(settings, runtime, redactor, page.web_push)) is not None:
+        web.web_push = notify_parts.make_web_push(settings, None if node is None else node.secrets)
+        if (notifier := notify_parts.make_notifier(settings, runtime, redactor, web.web_push)) is not None:
             stack.push_async_callback(notifier.close)
     if settings.telemetry_otlp_endpoint is not None:
         from switchtower.daemon import telemetry, telemetry_otel
@@ -266,29 +268,29 @@ async def _tell_people(
         telemetry_otel.check_installed()
         sink = await asyncio.to_thread(telemetry_otel.OtelSink, settings.telemetry_otlp_endpoint, __version__)
         stack.push_async_callback(sink.close)
-        runtime.watch(telemetry.Tracer(sink).saw, at_home=True)
+        runtime.watch(telemetry.Tracer(sink).on_event, owned_only=True)
 
 
 def _make_runtime(
     settings: config.Settings,
     store: journal.Journal,
-    found: search.Search,
+    search_: search.Search,
     redactor: redact.Redactor,
-    agent: Agent,
-    node: "Node | None",
+    agent: LazyAgent,
+    node: "LocalNode | None",
 ) -> Runtime:
-    flows = flow_engine.LateFlowEngine(settings)
+    flows = flow_engine.LazyFlowEngine(settings)
     runtime = Runtime(
         store,
-        {"agent": agent.engine, "pty": terminal_engine.LateTerminalEngine(settings), "flow": flows},
-        _workshop(agent.workshop, node),
+        {"agent": agent.engine, "pty": terminal_engine.LazyTerminalEngine(settings), "flow": flows},
+        _make_host_services(agent.host_services, node),
         redactor=redactor,
-        search_=found,
-        homes_=None if node is None else node.homes,
+        search_=search_,
+        ownership=None if node is None else node.homes,
         approval_timeout_ms=int(settings.approval_timeout * 1_000),
         receipt_ttl_ms=int(settings.receipt_ttl_hours * HOUR_MS),
-        limits=Limits(stop_grace=settings.shutdown_timeout),
+        limits=RuntimeLimits(stop_grace=settings.shutdown_timeout),
         retention=journal.Retention(settings.retention_entries, int(settings.retention_days * DAY_MS)),
     )
-    flows.tower = runtime
+    flows.service = runtime
     return runtime

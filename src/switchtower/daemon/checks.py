@@ -31,12 +31,12 @@ async def check_criterion(
     run_id: str,
     timeout_s: float = CRITERION_TIMEOUT,
     *,
-    where: sandbox.Sandbox = sandbox.LOCAL,
+    sandbox_: sandbox.Sandbox = sandbox.LOCAL,
 ) -> events.CriterionResult:
     """Runs one acceptance check in the workspace. One that cannot be started or takes too long has not passed."""
     try:
         finished = await processes.run_command(
-            criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=timeout_s, sandbox=where
+            criterion.check, cwd=workspace.root, run_id=run_id, timeout_s=timeout_s, sandbox=sandbox_
         )
     except (OSError, ValueError) as problem:
         return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])

@@ -14,7 +14,7 @@ from switchtower.daemon import passwords, private_files
 
 log = logging.getLogger(__name__)
 
-SHORTEST_SECRET_BYTES = 16
+MIN_SECRET_BYTES = 16
 _SECRET_FILE = "jwt.secret"  # noqa: S105 - a name
 OWNER = "owner"
 """Who comes with the owner's token. No user can be called so."""
@@ -34,35 +34,35 @@ def is_reserved(name: str) -> bool:
     return name.lower() == OWNER
 
 
-def check(data_dir: Path, environ: Mapping[str, str]) -> None:
+def check_credentials(data_dir: Path, environ: Mapping[str, str]) -> None:
     """Raises `ConfigError` for what would fail only when a client logs in. Makes nothing."""
     if environ.get("JWT_SECRET") or (data_dir / _SECRET_FILE).exists():
-        jwt_secret(data_dir, environ)
-    environment_user(environ)
+        load_jwt_secret(data_dir, environ)
+    read_environment_user(environ)
 
 
-def jwt_secret(data_dir: Path, environ: Mapping[str, str]) -> bytes:
+def load_jwt_secret(data_dir: Path, environ: Mapping[str, str]) -> bytes:
     """The environment's, or one that is made once."""
     if given := environ.get("JWT_SECRET"):
         secret = given.encode(errors="surrogateescape")
-        if len(secret) < SHORTEST_SECRET_BYTES:
+        if len(secret) < MIN_SECRET_BYTES:
             raise config.ConfigError(
                 "JWT_SECRET",
                 "the environment",
-                f"is shorter than {SHORTEST_SECRET_BYTES} bytes",
+                f"is shorter than {MIN_SECRET_BYTES} bytes",
                 hint="set a longer one, or none: then one is made and kept",
             )
         return secret
     path = data_dir / _SECRET_FILE
-    kept = private_files.made_once(path, lambda: secrets.token_urlsafe(32)).encode()
-    if len(kept) < SHORTEST_SECRET_BYTES:
+    kept = private_files.read_or_create_private(path, lambda: secrets.token_urlsafe(32)).encode()
+    if len(kept) < MIN_SECRET_BYTES:
         raise config.ConfigError(
-            "jwt.secret", f"`{path}`", f"is shorter than {SHORTEST_SECRET_BYTES} bytes", hint="remove the file: a new one is made"
+            "jwt.secret", f"`{path}`", f"is shorter than {MIN_SECRET_BYTES} bytes", hint="remove the file: a new one is made"
         )
     return kept
 
 
-def environment_user(environ: Mapping[str, str]) -> EnvironmentUser | None:
+def read_environment_user(environ: Mapping[str, str]) -> EnvironmentUser | None:
     """Relay's `ADMIN_USERNAME` and `ADMIN_PASSWORD_HASH`, when both are set."""
     name, password_hash = environ.get("ADMIN_USERNAME"), environ.get("ADMIN_PASSWORD_HASH")
     if not name or not password_hash:

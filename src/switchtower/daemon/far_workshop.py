@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.core import errors, events, leases, workshop
-from switchtower.core.timeline import Change
+from switchtower.core.timeline import WorkspaceChange
 from switchtower.transports.mesh import ports
 
 log = logging.getLogger(__name__)
@@ -24,36 +24,36 @@ HomeOf = Callable[[str], Awaitable[str | None]]
 """The node that is a session's home; None when that is this one, or nobody's."""
 
 
-def homes(leases_: leases.Leases, node_id: str) -> HomeOf:
+def make_owner_lookup(leases_: leases.Leases, node_id: str) -> HomeOf:
     """As the leases have it, seen from this node."""
 
     async def home_of(session_id: str) -> str | None:
         try:
-            lease = await leases_.owner(session_id)
+            lease = await leases_.find_owner(session_id)
         except leases.LeasesUnavailable as problem:
-            raise errors.HomeUnreachable(session_id, hint=problem.hint) from problem
+            raise errors.OwnerUnreachable(session_id, hint=problem.hint) from problem
         return None if lease is None or lease.node_id == node_id else lease.node_id
 
     return home_of
 
 
-class Diff(Struct, tag="diff"):
+class DiffQuery(Struct, tag="diff"):
     workspace: events.Workspace
-    changes: tuple[Change, ...]
+    changes: tuple[WorkspaceChange, ...]
 
 
-class Templates(Struct, tag="templates"):
+class TemplatesQuery(Struct, tag="templates"):
     workspace: str
 
 
-class Presets(Struct, tag="presets"):
+class PresetsQuery(Struct, tag="presets"):
     workspace: str
 
 
-Question = Diff | Templates | Presets
+Question = DiffQuery | TemplatesQuery | PresetsQuery
 
 
-class Told(Struct):
+class HostServicesReply(Struct):
     answer: bytes | None = None
     """What was asked for, packed by itself: what it is only the asker knows."""
     refusal: str | None = None
@@ -65,40 +65,40 @@ class Told(Struct):
 T = TypeVar("T")
 
 _encode = msgspec.msgpack.Encoder().encode
-_question = msgspec.msgpack.Decoder(Question).decode
-_told = msgspec.msgpack.Decoder(Told).decode
+_decode_query = msgspec.msgpack.Decoder(Question).decode
+_decode_reply = msgspec.msgpack.Decoder(HostServicesReply).decode
 _REFUSALS = {kind.code: kind for kind in errors.CoreError.__subclasses__()}
 
 
-class FarWorkshop:
+class ClusterHostServices:
     """Implements `workshop.Workshop`, by way of `shared`."""
 
-    def __init__(self, here: workshop.Workshop, mesh: ports.Mesh, home_of: HomeOf) -> None:
-        self._here = here
+    def __init__(self, local: workshop.HostServices, mesh: ports.Mesh, find_owner: HomeOf) -> None:
+        self._local = local
         self._mesh = mesh
-        self._home_of = home_of
+        self._find_owner = find_owner
         self._tasks: set[asyncio.Task[None]] = set()
-        mesh.answers(SUBJECT, self._asked)
+        mesh.handle_requests(SUBJECT, self._on_request)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._here, name)
+        return getattr(self._local, name)
 
-    def of(self, session_id: str) -> workshop.Site:
-        return _FarSite(session_id, self._here, self._mesh, self._home_of)
+    def get_workspace(self, session_id: str) -> workshop.WorkspaceServices:
+        return _ClusterWorkspaceServices(session_id, self._local, self._mesh, self._find_owner)
 
-    def _asked(self, node_id: str, body: bytes, reply: ports.Reply) -> None:
+    def _on_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
         async def answer() -> None:
             try:
-                told = Told(answer=_encode(await self._answer(_question(body))))
+                told = HostServicesReply(answer=_encode(await self._answer(_decode_query(body))))
             except errors.CoreError as refusal:
-                told = _refused(refusal)
+                told = _make_error_reply(refusal)
             except msgspec.MsgspecError:
-                told = Told(
+                told = HostServicesReply(
                     refusal=errors.InvalidCommand.code, detail="the session's home does not know it", hint="upgrade all nodes"
                 )
             except Exception:
                 log.exception("what node %s asked of the workshop failed", node_id)
-                told = _refused(errors.HomeUnreachable("it failed at this", hint="see that node's log"))
+                told = _make_error_reply(errors.OwnerUnreachable("it failed at this", hint="see that node's log"))
             reply(_encode(told))
 
         task = asyncio.get_running_loop().create_task(answer())
@@ -107,62 +107,62 @@ class FarWorkshop:
 
     async def _answer(self, question: Question) -> object:
         match question:
-            case Diff():
-                return await self._here.diff(question.workspace, question.changes)
-            case Templates():
-                return list(await self._here.templates(question.workspace))
-            case Presets():
-                return list(await self._here.presets(question.workspace))
+            case DiffQuery():
+                return await self._local.diff(question.workspace, question.changes)
+            case TemplatesQuery():
+                return list(await self._local.list_templates(question.workspace))
+            case PresetsQuery():
+                return list(await self._local.list_presets(question.workspace))
 
 
-def _refused(refusal: errors.CoreError) -> Told:
-    return Told(refusal=refusal.code, detail=refusal.detail, hint=refusal.hint)
+def _make_error_reply(refusal: errors.CoreError) -> HostServicesReply:
+    return HostServicesReply(refusal=refusal.code, detail=refusal.detail, hint=refusal.hint)
 
 
-def shared(here: workshop.Workshop, mesh: ports.Mesh, home_of: HomeOf) -> workshop.Workshop:
+def make_cluster_host_services(local: workshop.HostServices, mesh: ports.Mesh, find_owner: HomeOf) -> workshop.HostServices:
     """The whole port: what is not about one session is passed on as it is."""
-    return cast("workshop.Workshop", FarWorkshop(here, mesh, home_of))
+    return cast("workshop.HostServices", ClusterHostServices(local, mesh, find_owner))
 
 
-class _FarSite:
+class _ClusterWorkspaceServices:
     """Implements `workshop.Site`."""
 
-    def __init__(self, session_id: str, here: workshop.Workshop, mesh: ports.Mesh, home_of: HomeOf) -> None:
+    def __init__(self, session_id: str, local: workshop.HostServices, mesh: ports.Mesh, find_owner: HomeOf) -> None:
         self._session_id = session_id
-        self._here = here
+        self._local = local
         self._mesh = mesh
-        self._home_of = home_of
+        self._find_owner = find_owner
 
-    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
-        if (home := await self._home_of(self._session_id)) is None:
-            return await self._here.diff(workspace, changes)
-        return await self._ask(home, Diff(workspace, tuple(changes)), str)
+    async def diff(self, workspace: events.Workspace, changes: Sequence[WorkspaceChange]) -> str:
+        if (home := await self._find_owner(self._session_id)) is None:
+            return await self._local.diff(workspace, changes)
+        return await self._request(home, DiffQuery(workspace, tuple(changes)), str)
 
-    async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
-        if (home := await self._home_of(self._session_id)) is None:
-            return await self._here.templates(workspace)
-        return await self._ask(home, Templates(workspace), list[workshop.TemplateOffer])
+    async def list_templates(self, workspace: str) -> Sequence[workshop.TemplateInfo]:
+        if (home := await self._find_owner(self._session_id)) is None:
+            return await self._local.list_templates(workspace)
+        return await self._request(home, TemplatesQuery(workspace), list[workshop.TemplateInfo])
 
-    async def presets(self, workspace: str) -> Sequence[workshop.PresetOffer]:
-        if (home := await self._home_of(self._session_id)) is None:
-            return await self._here.presets(workspace)
-        return await self._ask(home, Presets(workspace), list[workshop.PresetOffer])
+    async def list_presets(self, workspace: str) -> Sequence[workshop.PresetInfo]:
+        if (home := await self._find_owner(self._session_id)) is None:
+            return await self._local.list_presets(workspace)
+        return await self._request(home, PresetsQuery(workspace), list[workshop.PresetInfo])
 
-    async def _ask(self, node_id: str, question: Question, answer_type: type[T]) -> T:
-        answered: asyncio.Future[bytes | ports.Problem] = asyncio.get_running_loop().create_future()
+    async def _request(self, node_id: str, question: Question, answer_type: type[T]) -> T:
+        answered: asyncio.Future[bytes | ports.MeshProblem] = asyncio.get_running_loop().create_future()
 
-        def done(answer: bytes | ports.Problem) -> None:
+        def done(answer: bytes | ports.MeshProblem) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
-        self._mesh.ask(node_id, SUBJECT, _encode(question), done)
+        self._mesh.request(node_id, SUBJECT, _encode(question), done)
         answer = await answered
         if not isinstance(answer, bytes):
-            raise errors.HomeUnreachable(self._session_id, hint="ask again in a moment")
+            raise errors.OwnerUnreachable(self._session_id, hint="ask again in a moment")
         try:
-            told = _told(answer)
+            told = _decode_reply(answer)
             if told.answer is not None:
                 return msgspec.msgpack.decode(told.answer, type=answer_type)
         except msgspec.MsgspecError:
-            raise errors.HomeUnreachable(self._session_id, hint="its answer could not be read: upgrade all nodes") from None
-        raise _REFUSALS.get(told.refusal or "", errors.HomeUnreachable)(told.detail, hint=told.hint)
+            raise errors.OwnerUnreachable(self._session_id, hint="its answer could not be read: upgrade all nodes") from None
+        raise _REFUSALS.get(told.refusal or "", errors.OwnerUnreachable)(told.detail, hint=told.hint)

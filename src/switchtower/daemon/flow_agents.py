@@ -12,44 +12,44 @@ from switchtower.engines.flow import ports
 _PAGE = 200
 
 
-class TowerAgents:
+class SessionAgents:
     """Implements `ports.Agents`."""
 
-    def __init__(self, tower_: tower.Tower) -> None:
-        self._tower = tower_
+    def __init__(self, service: tower.SessionService) -> None:
+        self._service = service
 
-    async def work(self, order: ports.AgentOrder) -> ports.AgentEnd:
+    async def run_agent(self, order: ports.AgentOrder) -> ports.AgentResult:
         moved = asyncio.Event()
 
         def saw(session: Session, event: events.AnyEvent) -> None:
             if session.id == order.session_id and isinstance(event, events.RunCompleted):
                 moved.set()
 
-        unwatch = self._tower.watch(saw)
+        unwatch = self._service.watch(saw)
         try:
             await self._begin(order)
             while True:
                 moved.clear()
-                session = await self._tower.session(order.session_id)
+                session = await self._service.get_session(order.session_id)
                 if session.run is None and session.last_run is not None:
-                    return await self._end_of(session)
+                    return await self._make_agent_result(session)
                 await moved.wait()
         except errors.CoreError as refusal:
-            raise ports.Refused(str(refusal), retriable=refusal.retryable) from refusal
+            raise ports.AgentRefused(str(refusal), retriable=refusal.retryable) from refusal
         finally:
             unwatch()
 
-    async def stop(self, session_id: str) -> None:
+    async def stop_agent(self, session_id: str) -> None:
         with suppress(errors.CoreError):
-            await self._tower.ask(commands.CancelRun(session_id=session_id, reason="its flow does not wait for it any more"))
+            await self._service.ask(commands.CancelRun(session_id=session_id, reason="its flow does not wait for it any more"))
 
     async def _begin(self, order: ports.AgentOrder) -> None:
         """What a restart left undone of it; all of it the first time."""
         try:
-            session = await self._tower.session(order.session_id)
+            session = await self._service.get_session(order.session_id)
         except errors.SessionNotFound:
-            await self._tower.ask(await self._prepared(order))
-            session = await self._tower.session(order.session_id)
+            await self._service.ask(await self._build_start_command(order))
+            session = await self._service.get_session(order.session_id)
         if session.runs_started == 0:
             send = commands.SendMessage(
                 session_id=order.session_id,
@@ -58,10 +58,10 @@ class TowerAgents:
                 text=order.prompt,
                 acceptance=order.acceptance,
             )
-            await self._tower.ask(send)
+            await self._service.ask(send)
 
-    async def _prepared(self, order: ports.AgentOrder) -> commands.StartSession:
-        workshop = self._tower.workshop
+    async def _build_start_command(self, order: ports.AgentOrder) -> commands.StartSession:
+        workshop = self._service.host_services
         wish = commands.StartSession(
             session_id=order.session_id,
             actor=order.by,
@@ -81,13 +81,13 @@ class TowerAgents:
             preset=order.preset,
         )
         await workshop.look_up_model(wish)
-        command = workshop.prepared(wish)
-        return await workshop.with_worktree(command) if order.worktree else command
+        command = workshop.prepare_session(wish)
+        return await workshop.add_worktree(command) if order.worktree else command
 
-    async def _end_of(self, session: Session) -> ports.AgentEnd:
+    async def _make_agent_result(self, session: Session) -> ports.AgentResult:
         assert session.last_run is not None, "it has ended"
-        completed = await self._completed(session)
-        return ports.AgentEnd(
+        completed = await self._load_completion(session)
+        return ports.AgentResult(
             run_id=session.last_run.id,
             outcome=session.last_run.outcome,
             summary=session.last_run.summary,
@@ -97,9 +97,9 @@ class TowerAgents:
             cost=session.usage.cost,
         )
 
-    async def _completed(self, session: Session) -> events.RunCompleted | None:
+    async def _load_completion(self, session: Session) -> events.RunCompleted | None:
         """How its run ended in full; the session itself keeps only the short of it."""
-        for entry in reversed(await self._tower.entries_before(session.id, session.seq + 1, _PAGE, streamed=False)):
+        for entry in reversed(await self._service.read_entries_before(session.id, session.seq + 1, _PAGE, streamed=False)):
             event = codec.decode(entry.kind, entry.data)
             if isinstance(event, events.RunCompleted):
                 return event

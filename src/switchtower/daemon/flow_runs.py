@@ -15,11 +15,11 @@ from switchtower.engines.flow.orchestrator import capability_cache, control, pro
 from switchtower.protocols.rep import client, collecting, driver, errors, messages, outcome
 from switchtower.tools.running import environment
 
-OURS = "python"
+OWN_ENGINE = "python"
 """The engine that comes with us."""
 
 
-class Chosen(Struct, frozen=True, kw_only=True):
+class ChosenRuntime(Struct, frozen=True, kw_only=True):
     """The runtime to use."""
 
     engine: str
@@ -29,46 +29,46 @@ class Chosen(Struct, frozen=True, kw_only=True):
     """The file that says so, where one does."""
 
 
-def choose(start: Path, executor: str | None) -> Chosen:
+def choose_runtime(start: Path, executor: str | None) -> ChosenRuntime:
     """The override, the project's own, or the runtime that comes with us. Raises `flows.Refused`."""
     if executor is not None:
         # rep 2: an override is for looking into things, so it need not be of the project's family.
-        return Chosen(engine="proc", argv=[str(start / Path(executor).expanduser())])
-    place = project.find(start)
+        return ChosenRuntime(engine="proc", argv=[str(start / Path(executor).expanduser())])
+    place = project.find_project_file(start)
     if place is None:
-        return Chosen(engine=OURS, argv=our_argv(), language="python")
+        return ChosenRuntime(engine=OWN_ENGINE, argv=make_own_argv(), language="python")
     try:
-        runtime = project.read(place)
+        runtime = project.read_project_runtime(place)
         runtime.check_family()
-    except project.Unusable as unusable:
-        code = outcome.VALIDATION if isinstance(unusable, project.Mismatch) else None
-        raise flows.Refused([str(unusable)], exit_code=unusable.exit_code, code=code) from None
-    argv = our_argv() if runtime.executor_path is None else [runtime.executor_path]
-    return Chosen(engine=runtime.engine, argv=argv, language=runtime.language, settings=place)
+    except project.ProjectRuntimeError as unusable:
+        code = outcome.VALIDATION if isinstance(unusable, project.LanguageMismatch) else None
+        raise flows.FlowRefused([str(unusable)], exit_code=unusable.exit_code, code=code) from None
+    argv = make_own_argv() if runtime.executor_path is None else [runtime.executor_path]
+    return ChosenRuntime(engine=runtime.engine, argv=argv, language=runtime.language, settings=place)
 
 
-def our_argv() -> list[str]:
+def make_own_argv() -> list[str]:
     # -P: a `json.py` in the folder of the run is not ours to load.
     return [sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime"]
 
 
-async def run(
-    wanted: flows.Wanted,
+async def run_flow(
+    requested: flows.RequestedFlow,
     inputs: dict[str, Any],
-    chosen: Chosen,
+    chosen: ChosenRuntime,
     *,
     folder: Path,
     cancel: asyncio.Event,
-    on_event: collecting.OnEvent,
+    on_event: collecting.OnRunEvent,
     timeout_s: float | None = None,
     allow_shell: bool = False,
     log_json: bool = False,
-) -> outcome.Outcome:
-    order = driver.Order(
+) -> outcome.FlowRunOutcome:
+    order = driver.RuntimeRunOrder(
         argv=chosen.argv,
         cwd=str(folder),
-        ir=wanted.document,
-        required=wanted.flow.step_kinds(),
+        ir=requested.document,
+        required=requested.flow.list_step_kinds(),
         run_id=str(uuid4()),
         trace_id=str(uuid4()),
         engine=chosen.engine,
@@ -76,57 +76,59 @@ async def run(
         allow_shell=allow_shell,
         log_json=log_json,
         timeout_s=timeout_s or driver.TIMEOUT,
-        environment=_environment(chosen),
+        environment=_make_environment(chosen),
     )
-    return await driver.run(
+    return await driver.drive_run(
         order,
         cancel=cancel,
         on_event=on_event,
-        remember=lambda said: _remember(chosen, said),
-        adapt=control.without,
-        drive_control=directing(order),
+        on_capabilities=lambda said: _cache_capabilities(chosen, said),
+        adapt=control.remove_kinds,
+        drive_control=make_step_driver(order),
     )
 
 
-async def ask(chosen: Chosen, *, folder: Path, timeout_s: float) -> dict[str, Any]:
+async def get_capabilities(chosen: ChosenRuntime, *, folder: Path, timeout_s: float) -> dict[str, Any]:
     """What a runtime says of itself. Raises `client.Broken`, `client.Refused`, `child.NotStarted` and `TimeoutError`."""
-    marching = client.Marching(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=timeout_s)
-    started = client.Client.start(chosen.argv, cwd=str(folder), marching=marching, environment=_environment(chosen))
+    marching = client.RuntimeEnvironment(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=timeout_s)
+    started = client.RuntimeClient.start(
+        chosen.argv, cwd=str(folder), runtime_environment=marching, environment=_make_environment(chosen)
+    )
     async with started as runtime, asyncio.timeout(timeout_s):
         said = await runtime.call(messages.CAPABILITIES, {}, dict[str, Any])
-    _remember(chosen, said)
+    _cache_capabilities(chosen, said)
     return said
 
 
-def not_run(refused: flows.Refused) -> outcome.Outcome:
+def make_refused_outcome(refused: flows.FlowRefused) -> outcome.FlowRunOutcome:
     """A run that no runtime was asked for, as its caller is told of it."""
-    error = outcome.error(refused.code, str(refused), details={"problems": refused.problems})
+    error = outcome.make_error(refused.code, str(refused), details={"problems": refused.problems})
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
-    before = refused.exit_code == errors.Exit.INVALID_BEFORE_HANDSHAKE
-    return outcome.Outcome(flow=refused.flow, status="failed", summary=summary, events=[], before_handshake=before)
+    before = refused.exit_code == errors.RepExitCode.INVALID_BEFORE_HANDSHAKE
+    return outcome.FlowRunOutcome(flow=refused.flow, status="failed", summary=summary, events=[], before_handshake=before)
 
 
-def _environment(chosen: Chosen) -> dict[str, str]:
+def _make_environment(chosen: ChosenRuntime) -> dict[str, str]:
     """Ours has to find the daemon that people, and agents, are asked through; another's business that is not."""
-    seen = environment.current()
+    seen = environment.current_environment()
     home = os.environ.get("TOWER_HOME")
-    return {**seen, "TOWER_HOME": home} if home is not None and chosen.argv == our_argv() else seen
+    return {**seen, "TOWER_HOME": home} if home is not None and chosen.argv == make_own_argv() else seen
 
 
-def _remember(chosen: Chosen, said: dict[str, Any]) -> None:
-    capability_cache.write(chosen.engine, said)
+def _cache_capabilities(chosen: ChosenRuntime, reported: dict[str, Any]) -> None:
+    capability_cache.write_capabilities(chosen.engine, reported)
 
 
-def directing(order: driver.Order) -> driver.DriveControl:
+def make_step_driver(order: driver.RuntimeRunOrder) -> driver.DriveControl:
     """For a runtime that lacks control kinds."""
 
     async def direct(
-        lend: driver.Lend, cancel: asyncio.Event, hand_on: Callable[[list[dict[str, Any]], int], Awaitable[None]]
+        lend: driver.RunStep, cancel: asyncio.Event, hand_on: Callable[[list[dict[str, Any]], int], Awaitable[None]]
     ) -> Mapping[str, Any]:
         # Late: only a runtime without control kinds needs our executor here.
         from switchtower.engines.flow.orchestrator import borrowing
 
-        director = borrowing.Director(
+        director = borrowing.StepDelegator(
             order.ir, order.inputs, run_id=order.run_id, workspace=order.cwd, allow_shell=order.allow_shell
         )
         return await director(lend, cancel, hand_on)

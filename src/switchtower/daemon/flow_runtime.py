@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 CONCURRENCY = 4
 
 
-class Runtime:
+class RepRuntime:
     """The server's port, implemented by the executor."""
 
     def __init__(self) -> None:
-        self._host: hosting.Host | None = None
+        self._host: hosting.FlowRunHost | None = None
 
-    def capabilities(self) -> bytes:
-        step_kinds = catalogue.step_kinds(tower=True)
+    def get_capabilities(self) -> bytes:
+        step_kinds = catalogue.list_step_kinds(tower=True)
         told = {"version": switchtower.__version__, "step_kinds": step_kinds, "limits": {"concurrency": CONCURRENCY}}
         return json.dumps(told).encode()
 
@@ -33,19 +33,19 @@ class Runtime:
         from switchtower.daemon import flow_tower
         from switchtower.engines.flow.runtime import faults, hosting
 
-        run_id = (run.options.run_id if run.options else None) or os.environ.get("TRACE_MIND_RUN_ID") or _random_uuid()
+        run_id = (run.options.run_id if run.options else None) or os.environ.get("TRACE_MIND_RUN_ID") or _make_uuid()
         try:
-            self._host = hosting.Host(
+            self._host = hosting.FlowRunHost(
                 run.ir,
                 run.inputs,
                 run_id=run_id,
                 workspace=os.getcwd(),  # noqa: PTH109 - pathlib would be loaded for it
-                allow_shell=_allows_shell(run.options),
+                allow_shell=_is_shell_allowed(run.options),
                 concurrency=CONCURRENCY,
-                tower=flow_tower.CommandTower(),
+                tower=flow_tower.CommandSessionSteps(),
             )
-        except faults.Invalid as invalid:
-            raise server.Refused(invalid.code, str(invalid), step_id=invalid.step_id, details=invalid.details) from None
+        except faults.FlowRejected as invalid:
+            raise server.RepError(invalid.code, str(invalid), step_id=invalid.step_id, details=invalid.details) from None
         return run_id
 
     def poll(self) -> bytes:
@@ -56,7 +56,7 @@ class Runtime:
         assert self._host is not None, "the server cancels only a run that was started"
         self._host.cancel()
 
-    def health(self) -> bytes:
+    def get_health(self) -> bytes:
         return b'{"ok":true,"details":{}}'
 
     def close(self) -> bool:
@@ -64,13 +64,13 @@ class Runtime:
         return self._host is None or self._host.close()
 
 
-def _random_uuid() -> str:
+def _make_uuid() -> str:
     """As `uuid.uuid4` makes one; that module is not loaded for it."""
     digits = f"{int.from_bytes(os.urandom(16)) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _allows_shell(options: "messages.RunOptions | None") -> bool:
+def _is_shell_allowed(options: "messages.RunOptions | None") -> bool:
     """rep 8: the variable is the policy. A run cannot ask for more than that, and who sends no options means the policy."""
     policy = os.environ.get("TRACE_MIND_ALLOW_SHELL")
     if policy == "0":
@@ -81,15 +81,15 @@ def _allows_shell(options: "messages.RunOptions | None") -> bool:
 def main() -> None:
     import signal
 
-    runtime = Runtime()
-    input_fd, output_fd = descriptors.claim()
+    runtime = RepRuntime()
+    input_fd, output_fd = descriptors.claim_stdio()
     # 64 KiB that nobody reads stall nobody.
-    spillway = descriptors.Spillway()
+    spillway = descriptors.StdoutRedirect()
     if os.environ.get("TRACE_MIND_LOG_JSON") == "1":
         _log_as_json()
     # To be told to end is to be cancelled: what the run started ends with it.
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    signal.signal(signal.SIGINT, _exit_on_signal)
     try:
         server.serve(input_fd, output_fd, runtime)
     finally:
@@ -97,7 +97,7 @@ def main() -> None:
         spillway.close()
         if not is_over:
             # Something will not end by itself, and nobody waits for it any more.
-            os._exit(errors.Exit.RUNTIME_INTERNAL)
+            os._exit(errors.RepExitCode.RUNTIME_INTERNAL)
 
 
 def _log_as_json() -> None:
@@ -117,7 +117,7 @@ def _log_as_json() -> None:
         def write(self, text: str) -> int:
             *lines, self._unfinished = (self._unfinished + text).split("\n")
             for line in lines:
-                told = {"timestamp": events.timestamp(), "level": self._level, "message": line}
+                told = {"timestamp": events.format_now(), "level": self._level, "message": line}
                 os.write(2, json.dumps(told).encode() + b"\n")
             return len(text)
 
@@ -130,7 +130,7 @@ def _log_as_json() -> None:
     sys.stdout, sys.stderr = JsonLines("info"), JsonLines("error")
 
 
-def _leave(number: int, frame: object) -> None:
+def _exit_on_signal(number: int, frame: object) -> None:
     import signal
 
     # Told once is told: a second signal must not interrupt the cleaning up.

@@ -9,7 +9,7 @@ from switchtower.daemon import flow_runs
 from switchtower.engines.flow import ports
 from switchtower.engines.flow.orchestrator import capability_cache, control
 from switchtower.protocols.rep import client, driver, errors, messages, negotiation, outcome
-from switchtower.protocols.rep.child import NotStarted
+from switchtower.protocols.rep.child import RuntimeNotStarted
 from switchtower.tools.running import environment
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
@@ -22,63 +22,67 @@ class RepRuntimes:
     def __init__(self, *, sandbox_network: bool) -> None:
         self._sandbox_network = sandbox_network
 
-    async def run(self, order: ports.Order, cancel: asyncio.Event, on_event: ports.OnEvent) -> ports.Ended:
+    async def run(self, order: ports.FlowOrder, cancel: asyncio.Event, on_event: ports.OnEvent) -> ports.FlowResult:
         flow = order.flow
-        wanted = self._order(order, flow.document, required=_kinds(flow.document), run_id=str(uuid4()))
-        ended = await driver.run(
+        wanted = self._make_order(order, flow.document, required=_list_kinds(flow.document), run_id=str(uuid4()))
+        ended = await driver.drive_run(
             wanted,
             cancel=cancel,
             on_event=on_event,
-            remember=lambda said: _remember(flow.runtime, said),
-            adapt=control.without,
-            drive_control=flow_runs.directing(wanted),
+            on_capabilities=lambda said: _cache_engine_capabilities(flow.runtime, said),
+            adapt=control.remove_kinds,
+            drive_control=flow_runs.make_step_driver(wanted),
         )
-        return ports.Ended(ended.status, ended.summary, int(ended.exit_code))
+        return ports.FlowResult(ended.status, ended.summary, int(ended.exit_code))
 
-    async def lacks(self, order: ports.Order, kinds: Sequence[str]) -> dict[str, Any] | None:
-        wanted = self._order(order, order.flow.document, required=kinds, run_id=str(uuid4()))
+    async def find_missing_kinds(self, order: ports.FlowOrder, kinds: Sequence[str]) -> dict[str, Any] | None:
+        wanted = self._make_order(order, order.flow.document, required=kinds, run_id=str(uuid4()))
         try:
-            started = client.Client.start(
+            started = client.RuntimeClient.start(
                 wanted.argv,
                 cwd=wanted.cwd,
-                marching=wanted.marching(),
+                runtime_environment=wanted.make_environment(),
                 environment=wanted.environment,
                 process_mark=wanted.process_mark,
             )
             async with started as runtime, asyncio.timeout(_ASK_TIMEOUT):
                 answer = await runtime.call(messages.CAPABILITIES, {}, object)
             if isinstance(answer, dict):
-                _remember(order.flow.runtime, answer)
-            negotiation.check(negotiation.read(answer, engine=wanted.engine), kinds, engine=wanted.engine)
-        except negotiation.Unacceptable as problem:
+                _cache_engine_capabilities(order.flow.runtime, answer)
+            negotiation.check_capabilities(
+                negotiation.parse_capabilities(answer, engine=wanted.engine), kinds, engine=wanted.engine
+            )
+        except negotiation.RuntimeUnsuitable as problem:
             return problem.error
-        except client.Refused as refused:
-            return outcome.refusal(refused.code, refused.message, refused.data)
-        except client.Broken as broken:
-            return outcome.error(broken.code, broken.message, details=broken.details)
-        except NotStarted as problem:
-            return outcome.error(errors.Code.BROKEN_TRANSPORT, str(problem))
+        except client.RuntimeRequestError as refused:
+            return outcome.convert_runtime_error(refused.code, refused.message, refused.data)
+        except client.RuntimeConnectionError as broken:
+            return outcome.make_error(broken.code, broken.message, details=broken.details)
+        except RuntimeNotStarted as problem:
+            return outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, str(problem))
         except TimeoutError:
             message = f"the runtime did not say what it can do within {_ASK_TIMEOUT:g} s"
-            return outcome.error(errors.Code.BROKEN_TRANSPORT, message, cause="Timeout")
+            return outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Timeout")
         return None
 
-    async def run_step(self, order: ports.Order, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
-        wanted = self._order(order, document, required=[kind], run_id=str(uuid4()))
-        return (await driver.run(wanted)).as_json()
+    async def run_step(self, order: ports.FlowOrder, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
+        wanted = self._make_order(order, document, required=[kind], run_id=str(uuid4()))
+        return (await driver.drive_run(wanted)).make_report()
 
-    def exit_code(self, status: str, summary: Mapping[str, Any]) -> int:
+    def get_exit_code(self, status: str, summary: Mapping[str, Any]) -> int:
         if status == "completed":
-            return int(errors.Exit.OK)
+            return int(errors.RepExitCode.OK)
         error = summary.get("error")
         code = error.get("code") if isinstance(error, Mapping) else None
-        return int(errors.exit_of(code)) if isinstance(code, int) else int(errors.Exit.STEP_FAILURE)
+        return int(errors.get_exit_code(code)) if isinstance(code, int) else int(errors.RepExitCode.STEP_FAILURE)
 
-    def _order(self, order: ports.Order, document: dict[str, Any], *, required: Sequence[str], run_id: str) -> driver.Order:
+    def _make_order(
+        self, order: ports.FlowOrder, document: dict[str, Any], *, required: Sequence[str], run_id: str
+    ) -> driver.RuntimeRunOrder:
         flow = order.flow
-        where = sandboxes.choose(order.sandbox, network=self._sandbox_network)
-        return driver.Order(
-            argv=where.wrap(flow.argv or flow_runs.our_argv(), order.workspace),
+        where = sandboxes.choose_sandbox(order.sandbox, network=self._sandbox_network)
+        return driver.RuntimeRunOrder(
+            argv=where.wrap(flow.argv or flow_runs.make_own_argv(), order.workspace),
             cwd=order.workspace,
             ir=document,
             required=required,
@@ -90,14 +94,14 @@ class RepRuntimes:
             allow_shell=flow.allow_shell,
             log_json=flow.log_json,
             timeout_s=flow.timeout_s or driver.TIMEOUT,
-            environment=environment.current(),
+            environment=environment.current_environment(),
             process_mark=order.run_id,
         )
 
 
-def _remember(engine: str, said: dict[str, Any]) -> None:
-    capability_cache.write(engine, said)
+def _cache_engine_capabilities(engine: str, reported: dict[str, Any]) -> None:
+    capability_cache.write_capabilities(engine, reported)
 
 
-def _kinds(document: Mapping[str, Any]) -> list[str]:
+def _list_kinds(document: Mapping[str, Any]) -> list[str]:
     return sorted({node["type"] for node in document["graph"]["nodes"]})

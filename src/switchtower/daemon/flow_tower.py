@@ -10,15 +10,15 @@ from typing import Any
 from switchtower.engines.flow.runtime import events, faults
 from switchtower.engines.flow.runtime.kinds import port
 
-_LONGEST_WAIT = 366 * 24 * 3600.0
-_LONGEST_ANSWER = 16 * 1024 * 1024
-_SHOWN = 2_000
+_MAX_WAIT = 366 * 24 * 3600.0
+_MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_MAX_ERROR_LENGTH = 2_000
 
 
-class CommandTower:
+class CommandSessionSteps:
     """Implements `port.Tower`."""
 
-    async def do(self, kind: str, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+    async def run_step(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         import json
         import tempfile
 
@@ -29,8 +29,8 @@ class CommandTower:
             # One that is started here would be part of this run, and end with it.
             raise faults.StepFailed("no daemon runs that could do it; hint: start one with `tower serve`")
         with tempfile.TemporaryDirectory(prefix="tower-step-") as folder:
-            flow = _written(folder, "flow.json", _alone(kind, given, context))
-            inputs = _written(folder, "inputs.json", {"given": given})
+            flow = _write_json(folder, "flow.json", _make_single_step_flow(kind, given, context))
+            inputs = _write_json(folder, "inputs.json", {"given": given})
             # -P: a `json.py` in the folder of the run is not ours to load.
             tower = [sys.executable, "-P", "-m", "switchtower"]
             command = [*tower, "flow", "run", flow, "--inputs", f"@{inputs}", "--json"]
@@ -38,8 +38,8 @@ class CommandTower:
                 command,
                 cwd=context.setting.workspace,
                 run_id=context.setting.run_id,
-                timeout_s=_LONGEST_WAIT,
-                keep_bytes=_LONGEST_ANSWER,
+                timeout_s=_MAX_WAIT,
+                keep_bytes=_MAX_ANSWER_BYTES,
                 environment=dict(os.environ),
                 errors_apart=True,
                 is_client=True,
@@ -48,7 +48,7 @@ class CommandTower:
             told = json.loads(ended.output)
             status, summary = told["status"], told["summary"]
         except (ValueError, KeyError, TypeError):
-            raise faults.StepFailed(f"the tower gave no answer: {ended.errors[-_SHOWN:].strip()}") from None
+            raise faults.StepFailed(f"the tower gave no answer: {ended.errors[-_MAX_ERROR_LENGTH:].strip()}") from None
         if status == "completed":
             outputs: Mapping[str, Any] = summary["outputs"]["given"]
             return outputs
@@ -57,14 +57,14 @@ class CommandTower:
         raise faults.StepFailed(error["message"], retriable=data.get("retriable") is True, details=data.get("details"))
 
 
-def _written(folder: str, name: str, value: Any) -> str:
+def _write_json(folder: str, name: str, value: Any) -> str:
     path = f"{folder}/{name}"
     with open(path, "wb") as file:  # noqa: PTH123 - pathlib takes longer to load than this to write
-        file.write(events.encoded(value))
+        file.write(events.encode_json(value))
     return path
 
 
-def _alone(kind: str, given: Mapping[str, Any], context: port.Context) -> dict[str, Any]:
+def _make_single_step_flow(kind: str, given: Mapping[str, Any], context: port.StepContext) -> dict[str, Any]:
     """The step, and its outputs as those of the flow. What it is given goes in as an input, so that no text of it is taken for a
     reference."""
     names = {name: f"$input.given.{name}" for name in given if "." not in name}
@@ -80,5 +80,5 @@ def _alone(kind: str, given: Mapping[str, Any], context: port.Context) -> dict[s
             ],
             "edges": [{"from": context.step_id, "to": f"{context.step_id}.out", "on": "success"}],
         },
-        "metadata": {"generated_at": events.timestamp(), "source_file": "a step of a flow"},
+        "metadata": {"generated_at": events.format_now(), "source_file": "a step of a flow"},
     }

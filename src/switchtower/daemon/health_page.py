@@ -5,7 +5,7 @@ from typing import Any
 _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 
 
-async def app(scope: Any, receive: Any, send: Any) -> None:
+async def serve_health(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] != "http":
         raise RuntimeError("this app has nothing to begin or to end")  # as ASGI wants it said
     found = scope["path"] == "/healthz" and scope["method"] in ("GET", "HEAD")

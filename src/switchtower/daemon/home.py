@@ -27,7 +27,7 @@ class AlreadyRunning(Exception):
         super().__init__(f"{self.message}; hint: `tower stop` ends it")
 
 
-class Endpoints(Struct, frozen=True):
+class DaemonEndpoints(Struct, frozen=True):
     """Where the daemon can be reached, as `endpoints.json` tells local clients. The token is the owner's."""
 
     pid: int
@@ -49,7 +49,7 @@ class Endpoints(Struct, frozen=True):
     """What the ports `http` and `pi` are bound to, such as `0.0.0.0:8787`."""
 
 
-class Home:
+class DaemonHome:
     def __init__(self, settings: config.Settings) -> None:
         self._settings = settings
         self._lock_fd: int | None = None
@@ -60,7 +60,7 @@ class Home:
         for folder in (settings.run_dir, settings.data_dir, settings.log_path.parent):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock_fd = os.open(settings.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _locked(lock_fd):
+        if not _try_lock(lock_fd):
             holder = os.pread(lock_fd, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(lock_fd)
             raise AlreadyRunning(settings.run_dir, holder)
@@ -68,13 +68,13 @@ class Home:
         os.pwrite(lock_fd, str(os.getpid()).encode(), 0)
         self._lock_fd = lock_fd
 
-    def owner_token(self) -> str:
+    def load_owner_token(self) -> str:
         """The owner's token: made once, so that a page stays logged in over a restart."""
-        return private_files.made_once(self._settings.data_dir / "owner.token", lambda: secrets.token_urlsafe(32))
+        return private_files.read_or_create_private(self._settings.data_dir / "owner.token", lambda: secrets.token_urlsafe(32))
 
-    def announce(self, endpoints: Endpoints) -> None:
-        private_files.write(self._settings.pid_path, str(endpoints.pid).encode())
-        private_files.write(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
+    def write_endpoints(self, endpoints: DaemonEndpoints) -> None:
+        private_files.write_private(self._settings.pid_path, str(endpoints.pid).encode())
+        private_files.write_private(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
 
     def release(self) -> None:
         if self._lock_fd is None:
@@ -85,7 +85,7 @@ class Home:
         self._lock_fd = None
 
 
-def _locked(lock_fd: int) -> bool:
+def _try_lock(lock_fd: int) -> bool:
     """Takes the lock. A client that only looks who holds it has it for an instant too, so one refusal is not the last word."""
     for _ in range(LOCK_TRIES):
         try:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.daemon import private_files
 
-LONGEST_ID = 128
+MAX_ID_LENGTH = 128
 
 
 class HostIdentity(Struct, frozen=True):
@@ -23,29 +23,29 @@ class HostIdentity(Struct, frozen=True):
         return f"HostIdentity(host_id={self.host_id!r})"
 
 
-def identity(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> HostIdentity:
-    kept = _kept(settings.host_file)
+def load_host_identity(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> HostIdentity:
+    kept = _read_identity(settings.host_file)
     host_id = settings.host_id or kept.host_id
     if not host_id.strip():
         raise config.ConfigError("host_id", "the settings", "is blank", hint="choose another one, or none: then one is made")
-    if len(host_id) > LONGEST_ID:
-        raise config.ConfigError("host_id", "the settings", f"is longer than {LONGEST_ID}", hint="choose a shorter one")
+    if len(host_id) > MAX_ID_LENGTH:
+        raise config.ConfigError("host_id", "the settings", f"is longer than {MAX_ID_LENGTH}", hint="choose a shorter one")
     return HostIdentity(host_id, environ.get("HOST_TOKEN") or kept.host_token)
 
 
-def rotate(settings: config.Settings) -> None:
+def rotate_host_token(settings: config.Settings) -> None:
     """A new token under the old id. The hub must be told to trust it: `tower hosts rotate`."""
-    host_id = identity(settings, {}).host_id
-    private_files.write(settings.host_file, msgspec.json.encode(HostIdentity(host_id, secrets.token_urlsafe(32))))
+    host_id = load_host_identity(settings, {}).host_id
+    private_files.write_private(settings.host_file, msgspec.json.encode(HostIdentity(host_id, secrets.token_urlsafe(32))))
 
 
-def name(settings: config.Settings) -> str:
+def get_host_name(settings: config.Settings) -> str:
     return settings.host_name or socket.gethostname().partition(".")[0] or "host"
 
 
-def _kept(path: Path) -> HostIdentity:
+def _read_identity(path: Path) -> HostIdentity:
     try:
-        kept = msgspec.json.decode(private_files.made_once(path, _fresh), type=HostIdentity)
+        kept = msgspec.json.decode(private_files.read_or_create_private(path, _make_identity), type=HostIdentity)
         if kept.host_id and kept.host_token:
             return kept
         problem = "the id or the token is empty"
@@ -54,6 +54,6 @@ def _kept(path: Path) -> HostIdentity:
     raise config.ConfigError("host.json", f"`{path}`", f"cannot be read: {problem}", hint="remove the file: a new one is made")
 
 
-def _fresh() -> str:
+def _make_identity() -> str:
     made = HostIdentity(f"host_{secrets.token_hex(8)}", secrets.token_urlsafe(32))
     return msgspec.json.encode(made).decode()

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 Make = Callable[[], Awaitable[Any]]
 
 
-class LateApp:
+class LazyApp:
     def __init__(self, make: Make) -> None:
         self._make = make
         self._app: Any = None

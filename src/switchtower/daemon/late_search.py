@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NAME = "search.db"
 
 
-class LateSearch:
+class LazySearch:
     """Implements `search.Search`."""
 
     def __init__(self, journal_path: Path) -> None:
@@ -26,7 +26,7 @@ class LateSearch:
             self._search = SqliteSearch(self._path, self._journal_path)
         return self._search
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
         return await self._get().find(text, limit, session_id=session_id)
 
     async def forget(self, session_id: str) -> None:

@@ -13,16 +13,16 @@ _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-stor
 
 
 class LinkPage:
-    def __init__(self, pages: Any, look: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, pages: Any, get_status: Callable[[], dict[str, Any]]) -> None:
         self._pages = pages
-        self._look = look
+        self._get_status = get_status
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "GET" or _is_page(scope):
             await self._pages(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        await send({"type": "http.response.body", "body": msgspec.json.encode(self._look())})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(self._get_status())})
 
 
 def _is_page(scope: Any) -> bool:

@@ -11,15 +11,15 @@ from switchtower import config
 from switchtower.core import tower
 from switchtower.core.access import Access
 from switchtower.daemon import browser_login, minicodex_door, relay_house, socket_activation
-from switchtower.daemon.access import Doorkeeper
-from switchtower.daemon.late_app import LateApp
+from switchtower.daemon.access import ConnectionAuthenticator
+from switchtower.daemon.late_app import LazyApp
 from switchtower.daemon.link_page import LinkPage
-from switchtower.daemon.pi_doors import PiDoors
-from switchtower.daemon.relay_house import RelayHouse
-from switchtower.protocols.push.peer import PushPeer
+from switchtower.daemon.pi_doors import PiListeners
+from switchtower.daemon.relay_house import LazyRelay
+from switchtower.protocols.push.peer import PushConnection
 from switchtower.settings import values
 from switchtower.transports import errors, unix
-from switchtower.transports.stream import Origin, Receiver
+from switchtower.transports.stream import ConnectionOrigin, Receiver
 
 if TYPE_CHECKING:
     import ssl
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.name == "http")
 
-_FOR_BROWSERS = (relay_house.APP_PATH, minicodex_door.PATH)
+_BROWSER_PATHS = (relay_house.APP_PATH, minicodex_door.PATH)
 """Where our page's cookie is as good as a token."""
 
 
@@ -91,20 +91,20 @@ class Listeners:
     def __init__(
         self,
         settings: config.Settings,
-        tower_: tower.Tower,
-        doorkeeper: Doorkeeper,
-        pi: PiDoors,
-        relay: RelayHouse,
+        service: tower.SessionService,
+        authenticator: ConnectionAuthenticator,
+        pi: PiListeners,
+        relay: LazyRelay,
         version: str,
     ) -> None:
         self._settings = settings
-        self._tower = tower_
-        self._doorkeeper = doorkeeper
+        self._service = service
+        self._authenticator = authenticator
         self._pi = pi
         self._relay = relay
-        self._minicodex = minicodex_door.MiniCodexDoor(settings, tower_)
+        self._minicodex = minicodex_door.LazyMiniCodexServer(settings, service)
         self._version = version
-        self._push: set[PushPeer] = set()
+        self._push: set[PushConnection] = set()
         self._unix: unix.UnixListener | None = None
         self._limit: ConnectionLimit | None = None
         self._tls: ssl.SSLContext | None = None
@@ -116,9 +116,9 @@ class Listeners:
         return self._http.url if self._http else None
 
     @property
-    def listening(self) -> dict[str, str]:
+    def bound_addresses(self) -> dict[str, str]:
         """What each port is bound to."""
-        found = {"http": self._http.listening if self._http else None, "pi": self._pi.listening}
+        found = {"http": self._http.listening if self._http else None, "pi": self._pi.bound_address}
         return {name: bound for name, bound in found.items() if bound is not None}
 
     async def open(self) -> None:
@@ -127,11 +127,11 @@ class Listeners:
         settings = self._settings
         self._tls = self._pi.tls = load_certificate(settings)
         if settings.http != "off" or settings.pi != "off":
-            self._limit = self._pi.limit = self._limit_connections()
-        if address := values.address(settings.http):
+            self._limit = self._pi.limit = self._make_connection_limit()
+        if address := values.parse_address(settings.http):
             self._http = await self._open_http(address)
         await self._pi.open()
-        self._unix = await socket_activation.listen(
+        self._unix = await socket_activation.listen_or_activate(
             settings.socket,
             self._accept_socket,
             max_line_bytes=settings.max_line_bytes,
@@ -143,19 +143,19 @@ class Listeners:
         assert self._unix is not None, "it was opened"
         await self._unix.serve()
 
-    def _limit_connections(self) -> "ConnectionLimit":
-        from switchtower.transports.connection_limit import ConnectionLimit, capacity
+    def _make_connection_limit(self) -> "ConnectionLimit":
+        from switchtower.transports.connection_limit import ConnectionLimit, compute_capacity
 
         settings = self._settings
-        total = capacity(settings.max_connections)
-        return ConnectionLimit(total, settings.max_connections_per_address, is_shared=self._proxies().__contains__)
+        total = compute_capacity(settings.max_connections)
+        return ConnectionLimit(total, settings.max_connections_per_address, is_shared=self._make_trusted_proxies().__contains__)
 
-    def _proxies(self) -> "TrustedProxies":
+    def _make_trusted_proxies(self) -> "TrustedProxies":
         from switchtower.transports.addresses import TrustedProxies
 
         return TrustedProxies(self._settings.trusted_proxies)
 
-    async def _open_http(self, address: values.Address) -> "HttpListener":
+    async def _open_http(self, address: values.ListenAddress) -> "HttpListener":
         try:
             return await self._serve(address)
         except errors.AddressInUse:
@@ -163,26 +163,26 @@ class Listeners:
                 raise
             # Nobody asked for this very port; a second home on the same machine must not fail over it.
             log.warning("%s is in use; taking a free port", self._settings.http)
-            return await self._serve(values.Address(address.host, 0))
+            return await self._serve(values.ListenAddress(address.host, 0))
 
-    async def _serve(self, address: values.Address) -> "HttpListener":
+    async def _serve(self, address: values.ListenAddress) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
         from switchtower.transports import http
-        from switchtower.transports.origins import Sites
+        from switchtower.transports.origins import AllowedOrigins
 
         async def pages() -> Any:
-            return (await self._relay.parts()).app_for(address.host)
+            return (await self._relay.get_parts()).make_public_app(address.host)
 
         return await http.serve(
-            LateApp(pages),
+            LazyApp(pages),
             address.host,
             address.port,
             self._accept_websocket,
             max_message_bytes=self._settings.max_line_bytes,
             output_limit_bytes=self._settings.output_limit_bytes,
-            sites=Sites(self._settings.origins, public_url=self._settings.public_url),
+            sites=AllowedOrigins(self._settings.origins, public_url=self._settings.public_url),
             limit=self._limit,
-            proxies=self._proxies(),
+            proxies=self._make_trusted_proxies(),
             tls=self._tls,
         )
 
@@ -192,61 +192,63 @@ class Listeners:
         from switchtower.transports import http
 
         async def pages() -> Any:
-            return (await self._relay.parts()).local_app()
+            return (await self._relay.get_parts()).make_owner_app()
 
-        self._host = await http.serve_unix(LinkPage(LateApp(pages), self._relay.link), self._settings.host_socket)
+        self._host = await http.serve_unix(LinkPage(LazyApp(pages), self._relay.get_link_status), self._settings.host_socket)
 
-    def _accept_socket(self, origin: Origin) -> Receiver | None:
-        access = self._doorkeeper.on_socket(origin)
-        return None if access is None else PushPeer(self._tower, access, self._version, peers=self._push)
+    def _accept_socket(self, origin: ConnectionOrigin) -> Receiver | None:
+        access = self._authenticator.authenticate_socket(origin)
+        return None if access is None else PushConnection(self._service, access, self._version, connections=self._push)
 
-    def _accept_websocket(self, request: "upgrade.Upgrade") -> "websocket.Verdict | Awaitable[websocket.Verdict]":
+    def _accept_websocket(
+        self, request: "upgrade.UpgradeRequest"
+    ) -> "websocket.UpgradeVerdict | Awaitable[websocket.UpgradeVerdict]":
         from switchtower.transports import upgrade
 
-        if request.path in _FOR_BROWSERS:
-            request = browser_login.with_cookie(request, self._settings.public_url)
+        if request.path in _BROWSER_PATHS:
+            request = browser_login.apply_cookie_token(request, self._settings.public_url)
         if request.path == relay_house.APP_PATH:
             return self._relay.accept_app(request)
         if request.path == relay_house.HOST_PATH:
             return self._relay.accept_host(request)
         if request.path not in ("/ws/push", "/ws/pi", minicodex_door.PATH):
-            return upgrade.Refusal(404, f"no protocol is served at {request.path}")
-        access = self._doorkeeper.on_websocket(request.origin)
+            return upgrade.UpgradeRefusal(404, f"no protocol is served at {request.path}")
+        access = self._authenticator.authenticate_websocket(request.origin)
         if access is None:
             return self._accept_user(request)
-        return self._let_in(request, access)
+        return self._accept_authenticated(request, access)
 
-    async def _accept_user(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
+    async def _accept_user(self, request: "upgrade.UpgradeRequest") -> "websocket.UpgradeVerdict":
         from switchtower.transports import upgrade
 
-        access = await self._relay.identify(request)
+        access = await self._relay.authenticate_user(request)
         if access is None:
-            return upgrade.Refusal(401, "pass the token of endpoints.json, or one that you logged in with, as `?token=`")
-        return await self._relay.supervised(request, self._let_in(request, access), access)
+            return upgrade.UpgradeRefusal(401, "pass the token of endpoints.json, or one that you logged in with, as `?token=`")
+        return await self._relay.bind_to_token(request, self._accept_authenticated(request, access), access)
 
-    def _let_in(self, request: "upgrade.Upgrade", access: Access) -> "websocket.Verdict":
+    def _accept_authenticated(self, request: "upgrade.UpgradeRequest", access: Access) -> "websocket.UpgradeVerdict":
         if request.path == "/ws/pi":
             return self._pi.accept_websocket(request, access)
         if request.path == minicodex_door.PATH:
             return self._minicodex.accept(request, access)
-        return PushPeer(self._tower, access, self._version, peers=self._push)
+        return PushConnection(self._service, access, self._version, connections=self._push)
 
-    def connected(self) -> "Iterator[census.Connected]":
+    def list_connections(self) -> "Iterator[census.ListenerConnection]":
         """Everybody who is there."""
         from switchtower.transports import census
 
         if self._http is not None:
-            yield from census.of_port(self._http)
+            yield from census.list_http_connections(self._http)
         if self._unix is not None:
-            yield from census.of_socket(self._unix)
-        yield from self._pi.connected()
+            yield from census.list_unix_connections(self._unix)
+        yield from self._pi.list_connections()
 
-    def let_go(self, grace: float) -> None:
+    def close_for_restart(self, grace: float) -> None:
         """Clients of push and MiniCodex, with the hint to come back: what push was asked is answered first, if it takes no longer
         than this. They may come back here too."""
         for peer in tuple(self._push):
-            peer.let_go(grace)
-        self._minicodex.let_go()
+            peer.close_for_restart(grace)
+        self._minicodex.close_for_restart()
 
     async def close(self, grace: float) -> None:
         await self._minicodex.close()

@@ -17,24 +17,24 @@ class LiveSettings:
     def __init__(self, settings: config.Settings) -> None:
         self._started_with = settings
         self._current = settings
-        self._version = self._file_version()
+        self._version = self._get_file_version()
         self._appliers: list[Apply] = []
         self._reading = threading.Lock()
 
     @property
     def current(self) -> config.Settings:
         """Costs one look at the file's date."""
-        if self._file_version() != self._version:
-            self._read_again()
+        if self._get_file_version() != self._version:
+            self._reload()
         return self._current
 
     def on_change(self, apply: Apply) -> None:
         """`apply` gets the new settings before they are in force, and raises `ConfigError` to keep the old ones."""
         self._appliers.append(apply)
 
-    def _read_again(self) -> None:
+    def _reload(self) -> None:
         with self._reading:
-            version = self._file_version()
+            version = self._get_file_version()
             if version == self._version:
                 return
             self._version = version  # also when it is refused: one warning a change
@@ -51,7 +51,7 @@ class LiveSettings:
             self._current = fresh
             log.info("read the changed %s", self._started_with.config_file)
 
-    def _file_version(self) -> tuple[int, ...] | None:
+    def _get_file_version(self) -> tuple[int, ...] | None:
         try:
             found = self._started_with.config_file.stat()
         except OSError:

@@ -18,10 +18,10 @@ class RedactingFormatter(logging.Formatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.text(super().format(record))
+        return self._redactor.redact_text(super().format(record))
 
 
-def set_up(path: Path, level: str, redactor: redact.Redactor) -> None:
+def configure_logging(path: Path, level: str, redactor: redact.Redactor) -> None:
     file = logging.handlers.RotatingFileHandler(path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, delay=True)
     path.touch(mode=0o600)
     root = logging.getLogger()

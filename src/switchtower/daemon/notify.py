@@ -12,21 +12,21 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from switchtower.core import events
-from switchtower.core.session import Session, question_of
+from switchtower.core.session import Session, summarize_approval
 from switchtower.protocols.relay import names
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 100
+MAX_WAITING = 100
 """For one address; the oldest make room."""
 ATTEMPTS = 5
-LONGEST_PAUSE = 60.0
-LONGEST_TEXT = 500
+MAX_RETRY_DELAY = 60.0
+MAX_TEXT_LENGTH = 500
 
 DECISION, FINISHED, FAILED = "decision", "finished", "failed"
 
 
-class News(Struct, frozen=True, kw_only=True):
+class Notification(Struct, frozen=True, kw_only=True):
     event: str
     title: str
     text: str
@@ -52,11 +52,11 @@ class News(Struct, frozen=True, kw_only=True):
         return self.request or self.session_id
 
 
-def place_of(session_id: str) -> str:
-    return f"/#/s/{quote(names.run_of(session_id), safe='')}"
+def make_session_path(session_id: str) -> str:
+    return f"/#/s/{quote(names.format_run_id(session_id), safe='')}"
 
 
-class Undelivered(Exception):
+class DeliveryFailed(Exception):
     """Why something was not taken. Never names the whole address, which may hold a secret."""
 
     def __init__(self, problem: str, *, again: bool, after: float | None = None) -> None:
@@ -65,13 +65,13 @@ class Undelivered(Exception):
         self.after = after
 
 
-class Channel(Protocol):
+class NotificationChannel(Protocol):
     @property
     def name(self) -> str:
         """For the log."""
         ...
 
-    async def send(self, news: News) -> None:
+    async def send(self, notification: Notification) -> None:
         """Raises `Undelivered`."""
         ...
 
@@ -79,8 +79,8 @@ class Channel(Protocol):
 class Notifier:
     def __init__(
         self,
-        channels: Sequence[Channel],
-        wanted: Sequence[str],
+        channels: Sequence[NotificationChannel],
+        enabled_kinds: Sequence[str],
         *,
         public_url: str | None,
         clean: Callable[[str], str],
@@ -88,70 +88,70 @@ class Notifier:
         first_pause: float = 1.0,
     ) -> None:
         """`clean` hides secrets in a text."""
-        self._wanted = frozenset(wanted)
+        self._enabled_kinds = frozenset(enabled_kinds)
         self._public_url = public_url
         self._clean = clean
         self._now_ms = now_ms
-        self._lines = [_Line(channel, first_pause) for channel in channels]
+        self._lines = [_ChannelQueue(channel, first_pause) for channel in channels]
 
-    def saw(self, session: Session, event: events.AnyEvent) -> None:
+    def on_event(self, session: Session, event: events.AnyEvent) -> None:
         """For the runtime's watchers."""
         match event:
             case events.ApprovalRequested():
-                asked = question_of(event.approval)
-                self._tell(DECISION, session, f"Decide: {asked.title}", asked.summary, asked.tool, event.approval.id)
+                asked = summarize_approval(event.approval)
+                self._notify(DECISION, session, f"Decide: {asked.title}", asked.summary, asked.tool, event.approval.id)
             case events.DialogOpened():
                 dialog = event.dialog
-                self._tell(DECISION, session, f"Answer: {dialog.title}", dialog.message, request=dialog.id)
+                self._notify(DECISION, session, f"Answer: {dialog.title}", dialog.message, request=dialog.id)
             case events.RunCompleted(outcome=events.Outcome.SUCCESS):
-                self._tell(FINISHED, session, "Finished", event.summary)
+                self._notify(FINISHED, session, "Finished", event.summary)
             case events.RunCompleted(outcome=events.Outcome.FAILED):
-                self._tell(FAILED, session, "Failed", event.summary)
+                self._notify(FAILED, session, "Failed", event.summary)
             case _:
                 pass  # what somebody cancelled or denied is no news to people
 
-    def _tell(self, kind: str, session: Session, title: str, text: str, tool: str = "", request: str | None = None) -> None:
-        if kind not in self._wanted:
+    def _notify(self, kind: str, session: Session, title: str, text: str, tool: str = "", request: str | None = None) -> None:
+        if kind not in self._enabled_kinds:
             return
-        news = News(
+        news = Notification(
             event=kind,
-            title=self._short(title),
-            text=self._short(text),
+            title=self._shorten(title),
+            text=self._shorten(text),
             session_id=session.id,
-            run_title=self._short(session.title),
+            run_title=self._shorten(session.title),
             host=session.host,
             tool=tool,
             request=request,
-            place=place_of(session.id),
+            place=make_session_path(session.id),
             site=self._public_url,
             at_ms=self._now_ms(),
         )
         for line in self._lines:
             line.put(news)
 
-    def _short(self, text: str) -> str:
-        clean = " ".join(self._clean(text[: 4 * LONGEST_TEXT]).split())
-        return clean if len(clean) <= LONGEST_TEXT else clean[: LONGEST_TEXT - 1] + "…"
+    def _shorten(self, text: str) -> str:
+        clean = " ".join(self._clean(text[: 4 * MAX_TEXT_LENGTH]).split())
+        return clean if len(clean) <= MAX_TEXT_LENGTH else clean[: MAX_TEXT_LENGTH - 1] + "…"
 
     async def close(self) -> None:
         await asyncio.gather(*(line.close() for line in self._lines))
 
 
-class _Line:
+class _ChannelQueue:
     """One channel and what waits for it. Its task is there only while something does."""
 
-    def __init__(self, channel: Channel, first_pause: float) -> None:
+    def __init__(self, channel: NotificationChannel, first_pause: float) -> None:
         self._channel = channel
         self._first_pause = first_pause
-        self._waiting: deque[News] = deque()
+        self._waiting: deque[Notification] = deque()
         self._dropped = 0
         self._sending: asyncio.Task[None] | None = None
 
-    def put(self, news: News) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+    def put(self, notification: Notification) -> None:
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._dropped += 1
-        self._waiting.append(news)
+        self._waiting.append(notification)
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
@@ -170,17 +170,17 @@ class _Line:
         finally:
             self._sending = None
 
-    async def _send(self, news: News) -> None:
+    async def _send(self, notification: Notification) -> None:
         for attempt in range(ATTEMPTS):
             try:
-                await self._channel.send(news)
+                await self._channel.send(notification)
                 return
-            except Undelivered as problem:
+            except DeliveryFailed as problem:
                 if not problem.again or attempt == ATTEMPTS - 1:
                     log.warning("a notification could not be sent to %s: %s", self._channel.name, problem)
                     return
                 pause = self._first_pause * 2**attempt * (0.5 + random.random())  # noqa: S311
-                await asyncio.sleep(min(max(pause, problem.after or 0.0), LONGEST_PAUSE))
+                await asyncio.sleep(min(max(pause, problem.after or 0.0), MAX_RETRY_DELAY))
             except Exception:
                 log.exception("sending a notification to %s failed", self._channel.name)
                 return

@@ -15,21 +15,21 @@ from msgspec import Struct
 
 from switchtower import config
 from switchtower.daemon import notify, notify_http, notify_seal
-from switchtower.daemon.notify_shelf import Shelf
+from switchtower.daemon.notify_shelf import SubscriptionStore
 
 log = logging.getLogger(__name__)
 
 KEY_FILE, SUBSCRIPTIONS_FILE = "webpush.key", "webpush.json"
-MOST_OF_ONE = 20
-MOST = 200
-AT_ONCE = 8
+MAX_SUBSCRIPTIONS_PER_USER = 20
+MAX_SUBSCRIPTIONS = 200
+CONCURRENT_SENDS = 8
 TIME_TO_LIVE = 86_400
-_GONE = (404, 410)
+_GONE_STATUSES = (404, 410)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_NOBODY = "mailto:nobody@localhost.invalid"
+_DEFAULT_CONTACT = "mailto:nobody@localhost.invalid"
 
 
-class Unusable(Exception):
+class InvalidSubscription(Exception):
     """A subscription that cannot be taken: why, and what to do."""
 
     def __init__(self, message: str, *, hint: str) -> None:
@@ -38,7 +38,7 @@ class Unusable(Exception):
         self.hint = hint
 
 
-class Subscription(Struct, frozen=True):
+class PushSubscription(Struct, frozen=True):
     user: str
     endpoint: str
     p256dh: str
@@ -58,27 +58,27 @@ def check_installed() -> None:
         )
 
 
-async def _everybody(name: str) -> bool:
+async def _is_always_known(name: str) -> bool:
     return True
 
 
-class WebPush:
+class WebPushChannel:
     """Implements `notify.Channel`, and `ports.Pushes` of relay's HTTP."""
 
     name = "a browser's push service"
 
-    def __init__(self, shelf: Shelf, *, contact: str | None, now: Callable[[], float] = time.time) -> None:
-        self._shelf = shelf
-        self._contact = contact or _NOBODY
+    def __init__(self, store: SubscriptionStore, *, contact: str | None, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._contact = contact or _DEFAULT_CONTACT
         self._now = now
         self._key: Any = None
-        self.knows: Callable[[str], Awaitable[bool]] = _everybody
+        self.knows: Callable[[str], Awaitable[bool]] = _is_always_known
         """Whether there is still such a user: who was removed is told nothing more."""
 
     # Browsers
 
-    async def public_key(self) -> str:
-        return notify_seal.unpadded(notify_seal.public_bytes(await self._own_key()))
+    async def get_public_key(self) -> str:
+        return notify_seal.encode_base64url(notify_seal.encode_public_key(await self._load_key()))
 
     async def subscribe(self, user: str, endpoint: str, p256dh: str, auth: str) -> None:
         """Raises `Unusable`."""
@@ -86,23 +86,27 @@ class WebPush:
         try:
             await asyncio.to_thread(notify_seal.check_keys, p256dh, auth)
         except ValueError:
-            raise Unusable("these are no keys of a browser", hint="pass what `PushSubscription.toJSON()` gives") from None
-        fresh = Subscription(user, endpoint, p256dh, auth, int(self._now() * 1_000))
+            raise InvalidSubscription(
+                "these are no keys of a browser", hint="pass what `PushSubscription.toJSON()` gives"
+            ) from None
+        fresh = PushSubscription(user, endpoint, p256dh, auth, int(self._now() * 1_000))
 
         def added(kept: bytes | None) -> bytes:
-            known = _read(kept)
+            known = _decode_subscriptions(kept)
             known.pop(endpoint, None)
             own = [each for each in known.values() if each.user == user]
-            for oldest in own[: max(0, len(own) - MOST_OF_ONE + 1)]:
+            for oldest in own[: max(0, len(own) - MAX_SUBSCRIPTIONS_PER_USER + 1)]:
                 del known[oldest.endpoint]
-            if len(known) >= MOST:
-                raise Unusable(f"{MOST} browsers have subscribed already", hint="unsubscribe some of them")
-            return _spelled({**known, endpoint: fresh})
+            if len(known) >= MAX_SUBSCRIPTIONS:
+                raise InvalidSubscription(
+                    f"{MAX_SUBSCRIPTIONS} browsers have subscribed already", hint="unsubscribe some of them"
+                )
+            return _encode_subscriptions({**known, endpoint: fresh})
 
-        await self._shelf.change(SUBSCRIPTIONS_FILE, added)
+        await self._store.update(SUBSCRIPTIONS_FILE, added)
 
     async def unsubscribe(self, user: str, endpoint: str) -> bool:
-        known = await self._known()
+        known = await self._load_subscriptions()
         if endpoint not in known or known[endpoint].user != user:
             return False
         await self._forget(endpoint)
@@ -110,25 +114,25 @@ class WebPush:
 
     # News
 
-    async def send(self, news: notify.News) -> None:
+    async def send(self, notification: notify.Notification) -> None:
         """To all of them. What one service does not take is that one's loss: others are not told twice for it."""
-        subscriptions = list((await self._known()).values())
+        subscriptions = list((await self._load_subscriptions()).values())
         if not subscriptions:
             return
-        message = _message(news)
-        crowd = asyncio.Semaphore(AT_ONCE)
+        message = _encode_message(notification)
+        crowd = asyncio.Semaphore(CONCURRENT_SENDS)
 
-        async def tell(subscription: Subscription) -> None:
+        async def tell(subscription: PushSubscription) -> None:
             async with crowd:
-                await self._tell(subscription, message, urgent=news.event == notify.DECISION)
+                await self._send_to(subscription, message, urgent=notification.event == notify.DECISION)
 
         await asyncio.gather(*(tell(subscription) for subscription in subscriptions))
 
-    async def _tell(self, subscription: Subscription, message: bytes, *, urgent: bool) -> None:
+    async def _send_to(self, subscription: PushSubscription, message: bytes, *, urgent: bool) -> None:
         if not await self.knows(subscription.user):
             await self._forget(subscription.endpoint)
             return
-        body, authorization = await asyncio.to_thread(self._prepared, subscription, message, await self._own_key())
+        body, authorization = await asyncio.to_thread(self._make_request, subscription, message, await self._load_key())
         headers = {
             "Authorization": authorization,
             "Content-Encoding": "aes128gcm",
@@ -138,66 +142,68 @@ class WebPush:
         }
         for last in (False, True):
             try:
-                await notify_http.post(subscription.endpoint, body, headers)
+                await notify_http.post_notification(subscription.endpoint, body, headers)
                 return
-            except notify_http.Rejected as refusal:
-                if refusal.status in _GONE:  # RFC 8030, section 7.3: the browser has unsubscribed
+            except notify_http.DeliveryRejected as refusal:
+                if refusal.status in _GONE_STATUSES:  # RFC 8030, section 7.3: the browser has unsubscribed
                     await self._forget(subscription.endpoint)
                     return
-                problem: notify.Undelivered = refusal
-            except notify.Undelivered as trouble:
+                problem: notify.DeliveryFailed = refusal
+            except notify.DeliveryFailed as trouble:
                 problem = trouble
             if last or not problem.again:
                 log.warning("%s did not take a message: %s", urlsplit(subscription.endpoint).hostname, problem)
                 return
-            await asyncio.sleep(min(problem.after or 1.0, notify.LONGEST_PAUSE))
+            await asyncio.sleep(min(problem.after or 1.0, notify.MAX_RETRY_DELAY))
 
-    def _prepared(self, subscription: Subscription, message: bytes, key: Any) -> tuple[bytes, str]:
-        body = notify_seal.sealed(
+    def _make_request(self, subscription: PushSubscription, message: bytes, key: Any) -> tuple[bytes, str]:
+        body = notify_seal.encrypt_message(
             message,
-            notify_seal.padded(subscription.p256dh),
-            notify_seal.padded(subscription.auth),
-            key=notify_seal.new_private_key(),
+            notify_seal.decode_base64url(subscription.p256dh),
+            notify_seal.decode_base64url(subscription.auth),
+            key=notify_seal.generate_private_key(),
             salt=secrets.token_bytes(16),
         )
-        return body, notify_seal.authorization(subscription.endpoint, key, contact=self._contact, now=self._now())
+        return body, notify_seal.make_authorization(subscription.endpoint, key, contact=self._contact, now=self._now())
 
     # What is kept
 
-    async def _own_key(self) -> Any:
+    async def _load_key(self) -> Any:
         if self._key is None:
-            kept = await self._shelf.made_once(KEY_FILE, lambda: notify_seal.to_pem(notify_seal.new_private_key()).encode())
-            self._key = notify_seal.from_pem(kept.decode())
+            kept = await self._store.get_or_create(
+                KEY_FILE, lambda: notify_seal.encode_pem(notify_seal.generate_private_key()).encode()
+            )
+            self._key = notify_seal.decode_pem(kept.decode())
         return self._key
 
-    async def _known(self) -> dict[str, Subscription]:
+    async def _load_subscriptions(self) -> dict[str, PushSubscription]:
         try:
-            return _read(await self._shelf.read(SUBSCRIPTIONS_FILE))
+            return _decode_subscriptions(await self._store.read(SUBSCRIPTIONS_FILE))
         except OSError as problem:
             log.warning("the subscriptions of browsers cannot be read: %s", type(problem).__name__)
             return {}
 
     async def _forget(self, endpoint: str) -> None:
         def without(kept: bytes | None) -> bytes:
-            known = _read(kept)
+            known = _decode_subscriptions(kept)
             known.pop(endpoint, None)
-            return _spelled(known)
+            return _encode_subscriptions(known)
 
-        await self._shelf.change(SUBSCRIPTIONS_FILE, without)
+        await self._store.update(SUBSCRIPTIONS_FILE, without)
 
 
-def _read(kept: bytes | None) -> dict[str, Subscription]:
+def _decode_subscriptions(kept: bytes | None) -> dict[str, PushSubscription]:
     if kept is None:
         return {}
     try:
-        subscriptions = msgspec.json.decode(kept, type=list[Subscription])
+        subscriptions = msgspec.json.decode(kept, type=list[PushSubscription])
     except msgspec.MsgspecError as problem:
         log.warning("`%s` cannot be read (%s); browsers must subscribe anew", SUBSCRIPTIONS_FILE, type(problem).__name__)
         return {}
     return {subscription.endpoint: subscription for subscription in subscriptions}
 
 
-def _spelled(known: dict[str, Subscription]) -> bytes:
+def _encode_subscriptions(known: dict[str, PushSubscription]) -> bytes:
     return msgspec.json.encode(list(known.values()))
 
 
@@ -210,20 +216,20 @@ def _check_endpoint(endpoint: str) -> None:
     is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
     is_plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint and "@" not in parts.netloc
     if not (is_web and parts.hostname and port_is_fine and is_plain):
-        raise Unusable("this is not the address of a push service", hint="pass what `PushSubscription.toJSON()` gives")
+        raise InvalidSubscription("this is not the address of a push service", hint="pass what `PushSubscription.toJSON()` gives")
 
 
-def _message(news: notify.News) -> bytes:
+def _encode_message(notification: notify.Notification) -> bytes:
     """As our service worker reads it."""
     told = {
-        "title": news.title,
-        "body": "\n".join(part for part in (news.run_title, news.text) if part),
-        "tag": news.tag,
-        "url": news.place,
-        "event": news.event,
+        "title": notification.title,
+        "body": "\n".join(part for part in (notification.run_title, notification.text) if part),
+        "tag": notification.tag,
+        "url": notification.place,
+        "event": notification.event,
     }
     content = msgspec.json.encode(told)
-    while len(content) > notify_seal.LONGEST and told["body"]:
+    while len(content) > notify_seal.MAX_PLAINTEXT_BYTES and told["body"]:
         told["body"] = told["body"][: len(told["body"]) // 2]
         content = msgspec.json.encode(told)
     return content

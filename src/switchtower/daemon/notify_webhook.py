@@ -12,7 +12,7 @@ _NTFY_TAGS = {notify.DECISION: "raised_hand", notify.FINISHED: "white_check_mark
 _NTFY_PRIORITY = {notify.DECISION: "4", notify.FINISHED: "3", notify.FAILED: "4"}
 
 
-class Webhook:
+class WebhookChannel:
     """Implements `notify.Channel`."""
 
     def __init__(self, url: str, format_: str) -> None:
@@ -27,38 +27,44 @@ class Webhook:
         """Without the path: with many services that is the secret."""
         return f"Webhook({urlsplit(self._url).hostname!r})"
 
-    async def send(self, news: notify.News) -> None:
+    async def send(self, notification: notify.Notification) -> None:
         if self._format == "ntfy":
-            await notify_http.post(self._url, _ntfy_body(news), _ntfy_headers(news))
+            await notify_http.post_notification(self._url, _make_ntfy_body(notification), _make_ntfy_headers(notification))
         else:
-            await notify_http.post(self._url, msgspec.json.encode(as_json(news)), {"Content-Type": "application/json"})
+            await notify_http.post_notification(
+                self._url, msgspec.json.encode(encode_json(notification)), {"Content-Type": "application/json"}
+            )
 
 
-def as_json(news: notify.News) -> dict[str, object]:
+def encode_json(notification: notify.Notification) -> dict[str, object]:
     return {
-        "event": news.event,
-        "title": news.title,
-        "text": news.text,
-        "session_id": news.session_id,
-        "session_title": news.run_title,
-        "host": news.host,
-        "tool": news.tool or None,
-        "request_id": news.request,
-        "url": news.url,
-        "at": datetime.fromtimestamp(news.at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "event": notification.event,
+        "title": notification.title,
+        "text": notification.text,
+        "session_id": notification.session_id,
+        "session_title": notification.run_title,
+        "host": notification.host,
+        "tool": notification.tool or None,
+        "request_id": notification.request,
+        "url": notification.url,
+        "at": datetime.fromtimestamp(notification.at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
 
 
-def _ntfy_body(news: notify.News) -> bytes:
-    return "\n".join(part for part in (news.run_title, news.text) if part).encode()
+def _make_ntfy_body(notification: notify.Notification) -> bytes:
+    return "\n".join(part for part in (notification.run_title, notification.text) if part).encode()
 
 
-def _ntfy_headers(news: notify.News) -> dict[str, str]:
-    headers = {"Title": _header(news.title), "Tags": _NTFY_TAGS[news.event], "Priority": _NTFY_PRIORITY[news.event]}
-    return headers if news.url is None else {**headers, "Click": _header(news.url)}
+def _make_ntfy_headers(notification: notify.Notification) -> dict[str, str]:
+    headers = {
+        "Title": _encode_header(notification.title),
+        "Tags": _NTFY_TAGS[notification.event],
+        "Priority": _NTFY_PRIORITY[notification.event],
+    }
+    return headers if notification.url is None else {**headers, "Click": _encode_header(notification.url)}
 
 
-def _header(text: str) -> str:
+def _encode_header(text: str) -> str:
     """As it is where a header can hold it; otherwise in RFC 2047's words, which ntfy reads."""
     if text.isascii() and text.isprintable():
         return text

@@ -4,28 +4,28 @@ from collections.abc import Iterator
 
 from switchtower.core import workshop
 from switchtower.engines.agent.prompts import templates as prompt_templates
-from switchtower.engines.agent.prompts.shelf import Shelf
-from switchtower.extensions.loader import Loader, described
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.extensions.loader import ExtensionLoader, to_one_line
 
 KIND, ORIGIN = "extension", "plugin"
 
 
-def templates(shelf: Shelf, extensions: Loader, workspace: str) -> list[workshop.TemplateOffer]:
+def list_templates(store: PromptCatalog, extensions: ExtensionLoader, workspace: str) -> list[workshop.TemplateInfo]:
     listed = [
-        workshop.TemplateOffer(template.name, template.kind, template.description, template.path, template.origin)
-        for template in shelf.listed(workspace)
+        workshop.TemplateInfo(template.name, template.kind, template.description, template.path, template.origin)
+        for template in store.list_templates(workspace)
     ]
     taken = {offer.name: offer.path for offer in listed}
-    return [*listed, *_of_extensions(extensions, taken)]
+    return [*listed, *_list_extension_commands(extensions, taken)]
 
 
-def _of_extensions(extensions: Loader, taken: dict[str, str]) -> Iterator[workshop.TemplateOffer]:
+def _list_extension_commands(extensions: ExtensionLoader, taken: dict[str, str]) -> Iterator[workshop.TemplateInfo]:
     loaded = extensions.load()
     for name, offer in sorted(loaded.offers.items()):
-        description = described(offer.command.description)
+        description = to_one_line(offer.command.description)
         if name in taken:
             description = f"{description} (`/{name}` is `{taken[name]}` here)"
             name = f"{prompt_templates.EXTENSION_PREFIX}:{name}"
-        yield workshop.TemplateOffer(name, KIND, description, offer.path, ORIGIN)
+        yield workshop.TemplateInfo(name, KIND, description, offer.path, ORIGIN)
     for broken in loaded.broken:
-        yield workshop.TemplateOffer(broken.name, KIND, f"cannot be used: {broken.reason}", broken.path, ORIGIN)
+        yield workshop.TemplateInfo(broken.name, KIND, f"cannot be used: {broken.reason}", broken.path, ORIGIN)

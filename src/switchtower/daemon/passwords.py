@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SHORTEST = 8
-LONGEST_BYTES = 1_024
-MOST_AT_ONCE = 2
-MOST_WAITING = 16
+MIN_LENGTH = 8
+MAX_PASSWORD_BYTES = 1_024
+MAX_CONCURRENT_HASHES = 2
+MAX_WAITING = 16
 
 
-class Busy(Exception):
+class PasswordHasherBusy(Exception):
     """Too many passwords are being checked already."""
 
 
-class Cost(NamedTuple):
+class HashCost(NamedTuple):
     """How dear a hash is. The defaults are the library's, which follow RFC 9106."""
 
     time: int
@@ -32,18 +32,18 @@ class Cost(NamedTuple):
     lanes: int
 
 
-def problem_with(password: str) -> str | None:
+def find_password_problem(password: str) -> str | None:
     """Why it cannot be anybody's password."""
-    if len(password) < SHORTEST:
-        return f"the password is shorter than {SHORTEST} characters"
-    if len(_bytes_of(password)) > LONGEST_BYTES:
-        return f"the password is longer than {LONGEST_BYTES} bytes"
+    if len(password) < MIN_LENGTH:
+        return f"the password is shorter than {MIN_LENGTH} characters"
+    if len(_encode_password(password)) > MAX_PASSWORD_BYTES:
+        return f"the password is longer than {MAX_PASSWORD_BYTES} bytes"
     return None
 
 
 def can_be_checked(password: str) -> bool:
     """A stranger's text: no work is done for what is nobody's password. A short one may be from elsewhere."""
-    return 0 < len(password) <= LONGEST_BYTES and len(_bytes_of(password)) <= LONGEST_BYTES
+    return 0 < len(password) <= MAX_PASSWORD_BYTES and len(_encode_password(password)) <= MAX_PASSWORD_BYTES
 
 
 def is_hash(text: str) -> bool:
@@ -57,10 +57,10 @@ def is_hash(text: str) -> bool:
     return True
 
 
-class Passwords:
-    def __init__(self, cost: Cost | None = None) -> None:
+class PasswordHasher:
+    def __init__(self, cost: HashCost | None = None) -> None:
         self._cost = cost
-        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="passwords")
+        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_HASHES, thread_name_prefix="passwords")
         self._under_way = 0
         self._closed = False
 
@@ -70,19 +70,19 @@ class Passwords:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def hash(self, password: str) -> str:
-        return await self._do(lambda: hash_now(password, self._cost))
+        return await self._run_in_pool(lambda: hash_blocking(password, self._cost))
 
     async def check(self, password: str, hashed: str | None) -> bool:
         """Whether it is the password behind the hash. None is nobody's hash, and takes as long to find out."""
-        return await self._do(lambda: _check(_hasher(self._cost), password, hashed))
+        return await self._run_in_pool(lambda: _check(_make_hasher(self._cost), password, hashed))
 
     async def is_outdated(self, hashed: str) -> bool:
         """Whether it was made at another cost than would be now."""
-        return await self._do(lambda: _hasher(self._cost).check_needs_rehash(hashed))
+        return await self._run_in_pool(lambda: _make_hasher(self._cost).check_needs_rehash(hashed))
 
-    async def _do(self, work: Callable[[], Result]) -> Result:
-        if self._closed or self._under_way >= MOST_AT_ONCE + MOST_WAITING:
-            raise Busy
+    async def _run_in_pool(self, work: Callable[[], Result]) -> Result:
+        if self._closed or self._under_way >= MAX_CONCURRENT_HASHES + MAX_WAITING:
+            raise PasswordHasherBusy
         self._under_way += 1
         try:
             # Who stops waiting does not stop the thread: there are never more hashes at a time than threads.
@@ -91,24 +91,24 @@ class Passwords:
             self._under_way -= 1
 
 
-def hash_now(password: str, cost: Cost | None = None) -> str:
+def hash_blocking(password: str, cost: HashCost | None = None) -> str:
     """Takes its time here and now: not for the event loop."""
-    return _hasher(cost).hash(_bytes_of(password))
+    return _make_hasher(cost).hash(_encode_password(password))
 
 
 def _check(hasher: "argon2.PasswordHasher", password: str, hashed: str | None) -> bool:
     from argon2 import exceptions
 
     if hashed is None:
-        hasher.hash(_bytes_of(password))  # as much work as checking against a hash
+        hasher.hash(_encode_password(password))  # as much work as checking against a hash
         return False
     try:
-        return hasher.verify(hashed, _bytes_of(password))
+        return hasher.verify(hashed, _encode_password(password))
     except (exceptions.VerificationError, exceptions.InvalidHashError):
         return False
 
 
-def _hasher(cost: Cost | None) -> "argon2.PasswordHasher":
+def _make_hasher(cost: HashCost | None) -> "argon2.PasswordHasher":
     import argon2
 
     if cost is None:
@@ -116,6 +116,6 @@ def _hasher(cost: Cost | None) -> "argon2.PasswordHasher":
     return argon2.PasswordHasher(time_cost=cost.time, memory_cost=cost.memory_kib, parallelism=cost.lanes)
 
 
-def _bytes_of(password: str) -> bytes:
+def _encode_password(password: str) -> bytes:
     # JSON can bring half of a surrogate pair. An error about it would quote the password.
     return password.encode(errors="surrogatepass")

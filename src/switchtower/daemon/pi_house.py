@@ -13,46 +13,46 @@ from switchtower.core import tower
 from switchtower.protocols.pi.settings import PiSettings
 
 if TYPE_CHECKING:
-    from switchtower.protocols.pi.house import House
+    from switchtower.protocols.pi.house import PiServer
 
 
-class LateHouse:
-    def __init__(self, tower_: tower.Tower, settings: config.Settings, version: str) -> None:
-        self._tower = tower_
+class LazyPiServer:
+    def __init__(self, service: tower.SessionService, settings: config.Settings, version: str) -> None:
+        self._service = service
         self._settings = settings
         self._version = version
-        self.holds: Callable[[], bool] | None = None
+        self.holds_lease: Callable[[], bool] | None = None
         """Of several nodes: whether this one may still serve."""
-        self._house: House | None = None
+        self._server: PiServer | None = None
 
-    def get(self) -> "House":
-        if self._house is None:
-            from switchtower.protocols.pi.house import House
+    def get(self) -> "PiServer":
+        if self._server is None:
+            from switchtower.protocols.pi.house import PiServer
 
-            settings = _pi_settings(self._settings)
-            self._house = House(self._tower, settings, version=self._version, now_ms=_now_ms, holds=self.holds)
-        return self._house
+            settings = _make_pi_settings(self._settings)
+            self._server = PiServer(self._service, settings, version=self._version, now_ms=_now_ms, holds_lease=self.holds_lease)
+        return self._server
 
     async def load(self) -> None:
         await asyncio.to_thread(import_module, "switchtower.protocols.pi.house")
         self.get()
 
     async def shut_down(self, timeout_s: float) -> None:
-        if self._house is not None:
-            await self._house.shut_down(timeout_s)
+        if self._server is not None:
+            await self._server.shut_down(timeout_s)
 
     @property
     def is_idle(self) -> bool:
         """Nobody is in it, and nothing is under way."""
-        return self._house is None or self._house.is_idle
+        return self._server is None or self._server.is_idle
 
-    def drop(self, code: int, reason: str) -> Coroutine[None, None, None] | None:
+    def discard(self, code: int, reason: str) -> Coroutine[None, None, None] | None:
         """Its clients are let go at once, and whoever comes next finds another, which knows what the journal knows. What is
         left to be done behind them is returned."""
-        house, self._house = self._house, None
+        house, self._server = self._server, None
         if house is None:
             return None
-        house.let_go(code, reason)
+        house.close_for_restart(code, reason)
         return house.close()
 
 
@@ -60,7 +60,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def workplace() -> str:
+def get_working_directory() -> str:
     """Where we were started; a daemon that a command started is in the root folder, which is nobody's workplace."""
     try:
         here = str(Path.cwd())
@@ -69,7 +69,7 @@ def workplace() -> str:
     return here if here != "/" else str(Path.home())
 
 
-def _pi_settings(settings: config.Settings) -> PiSettings:
+def _make_pi_settings(settings: config.Settings) -> PiSettings:
     return PiSettings(
         max_sessions=settings.pi_max_sessions,
         max_connections=settings.pi_max_connections,
@@ -80,6 +80,6 @@ def _pi_settings(settings: config.Settings) -> PiSettings:
         dependency_timeout_s=settings.pi_dependency_timeout,
         idempotency_minutes=settings.pi_idempotency_minutes,
         sessions_dir=str(Path("~/.pi/agent/sessions").expanduser()),
-        default_cwd=workplace(),
+        default_cwd=get_working_directory(),
         exports_dir=str(settings.data_dir / "exports"),
     )

@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 _TRIES = 2
 
 
-class Seat:
+class SingletonLease:
     def __init__(self, leases_: leases.Leases, node_id: str, *, name: str = "pi") -> None:
         self._leases = leases_
         self._node_id = node_id
-        self._place = f"seat:{name}"
+        self._lease_name = f"seat:{name}"
         self._lease: leases.Lease | None = None
         self._losses = 0
         self._retired = False
@@ -26,11 +26,11 @@ class Seat:
         self._turn = asyncio.Lock()
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """By this node, as far as it knows."""
         return self._lease is not None
 
-    async def holder(self) -> str | None:
+    async def find_or_acquire_holder(self) -> str | None:
         """The node that has the seat, which may be this one: it takes what is free, or a silent node's. None: nobody has it,
         and this node takes nothing up any more. Raises `leases.LeasesUnavailable`.
 
@@ -38,23 +38,23 @@ class Seat:
         if self._lease is not None:
             return self._node_id
         if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
-            self._asking.add_done_callback(self._asked)
+            self._asking = asyncio.get_running_loop().create_task(self._acquire())
+            self._asking.add_done_callback(self._on_request_done)
         return await asyncio.shield(self._asking)
 
-    def _asked(self, asking: "asyncio.Task[str | None]") -> None:
+    def _on_request_done(self, asking: "asyncio.Task[str | None]") -> None:
         self._asking = None
         if not asking.cancelled():
             asking.exception()  # whoever asked may be gone, and then nobody else looks at it
 
-    async def _ask(self) -> str | None:
+    async def _acquire(self) -> str | None:
         async with self._turn:
             losses = self._losses
             owner: leases.Lease | None = None
             lease: leases.Lease | None = None
             for _ in range(_TRIES):
-                lease = None if self._retired else await self._leases.acquire(self._place, self._node_id)
-                owner = lease or await self._leases.owner(self._place)
+                lease = None if self._retired else await self._leases.acquire(self._lease_name, self._node_id)
+                owner = lease or await self._leases.find_owner(self._lease_name)
                 if owner is not None:
                     break  # otherwise it was given up between the two questions, or this node takes nothing up
             if lease is None:
@@ -63,10 +63,10 @@ class Seat:
             if losses != self._losses:
                 return None  # the node lost all that it had while this was on its way: the next one asks anew
             self._lease = lease
-            log.info("this node has %s", self._place)
+            log.info("this node has %s", self._lease_name)
             return self._node_id
 
-    def lost(self) -> bool:
+    def mark_lost(self) -> bool:
         """This node's lease has lapsed, or came too late: the seat may be another's by now. Whether it was held."""
         self._losses += 1
         held, self._lease = self._lease is not None, None
@@ -87,4 +87,4 @@ class Seat:
             try:
                 await self._leases.release(lease)
             except leases.LeasesUnavailable as problem:
-                log.warning("%s could not be given up: %s", self._place, problem)
+                log.warning("%s could not be given up: %s", self._lease_name, problem)

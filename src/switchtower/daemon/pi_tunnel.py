@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from switchtower.core.access import Access
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Receiver, Stream
+from switchtower.transports.stream import ConnectionOrigin, Receiver, Stream
 
 SUBJECT = "pi"
 SERVICE_RESTART = 1012
@@ -18,12 +18,12 @@ WENT_AWAY = "the node that serves pi has gone; reconnect"
 _MARK = b"\0"
 _RESPONSE = b'{"type":"response"'
 _HELLO = b'{"type":"switchtower_hello"'
-_LONGEST_REASON = 120
+_MAX_REASON_LENGTH = 120
 """A WebSocket has room for 123 bytes."""
 _encode = msgspec.json.Encoder().encode
 
 
-class Opening(Struct, frozen=True, kw_only=True):
+class PiTunnelHeader(Struct, frozen=True, kw_only=True):
     """Who comes through a tunnel, as the node that let them in vouches for it."""
 
     access: Access
@@ -33,48 +33,48 @@ class Opening(Struct, frozen=True, kw_only=True):
     lifecycle: bool = True
     cwd: str | None = None
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         return _encode(self)
 
 
-class Closing(Struct, frozen=True, tag="closing"):
+class PiTunnelClose(Struct, frozen=True, tag="closing"):
     code: int
     reason: str = ""
 
 
-class Oversized(Struct, frozen=True, tag="oversized"):
+class PiTunnelOversized(Struct, frozen=True, tag="oversized"):
     problem: str
 
 
-_opening = msgspec.json.Decoder(Opening).decode
-_word = msgspec.json.Decoder(Closing | Oversized).decode
+_decode_opening = msgspec.json.Decoder(PiTunnelHeader).decode
+_decode_control_frame = msgspec.json.Decoder(PiTunnelClose | PiTunnelOversized).decode
 
 
-def read_opening(body: bytes) -> Opening | None:
+def decode_header(body: bytes) -> PiTunnelHeader | None:
     """None for what this version does not understand."""
     try:
-        return _opening(body)
+        return _decode_opening(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def _spell(word: Closing | Oversized) -> Packet:
+def _encode_control(word: PiTunnelClose | PiTunnelOversized) -> Packet:
     return Packet([_MARK + _encode(word)])
 
 
-def _read(frame: bytes) -> Closing | Oversized | None:
+def _decode_control(frame: bytes) -> PiTunnelClose | PiTunnelOversized | None:
     try:
-        word: Closing | Oversized = _word(frame[1:])
+        word: PiTunnelClose | PiTunnelOversized = _decode_control_frame(frame[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None  # of a later version: it can be done without
     return word
 
 
-class FarStream:
+class TunnelStream:
     """A client at another node, as its peer here holds it. Implements `stream.Stream`."""
 
-    def __init__(self, tunnel: Stream, opening: Opening) -> None:
-        self.origin = Origin(transport=opening.transport, address=opening.address)
+    def __init__(self, tunnel: Stream, opening: PiTunnelHeader) -> None:
+        self.origin = ConnectionOrigin(transport=opening.transport, address=opening.address)
         self._tunnel = tunnel
         self._closed = False
 
@@ -99,48 +99,48 @@ class FarStream:
     def close(self, code: int = 1000, reason: str = "") -> None:
         if not self._closed:
             self._closed = True
-            self._tunnel.send(_spell(Closing(code, reason)))
+            self._tunnel.send(_encode_control(PiTunnelClose(code, reason)))
             self._tunnel.close(code, reason)
 
     def abort(self) -> None:
         self._tunnel.abort()
 
 
-class FarEnd:
+class TunnelServerEnd:
     """The end of a tunnel at the node that serves. Implements `stream.Receiver`; `client` is what serves."""
 
-    def __init__(self, client: Receiver, opening: Opening) -> None:
+    def __init__(self, client: Receiver, opening: PiTunnelHeader) -> None:
         self._client = client
         self._opening = opening
 
-    def connected(self, stream: Stream) -> None:
-        self._client.connected(FarStream(stream, self._opening))
+    def on_connected(self, stream: Stream) -> None:
+        self._client.on_connected(TunnelStream(stream, self._opening))
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         plain: list[bytes] = []
         for frame in frames:
             if not frame.startswith(_MARK):
                 plain.append(frame)
                 continue
             if plain:
-                self._client.received(plain)
+                self._client.on_frames(plain)
                 plain = []
-            if isinstance(word := _read(frame), Oversized):
-                self._client.refused(word.problem)
+            if isinstance(word := _decode_control(frame), PiTunnelOversized):
+                self._client.on_oversized_frame(word.problem)
         if plain:
-            self._client.received(plain)
+            self._client.on_frames(plain)
 
-    def refused(self, problem: str) -> None:
-        self._client.refused(problem)
+    def on_oversized_frame(self, problem: str) -> None:
+        self._client.on_oversized_frame(problem)
 
-    def writable_again(self) -> None:
-        self._client.writable_again()
+    def on_writable(self) -> None:
+        self._client.on_writable()
 
-    def disconnected(self) -> None:
-        self._client.disconnected()
+    def on_disconnected(self) -> None:
+        self._client.on_disconnected()
 
 
-class NearEnd:
+class TunnelClientEnd:
     """Both ends at the node where the client is: implements `stream.Receiver` for the tunnel, and what a receiver of the client
     passes on. Whoever of the two does not read makes the other one wait."""
 
@@ -152,7 +152,7 @@ class NearEnd:
 
     # From the client
 
-    def said(self, frames: list[bytes]) -> None:
+    def forward_frames(self, frames: list[bytes]) -> None:
         if self._tunnel is None:
             return
         # No JSON begins with either; so it is refused as before, and taken for nothing else.
@@ -162,41 +162,41 @@ class NearEnd:
             self._heard = True
             # Our own stdio program introduces itself over the owner's socket; that alone is not answered.
             self._unanswered -= self._client.origin.transport == "unix" and frames[0].startswith(_HELLO)
-        self._pass_on(Packet(frames))
+        self._forward(Packet(frames))
 
-    def oversized(self, problem: str) -> None:
+    def forward_oversized(self, problem: str) -> None:
         self._unanswered += 1
-        self._pass_on(_spell(Oversized(problem)))
+        self._forward(_encode_control(PiTunnelOversized(problem)))
 
-    def _pass_on(self, packet: Packet) -> None:
+    def _forward(self, packet: Packet) -> None:
         if self._tunnel is not None:
             self._tunnel.send(packet)
             if not self._tunnel.writable and self._client is not None:
                 self._client.pause_reading()
 
-    def reads_again(self) -> None:
+    def resume(self) -> None:
         if self._tunnel is not None:
             self._tunnel.resume_reading()
 
-    def left(self) -> None:
+    def close(self) -> None:
         self._client = None
         if self._tunnel is not None:
             self._tunnel.close()
 
-    def owes(self) -> bool:
+    def has_pending_responses(self) -> bool:
         """Each frame has exactly one response."""
         return self._unanswered > 0
 
     # From the node that serves it
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         self._tunnel = stream
 
-    def received(self, frames: list[bytes]) -> None:
-        closing: Closing | None = None
+    def on_frames(self, frames: list[bytes]) -> None:
+        closing: PiTunnelClose | None = None
         if frames[-1].startswith(_MARK):  # it says nothing behind that
-            word = _read(frames[-1])
-            closing = word if isinstance(word, Closing) else None
+            word = _decode_control(frames[-1])
+            closing = word if isinstance(word, PiTunnelClose) else None
             frames = frames[:-1]
         if self._client is None:
             return
@@ -206,21 +206,21 @@ class NearEnd:
             if not self._client.writable and self._tunnel is not None:
                 self._tunnel.pause_reading()
         if closing is not None:
-            self._part(closing.code, closing.reason)
+            self._close_client(closing.code, closing.reason)
 
-    def refused(self, problem: str) -> None:
+    def on_oversized_frame(self, problem: str) -> None:
         """A frame of the other node's was too large for the tunnel: what it said is lost, and that is no conversation."""
-        self._part(SERVICE_RESTART, WENT_AWAY)
+        self._close_client(SERVICE_RESTART, WENT_AWAY)
 
-    def writable_again(self) -> None:
+    def on_writable(self) -> None:
         if self._client is not None:
             self._client.resume_reading()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self._tunnel = None
-        self._part(SERVICE_RESTART, WENT_AWAY)
+        self._close_client(SERVICE_RESTART, WENT_AWAY)
 
-    def _part(self, code: int, reason: str) -> None:
+    def _close_client(self, code: int, reason: str) -> None:
         client, self._client = self._client, None
         if client is not None:
-            client.close(code, reason[:_LONGEST_REASON])
+            client.close(code, reason[:_MAX_REASON_LENGTH])

@@ -9,11 +9,11 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from switchtower.core import commands, errors, events, policy, workshop
-from switchtower.engines.agent.presets.catalogue import Found, Presets
+from switchtower.engines.agent.presets.catalogue import PresetFile, PresetCatalog
 
 AUTO = "auto"
 """The provider of whoever leaves the choice to us."""
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 _Number = TypeVar("_Number", int, float)
 
@@ -21,15 +21,15 @@ CheckModel = Callable[[str | None, str | None], None]
 """Raises a `CoreError` when a session could not have this provider and model."""
 
 
-def applied(
-    command: commands.StartSession, presets: Presets, *, usual_policy: str, usual: events.Budget
+def apply_preset(
+    command: commands.StartSession, presets: PresetCatalog, *, usual_policy: str, usual: events.Budget
 ) -> commands.StartSession:
     """The command with what the preset it names has to say. Raises `InvalidCommand` when there is none of that name, or when
     it cannot be used."""
     if command.preset is None:
         return replace(command, resolved_preset=None)
-    found = _found(command.preset, command.workspace.root, presets)
-    said = found.said
+    found = _find_preset(command.preset, command.workspace.root, presets)
+    said = found.parsed
     provider, model = command.provider, command.model
     if provider == AUTO:
         provider = said.provider or AUTO
@@ -38,23 +38,23 @@ def applied(
         model = said.model
     profile, budget = said.policy, said.budget
     if found.origin == "workspace":
-        profile, budget = _stricter(profile, usual_policy), _tighter(budget, usual)
+        profile, budget = _pick_stricter(profile, usual_policy), _pick_tighter(budget, usual)
     return replace(
         command,
         provider=provider,
         model=model,
         policy=command.policy or profile,
         thinking=command.thinking or said.thinking,
-        budget=within(command.budget, budget),
-        resolved_preset=found.taken,
+        budget=fill_budget(command.budget, budget),
+        resolved_preset=found.preset,
     )
 
 
-def offers(presets: Presets, workspace: str, check_model: CheckModel) -> list[workshop.PresetOffer]:
-    return [_offer(found, check_model) for found in presets.listed(workspace)]
+def list_presets(presets: PresetCatalog, workspace: str, check_model: CheckModel) -> list[workshop.PresetInfo]:
+    return [_make_preset_info(found, check_model) for found in presets.list_presets(workspace)]
 
 
-def within(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
+def fill_budget(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
     """What is asked for; what that leaves open is as usual."""
     if asked is None:
         return usual
@@ -66,12 +66,12 @@ def within(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
     )
 
 
-def _found(name: str, root: str, presets: Presets) -> Found:
-    found = presets.find(name, root)
+def _find_preset(name: str, root: str, presets: PresetCatalog) -> PresetFile:
+    found = presets.find_preset(name, root)
     if found is None:
-        names = presets.names(root)
-        more = ", …" if len(names) > _MOST_NAMED else ""
-        hint = f"there are {', '.join(names[:_MOST_NAMED])}{more}" if names else "put one into `.tower/presets/NAME.toml`"
+        names = presets.list_names(root)
+        more = ", …" if len(names) > _MAX_NAMED else ""
+        hint = f"there are {', '.join(names[:_MAX_NAMED])}{more}" if names else "put one into `.tower/presets/NAME.toml`"
         shown = name if len(name) <= 100 and name.isprintable() else "of this name"
         raise errors.InvalidCommand(f"there is no preset `{shown}`", hint=hint)
     if found.problem:
@@ -79,14 +79,14 @@ def _found(name: str, root: str, presets: Presets) -> Found:
     return found
 
 
-def _offer(found: Found, check_model: CheckModel) -> workshop.PresetOffer:
-    said, reason = found.said, found.problem
+def _make_preset_info(found: PresetFile, check_model: CheckModel) -> workshop.PresetInfo:
+    said, reason = found.parsed, found.problem
     if not reason:
         try:
             check_model(said.provider, said.model)
         except errors.CoreError as refusal:
             reason = refusal.message
-    return workshop.PresetOffer(
+    return workshop.PresetInfo(
         name=found.name,
         origin=found.origin,
         path=found.path,
@@ -101,19 +101,19 @@ def _offer(found: Found, check_model: CheckModel) -> workshop.PresetOffer:
     )
 
 
-def _stricter(profile: str | None, usual: str) -> str:
+def _pick_stricter(profile: str | None, usual: str) -> str:
     return usual if profile is None else min(profile, usual, key=policy.PROFILES.index)
 
 
-def _tighter(budget: events.Budget, usual: events.Budget) -> events.Budget:
+def _pick_tighter(budget: events.Budget, usual: events.Budget) -> events.Budget:
     return events.Budget(
-        max_turns=_least(budget.max_turns, usual.max_turns),
-        max_tokens=_least(budget.max_tokens, usual.max_tokens),
-        max_cost=_least(budget.max_cost, usual.max_cost),
-        max_minutes=_least(budget.max_minutes, usual.max_minutes),
+        max_turns=_pick_least(budget.max_turns, usual.max_turns),
+        max_tokens=_pick_least(budget.max_tokens, usual.max_tokens),
+        max_cost=_pick_least(budget.max_cost, usual.max_cost),
+        max_minutes=_pick_least(budget.max_minutes, usual.max_minutes),
     )
 
 
-def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+def _pick_least(one: _Number | None, other: _Number | None) -> _Number | None:
     """None is no limit."""
     return min((limit for limit in (one, other) if limit is not None), default=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def write(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
     """Whole or not at all, and for the owner's eyes only from the first byte."""
     # Only the holder of the lock writes, so one name will do; what a killed daemon left of it is written over.
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -17,11 +17,11 @@ def write(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def made_once(path: Path, make: Callable[[], str]) -> str:
+def read_or_create_private(path: Path, make: Callable[[], str]) -> str:
     """The text that is there; else a new one, which is there from now on."""
     with contextlib.suppress(FileNotFoundError):
         if kept := path.read_text().strip():
             return kept
     made = make()
-    write(path, made.encode())
+    write_private(path, made.encode())
     return made

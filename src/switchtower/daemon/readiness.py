@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Standing(Struct, frozen=True):
+class NodeReadiness(Struct, frozen=True):
     """How one of several nodes stands. As it begins, all is well."""
 
     draining: bool = False
@@ -12,7 +12,7 @@ class Standing(Struct, frozen=True):
     """Whether it said in time that it is there. Once it did not, others may have its sessions."""
 
 
-def reasons_not_ready(standing: Standing) -> list[str]:
+def list_unready_reasons(standing: NodeReadiness) -> list[str]:
     reasons = []
     if standing.draining:
         reasons.append("the node is draining")

@@ -11,9 +11,9 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.core import redact, registry
 from switchtower.core.access import Access
-from switchtower.daemon.access import Doorkeeper
-from switchtower.daemon.supervision import Supervised
-from switchtower.daemon.web_page import WebPage
+from switchtower.daemon.access import ConnectionAuthenticator
+from switchtower.daemon.supervision import TokenBoundReceiver
+from switchtower.daemon.web_page import WebFeatures
 from switchtower.runtime.runtime import Runtime
 from switchtower.tools.running import environment
 from switchtower.transports.mesh.ports import Mesh
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from switchtower.transports import upgrade, websocket
 
 APP_PATH, HOST_PATH = "/ws/app", "/ws/host"
-LONGEST_AGENT = 200
+MAX_USER_AGENT_LENGTH = 200
 
 
-class Shared(Struct, frozen=True):
+class SharedServices(Struct, frozen=True):
     """What the nodes of one tower have in common. Alone, a daemon has the first two to itself."""
 
     registry: registry.Registry
@@ -40,24 +40,24 @@ class Shared(Struct, frozen=True):
         return f"Shared(registry={self.registry!r}, mesh={self.mesh!r})"
 
 
-class RelayHouse:
+class LazyRelay:
     def __init__(
         self,
         settings: config.Settings,
         runtime: Runtime,
-        doorkeeper: Doorkeeper,
+        authenticator: ConnectionAuthenticator,
         redactor: redact.Redactor,
         owner_token: str,
         version: str,
-        page: WebPage,
+        web: WebFeatures,
         *,
-        shared: Shared | None = None,
+        shared: SharedServices | None = None,
     ) -> None:
         """`shared` is what several nodes have in common; None for a daemon that is alone."""
         self._settings = settings
-        self._page = page
+        self._web = web
         self._runtime = runtime
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
         self._redactor = redactor
         self._owner_token = owner_token
         self._version = version
@@ -67,7 +67,7 @@ class RelayHouse:
         self._made: RelayParts | None = None
         self._parts: RelayParts | None = None
 
-    async def parts(self) -> "RelayParts":
+    async def get_parts(self) -> "RelayParts":
         """Loads them if nobody has."""
         async with self._loading:
             if self._parts is None:
@@ -80,9 +80,9 @@ class RelayHouse:
                     self._redactor,
                     self._owner_token,
                     self._version,
-                    self._doorkeeper.find_run,
-                    self._page,
-                    self._shared or self._own(),
+                    self._authenticator.find_run,
+                    self._web,
+                    self._shared or self._make_own_services(),
                     self._started_at_ms,
                 )
                 parts = self._made  # where opening it failed, it is tried again with the next who asks
@@ -90,21 +90,21 @@ class RelayHouse:
                 self._parts = parts
             return self._parts
 
-    def _own(self) -> Shared:
+    def _make_own_services(self) -> SharedServices:
         from switchtower.daemon import credentials
         from switchtower.stores.registry import SqliteRegistry
 
-        secret = credentials.jwt_secret(self._settings.data_dir, environment.whole())
-        return Shared(SqliteRegistry(self._settings.registry_path), secret)
+        secret = credentials.load_jwt_secret(self._settings.data_dir, environment.get_full_environment())
+        return SharedServices(SqliteRegistry(self._settings.registry_path), secret)
 
-    async def identify(self, request: "upgrade.Upgrade") -> Access | None:
+    async def authenticate_user(self, request: "upgrade.UpgradeRequest") -> Access | None:
         """Whoever comes with a token: the owner, or a user who has logged in."""
-        if (access := self._doorkeeper.on_websocket(request.origin)) is not None:
-            return msgspec.structs.replace(access, device=_agent(request))
+        if (access := self._authenticator.authenticate_websocket(request.origin)) is not None:
+            return msgspec.structs.replace(access, device=_get_user_agent(request))
         token = request.origin.token
-        if token is None or not self._doorkeeper.is_owners(request.origin):
+        if token is None or not self._authenticator.is_owner_process(request.origin):
             return None
-        identity = await (await self.parts()).accounts.verify(token)
+        identity = await (await self.get_parts()).accounts.verify(token)
         if identity is None:
             return None
         return Access(
@@ -112,82 +112,88 @@ class RelayHouse:
             via="web",
             trusted=True,
             role=identity.role,
-            device=identity.device(_agent(request)),
+            device=identity.describe_device(_get_user_agent(request)),
             address=request.origin.machine,
         )
 
-    async def accept_app(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
+    async def accept_app(self, request: "upgrade.UpgradeRequest") -> "websocket.UpgradeVerdict":
         from switchtower.transports import upgrade
 
-        access = await self.identify(request)
+        access = await self.authenticate_user(request)
         if access is None:
-            return upgrade.Refusal(401, "log in, and pass the access token as `?token=`")
+            return upgrade.UpgradeRefusal(401, "log in, and pass the access token as `?token=`")
         from switchtower.protocols.relay import frame_limits
-        from switchtower.protocols.relay.hub.app_peer import AppPeer
+        from switchtower.protocols.relay.hub.app_peer import AppConnection
 
         # Whatever token it came with, it is a page or an app that has come in here.
         access = msgspec.structs.replace(access, via="web", trusted=True)
-        admission = upgrade.Admission(
-            receiver=AppPeer((await self.parts()).hub, access),
+        admission = upgrade.UpgradeAdmission(
+            receiver=AppConnection((await self.get_parts()).hub, access),
             max_message_bytes=self._settings.max_line_bytes,
-            complaint=frame_limits.complain,
+            complaint=frame_limits.format_frame_too_long,
             discards_long_frames=True,
         )
-        return await self.supervised(request, admission, access)
+        return await self.bind_to_token(request, admission, access)
 
-    async def supervised(self, request: "upgrade.Upgrade", verdict: "websocket.Verdict", access: Access) -> "websocket.Verdict":
+    async def bind_to_token(
+        self, request: "upgrade.UpgradeRequest", verdict: "websocket.UpgradeVerdict", access: Access
+    ) -> "websocket.UpgradeVerdict":
         """The same, for as long as the token is good that it came with and has the same role. The owner's token has no end."""
         from switchtower.transports import upgrade
 
         token = request.origin.token
-        if token is None or isinstance(verdict, upgrade.Refusal) or self._doorkeeper.on_websocket(request.origin) is not None:
+        if (
+            token is None
+            or isinstance(verdict, upgrade.UpgradeRefusal)
+            or self._authenticator.authenticate_websocket(request.origin) is not None
+        ):
             return verdict
-        accounts = (await self.parts()).accounts
+        accounts = (await self.get_parts()).accounts
 
         async def is_good() -> bool:
             identity = await accounts.verify(token)
             return identity is not None and identity.role is access.role
 
-        if isinstance(verdict, upgrade.Admission):
-            return msgspec.structs.replace(verdict, receiver=Supervised(verdict.receiver, is_good, accounts.watch))
-        return Supervised(verdict, is_good, accounts.watch)
+        if isinstance(verdict, upgrade.UpgradeAdmission):
+            return msgspec.structs.replace(verdict, receiver=TokenBoundReceiver(verdict.receiver, is_good, accounts.watch))
+        return TokenBoundReceiver(verdict, is_good, accounts.watch)
 
-    async def accept_host(self, request: "upgrade.Upgrade") -> "websocket.Verdict":
+    async def accept_host(self, request: "upgrade.UpgradeRequest") -> "websocket.UpgradeVerdict":
         from switchtower.transports import upgrade
-        from switchtower.transports.origins import Sites, Standing
+        from switchtower.transports.origins import AllowedOrigins, OriginVerdict
 
         # The first token of a host is taken on trust, so a page could name itself one.
-        sites = Sites(self._settings.origins)
-        if request.origin.is_page and upgrade.standing(request, sites) is not Standing.CONFIGURED:
-            return upgrade.Refusal(403, "a page cannot be a host")
-        if not self._doorkeeper.is_owners(request.origin):
-            return upgrade.Refusal(403, "a process of a run cannot be a host")
-        parts = await self.parts()
-        admitted = await parts.host_door.admit(request)
-        if isinstance(admitted, upgrade.Refusal):
+        sites = AllowedOrigins(self._settings.origins)
+        if request.origin.is_page and upgrade.judge_origin(request, sites) is not OriginVerdict.CONFIGURED:
+            return upgrade.UpgradeRefusal(403, "a page cannot be a host")
+        if not self._authenticator.is_owner_process(request.origin):
+            return upgrade.UpgradeRefusal(403, "a process of a run cannot be a host")
+        parts = await self.get_parts()
+        admitted = await parts.host_authenticator.authenticate(request)
+        if isinstance(admitted, upgrade.UpgradeRefusal):
             return admitted
         from switchtower.daemon.relay_parts import PING_SECONDS
         from switchtower.protocols.relay import frame_limits
 
-        return upgrade.Admission(
-            receiver=parts.hub.welcome(admitted),
+        return upgrade.UpgradeAdmission(
+            receiver=parts.hub.make_host_connection(admitted),
             max_message_bytes=self._settings.host_max_frame_bytes,
-            complaint=frame_limits.complain,
+            complaint=frame_limits.format_frame_too_long,
             discards_long_frames=True,
             ping_seconds=PING_SECONDS,
         )
 
-    async def let_go(self, code: int, reason: str) -> None:
+    async def close_for_restart(self, code: int, reason: str) -> None:
         """Apps and hosts that are connected."""
         if self._parts is not None:
-            self._parts.hub.let_go(code, reason)
+            self._parts.hub.close_for_restart(code, reason)
 
-    def link(self) -> dict[str, Any]:
+    def get_link_status(self) -> dict[str, Any]:
         """How the link to the hub stands, for people. Loads nothing, and holds no token."""
         if self._settings.hub is None:
             return {"hub": None}
         link = None if self._parts is None else self._parts.link
-        state = {"phase": "starting"} if link is None else msgspec.to_builtins(link.state)
+        state = {"phase": "starting"} if link is None else msgspec.to_builtins(link.status)
         return {"hub": self._settings.hub, **state}
 
     async def close(self) -> None:
@@ -195,5 +201,5 @@ class RelayHouse:
             await self._made.close()
 
 
-def _agent(request: "upgrade.Upgrade") -> str:
-    return request.headers.get("user-agent", "")[:LONGEST_AGENT]
+def _get_user_agent(request: "upgrade.UpgradeRequest") -> str:
+    return request.headers.get("user-agent", "")[:MAX_USER_AGENT_LENGTH]

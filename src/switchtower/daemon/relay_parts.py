@@ -10,20 +10,20 @@ from switchtower import config
 from switchtower.core import redact
 from switchtower.daemon import credentials, host_identity, pi_house, web
 from switchtower.daemon.accounts import Accounts
-from switchtower.daemon.host_door import HostDoor
-from switchtower.daemon.relay_house import Shared
-from switchtower.daemon.web_page import WebPage
+from switchtower.daemon.host_door import HostAuthenticator
+from switchtower.daemon.relay_house import SharedServices
+from switchtower.daemon.web_page import WebFeatures
 from switchtower.protocols.relay import frame_limits
-from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.rpc import HostRpcHandler
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
-from switchtower.protocols.relay.hub.quotas import Quotas
+from switchtower.protocols.relay.hub.quotas import HostQuotas
 from switchtower.runtime.runtime import Runtime
 from switchtower.tools.running import environment
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 if TYPE_CHECKING:
-    from switchtower.protocols.relay.link.link import Link
+    from switchtower.protocols.relay.link.link import HubLink
 
 PING_SECONDS = 9.0
 """How long the other end of a link may be silent before it is pinged. One that is silent for three such periods counts as dead,
@@ -38,39 +38,41 @@ class RelayParts:
         redactor: redact.Redactor,
         owner_token: str,
         version: str,
-        find_run: Callable[[Origin], str | None],
-        page: WebPage,
-        shared: Shared,
+        find_run: Callable[[ConnectionOrigin], str | None],
+        web_page: WebFeatures,
+        shared: SharedServices,
         started_at_ms: int,
     ) -> None:
         """`started_at_ms` is when the daemon started: what has happened since then is sent to a new hub."""
         self._settings = settings
-        self._page = page
+        self._web_page = web_page
         self._version = version
         self._find_run = find_run
-        me = host_identity.identity(settings, environment.whole())
-        redactor.add(me.host_token)
-        redactor.add(shared.jwt_secret.decode(errors="replace"))
+        me = host_identity.load_host_identity(settings, environment.get_full_environment())
+        redactor.add_secret(me.host_token)
+        redactor.add_secret(shared.jwt_secret.decode(errors="replace"))
         self._runtime = runtime
         self._registry = shared.registry
         mesh = shared.mesh
-        user = credentials.environment_user(environment.whole())
-        self.accounts = Accounts(self._registry, shared.jwt_secret, owner_token, environment_user=user, redeem=page.visits.redeem)
-        host_name = host_identity.name(settings) if mesh is None else mesh.me.name
+        user = credentials.read_environment_user(environment.get_full_environment())
+        self.accounts = Accounts(
+            self._registry, shared.jwt_secret, owner_token, environment_user=user, redeem=web_page.visits.redeem
+        )
+        host_name = host_identity.get_host_name(settings) if mesh is None else mesh.local_peer.name
         about_us = HostSettings(
             host_id=me.host_id,
             version=version,
-            default_cwd=pi_house.workplace(),
+            default_cwd=pi_house.get_working_directory(),
             approval_timeout_ms=int(settings.approval_timeout * 1_000),
             log_path=os.environ.get("HOSTD_LOG_PATH") or str(settings.log_path),
             server_base_url=settings.hub,
             local_unix_socket=str(settings.host_socket),
             sandbox_network=settings.sandbox_network,
             journal_path=None if settings.store else str(settings.journal_path),
-            node_id=None if mesh is None else mesh.me.node_id,
+            node_id=None if mesh is None else mesh.local_peer.node_id,
         )
-        self.rpc = HostRpc(runtime, about_us)
-        quotas = Quotas(
+        self.rpc = HostRpcHandler(runtime, about_us)
+        quotas = HostQuotas(
             sessions=settings.host_max_sessions,
             approvals=settings.host_max_approvals,
             messages_per_minute=settings.host_messages_per_minute,
@@ -86,8 +88,8 @@ class RelayParts:
             quotas=quotas,
             max_frame_bytes=settings.host_max_frame_bytes,
         )
-        self.host_door = HostDoor(settings, self._registry, self.hub.is_a_node, runtime.now_ms)
-        self.link: Link | None = None
+        self.host_authenticator = HostAuthenticator(settings, self._registry, self.hub.is_node, runtime.now_ms)
+        self.link: HubLink | None = None
         if settings.hub is not None:
             from switchtower.protocols.relay.link import link as links
             from switchtower.protocols.relay.link.settings import LinkSettings
@@ -108,18 +110,18 @@ class RelayParts:
                 max_message_bytes=settings.host_max_frame_bytes,
                 output_limit_bytes=settings.output_limit_bytes,
                 ping_seconds=PING_SECONDS,
-                complaint=frame_limits.complain,
+                complaint=frame_limits.format_frame_too_long,
             )
-            self.link = links.Link(runtime, self._registry, self.rpc, link, connect, random.random)
-        if page.web_push is not None:
-            page.web_push.knows = self.accounts.knows
-        self._extras = page.extras(self._is_linked)
+            self.link = links.HubLink(runtime, self._registry, self.rpc, link, connect, random.random)
+        if web_page.web_push is not None:
+            web_page.web_push.knows = self.accounts.has_user
+        self._extras = web_page.make_optional_endpoints(self._is_linked)
 
     def _is_linked(self) -> bool | None:
         """None without a hub."""
-        return None if self.link is None else self.link.state.phase == "connected"
+        return None if self.link is None else self.link.status.phase == "connected"
 
-    def app_for(self, host: str) -> Any:
+    def make_public_app(self, host: str) -> Any:
         """The pages of the HTTP port that listens at `host`."""
         return web.make_app(
             self.hub,
@@ -131,9 +133,9 @@ class RelayParts:
             extras=self._extras,
         )
 
-    def local_app(self) -> Any:
+    def make_owner_app(self) -> Any:
         """The pages of the host's own socket."""
-        return web.make_local_app(
+        return web.make_owner_app(
             self.hub,
             self.accounts,
             self._runtime,
@@ -141,7 +143,7 @@ class RelayParts:
             version=self._version,
             find_run=self._find_run,
             extras=self._extras,
-            visits=self._page.visits,
+            visits=self._web_page.visits,
         )
 
     async def open(self) -> None:
@@ -149,7 +151,7 @@ class RelayParts:
         self._runtime.elsewhere = self.hub
         await self.hub.start()
         if self.link is not None:
-            self._runtime.undelivered = self.link.unsettled
+            self._runtime.undelivered = self.link.list_unsettled
             self.link.start()
 
     async def close(self) -> None:

@@ -4,16 +4,16 @@ from switchtower.core import errors, events, workshop
 from switchtower.tools.running import processes
 from switchtower.tools.sandboxes import sandbox
 
-LONGEST_SECONDS = 24 * 3600.0
+MAX_SHELL_SECONDS = 24 * 3600.0
 """Whoever asked for it ends it when they have had enough; this is for when nobody is left to."""
 
 
-async def run(
+async def run_shell_command(
     command: str, workspace: events.Workspace, shell_id: str, *, where: sandbox.Sandbox = sandbox.LOCAL
 ) -> workshop.ShellResult:
     try:
         finished = await processes.run_command(
-            command, cwd=workspace.root, run_id=shell_id, timeout_s=LONGEST_SECONDS, sandbox=where
+            command, cwd=workspace.root, run_id=shell_id, timeout_s=MAX_SHELL_SECONDS, sandbox=where
         )
     except (OSError, ValueError) as problem:
         raise errors.InvalidCommand(f"the command could not be started: {problem}") from problem

@@ -16,15 +16,15 @@ from switchtower.transports import socketfile, unix
 log = logging.getLogger(__name__)
 
 FIRST_DESCRIPTOR = 3
-MOST_SOCKETS = 64
+MAX_SOCKETS = 64
 _HALF_CLOSED_SECONDS = 2.0
 """As at a socket of our own."""
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-_NOT_OURS = socketfile.Identity(0, 0)
+_NOT_OURS = socketfile.FileIdentity(0, 0)
 """No file has these numbers, so none is removed."""
 
 
-class HandedListener(unix.UnixListener):
+class ActivatedListener(unix.UnixListener):
     """Listens on a socket that was handed over."""
 
     handed: socket.socket
@@ -34,15 +34,15 @@ class HandedListener(unix.UnixListener):
         await self._listen_on(self.handed)
 
 
-def take(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.socket | None:
+def take_activated_socket(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.socket | None:
     """The listening socket for this path, when one was handed to this very process. The variables are gone afterwards: nothing
     that we start shall take itself for who is meant. Further sockets are closed."""
     given = [environ.pop(name, "") for name in _VARIABLES]
     if given[0] != str(os.getpid()) or not given[1].isdigit():
         return None
     chosen: socket.socket | None = None
-    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + min(int(given[1]), MOST_SOCKETS)):
-        handed = _listening(descriptor)
+    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + min(int(given[1]), MAX_SOCKETS)):
+        handed = _open_if_listening(descriptor)
         if handed is None:
             continue
         if chosen is None and handed.family == socket.AF_UNIX and handed.getsockname() == str(path):
@@ -55,16 +55,16 @@ def take(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.s
     return chosen
 
 
-async def listen(
+async def listen_or_activate(
     path: Path, accept: unix.Accept, *, max_line_bytes: int, output_limit_bytes: int, start_serving: bool = True
 ) -> unix.UnixListener:
     """As `unix.listen`, on the socket that was handed over for this path; where none was, on one of our own."""
-    handed = take(path)
+    handed = take_activated_socket(path)
     if handed is None:
         return await unix.listen(
             path, accept, max_line_bytes=max_line_bytes, output_limit_bytes=output_limit_bytes, start_serving=start_serving
         )
-    listener = HandedListener(
+    listener = ActivatedListener(
         path,
         accept,
         max_line_bytes=max_line_bytes,
@@ -81,7 +81,7 @@ async def listen(
     return listener
 
 
-def _listening(descriptor: int) -> socket.socket | None:
+def _open_if_listening(descriptor: int) -> socket.socket | None:
     """Whatever stands at that number, if it is a socket that listens."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):

@@ -12,25 +12,25 @@ from switchtower import config
 from switchtower.core.access import Access
 from switchtower.core.roles import Role
 from switchtower.daemon import pi_doors
-from switchtower.transports.stream import Debtor
+from switchtower.transports.stream import RespondingReceiver
 
-ASK_AGAIN_SECONDS = 0.02
+POLL_SECONDS = 0.02
 """How often it is asked whether something is still owed."""
 
 
-class Descriptors(NamedTuple):
+class StdioDescriptors(NamedTuple):
     """Claimed for the protocol: nobody else reads or writes them."""
 
     input: int
     output: int
 
 
-class PiStdio:
+class StdioPiClient:
     def __init__(
         self,
-        descriptors: Descriptors,
+        descriptors: StdioDescriptors,
         settings: config.Settings,
-        house: pi_doors.Reception,
+        server: pi_doors.PiServerPort,
         *,
         cwd: str,
         ended: Callable[[], None],
@@ -39,18 +39,18 @@ class PiStdio:
 
         # Ids are the client's own choice, and whoever starts a process of its own counts from one again.
         self._ended = ended
-        self._patience = settings.shutdown_timeout
+        self._timeout = settings.shutdown_timeout
         self._loop = asyncio.get_running_loop()
         access = Access(name="owner", via="cli", trusted=True, role=Role.ADMIN, address="local")
-        self._receiver = receiver = house.accept(access, namespace=secrets.token_hex(8), cwd=cwd)
+        self._receiver = receiver = server.accept(access, namespace=secrets.token_hex(8), cwd=cwd)
         self._connection = StdioConnection(
             receiver,
             descriptors.input,
             descriptors.output,
             max_line_bytes=settings.pi_max_frame_bytes,
             output_limit_bytes=settings.output_limit_bytes,
-            ended=self._input_ended,
-            complaint=pi_doors.oversize,
+            ended=self._on_input_end,
+            complaint=pi_doors.describe_oversized_frame,
         )
 
     def open(self) -> None:
@@ -61,11 +61,15 @@ class PiStdio:
         self._connection.close()
         await self._connection.wait_closed()
 
-    def _input_ended(self) -> None:
-        self._end_when_even(self._loop.time() + self._patience)
+    def _on_input_end(self) -> None:
+        self._stop_when_answered(self._loop.time() + self._timeout)
 
-    def _end_when_even(self, deadline: float) -> None:
-        if isinstance(self._receiver, Debtor) and self._receiver.owes() and self._loop.time() < deadline:
-            self._loop.call_later(ASK_AGAIN_SECONDS, self._end_when_even, deadline)
+    def _stop_when_answered(self, deadline: float) -> None:
+        if (
+            isinstance(self._receiver, RespondingReceiver)
+            and self._receiver.has_pending_responses()
+            and self._loop.time() < deadline
+        ):
+            self._loop.call_later(POLL_SECONDS, self._stop_when_answered, deadline)
         else:
             self._ended()

@@ -10,14 +10,14 @@ from switchtower.transports.stream import Receiver, Stream
 
 log = logging.getLogger(__name__)
 
-EVERY = 5.0
+CHECK_INTERVAL = 5.0
 POLICY_VIOLATION = 1008
 
 Watch = Callable[[Callable[[], None]], Callable[[], None]]
 """Calls back, synchronously, after each change of users or tokens; returns what ends that."""
 
 
-class Supervised:
+class TokenBoundReceiver:
     """A `stream.Receiver` before another."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Supervised:
         is_good: Callable[[], Awaitable[bool]],
         watch: Watch = lambda changed: lambda: None,
         *,
-        every_s: float = EVERY,
+        every_s: float = CHECK_INTERVAL,
     ) -> None:
         self._receiver = receiver
         self._is_good = is_good
@@ -46,49 +46,49 @@ class Supervised:
         label: str = getattr(self._receiver, "protocol", "http")
         return label
 
-    def connected(self, stream: Stream) -> None:
-        self._receiver.connected(stream)
-        self._unwatch = self._watch_accounts(self._doubt)
-        self._watch = asyncio.get_running_loop().create_task(self._look(stream))
+    def on_connected(self, stream: Stream) -> None:
+        self._receiver.on_connected(stream)
+        self._unwatch = self._watch_accounts(self._on_accounts_changed)
+        self._watch = asyncio.get_running_loop().create_task(self._check_token(stream))
 
-    def _doubt(self) -> None:
+    def _on_accounts_changed(self) -> None:
         self._in_doubt = True
         self._changed.set()
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         if self._ended:
             return
         if self._in_doubt:
             self._held += frames
         else:
-            self._receiver.received(frames)
+            self._receiver.on_frames(frames)
 
-    def refused(self, problem: str) -> None:
-        self._receiver.refused(problem)
+    def on_oversized_frame(self, problem: str) -> None:
+        self._receiver.on_oversized_frame(problem)
 
-    def writable_again(self) -> None:
-        self._receiver.writable_again()
+    def on_writable(self) -> None:
+        self._receiver.on_writable()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self._ended = True
         self._unwatch()
         if self._watch is not None:
             self._watch.cancel()
-        self._receiver.disconnected()
+        self._receiver.on_disconnected()
 
-    async def _look(self, stream: Stream) -> None:
+    async def _check_token(self, stream: Stream) -> None:
         while True:
             try:
                 async with asyncio.timeout(self._every_s):
                     await self._changed.wait()
             except TimeoutError:
                 pass
-            if not await self._is_still_good():
+            if not await self._is_token_valid():
                 self._ended = True
                 stream.close(POLICY_VIOLATION, "the access token is no longer good, or your role has changed")
                 return
 
-    async def _is_still_good(self) -> bool:
+    async def _is_token_valid(self) -> bool:
         while True:
             self._changed.clear()
             try:
@@ -105,5 +105,5 @@ class Supervised:
             self._in_doubt = False
             held, self._held = self._held, []
             if held and not self._ended:
-                self._receiver.received(held)
+                self._receiver.on_frames(held)
         return good

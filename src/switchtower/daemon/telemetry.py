@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from switchtower.core import events
-from switchtower.core.session import Session, question_of
+from switchtower.core.session import Session, summarize_approval
 
-MOST_RUNS = 10_000
-MOST_OPEN = 1_000
+MAX_RUNS = 10_000
+MAX_OPEN = 1_000
 """Calls of one run that are under way."""
 THINKING = "Thinking"
 """The phase in which an agent calls its model."""
-LONGEST = 200
+MAX_ATTRIBUTE_LENGTH = 200
 
 Attributes = Mapping[str, str | int | float | bool]
 
 
-class Sink(Protocol):
+class SpanSink(Protocol):
     """Where spans go. Times are nanoseconds since 1970."""
 
     def begin(self, name: str, parent: Any, at_ns: int, attributes: Attributes) -> Any: ...
@@ -27,7 +27,7 @@ class Sink(Protocol):
     def end(self, span: Any, at_ns: int, attributes: Attributes, *, problem: str | None = None) -> None: ...
 
 
-class _Run:
+class _TracedRun:
     def __init__(self, span: Any) -> None:
         self.span = span
         self.tools: dict[str, Any] = {}
@@ -36,19 +36,19 @@ class _Run:
 
 
 class Tracer:
-    def __init__(self, sink: Sink, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, sink: SpanSink, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._sink = sink
         self._now_ns = now_ns
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _TracedRun] = {}
         """By session: that has one run at a time."""
 
-    def saw(self, session: Session, event: events.AnyEvent) -> None:
+    def on_event(self, session: Session, event: events.AnyEvent) -> None:
         """For the runtime's watchers."""
         if session.host is not None:
             return  # told by the host that it happened at
         now_ns = self._now_ns()
         if isinstance(event, events.RunStarted):
-            self._started(session, event, now_ns)
+            self._begin_run(session, event, now_ns)
             return
         run = self._runs.get(session.id)
         if run is None:
@@ -61,7 +61,7 @@ class Tracer:
             case events.UsageReported():
                 used: dict[str, str | int | float | bool] = {
                     "gen_ai.provider.name": event.provider,
-                    "gen_ai.response.model": event.model[:LONGEST],
+                    "gen_ai.response.model": event.model[:MAX_ATTRIBUTE_LENGTH],
                     "gen_ai.usage.input_tokens": event.input_tokens,
                     "gen_ai.usage.output_tokens": event.output_tokens,
                 }
@@ -70,16 +70,19 @@ class Tracer:
                 self._end_model(run, now_ns, used, None)
             case events.RetryScheduled():
                 self._end_model(run, now_ns, {"switchtower.attempt": event.attempt}, "failed, and tried again")
-            case events.ToolCalled() if len(run.tools) < MOST_OPEN:
-                attributes = {"gen_ai.tool.name": event.tool[:LONGEST], "gen_ai.tool.call.id": event.call_id}
+            case events.ToolCalled() if len(run.tools) < MAX_OPEN:
+                attributes = {"gen_ai.tool.name": event.tool[:MAX_ATTRIBUTE_LENGTH], "gen_ai.tool.call.id": event.call_id}
                 run.tools[event.call_id] = self._sink.begin("tool call", run.span, now_ns, attributes)
             case events.ToolFinished() if (span := run.tools.pop(event.call_id, None)) is not None:
                 problem = (event.error.type if event.error else "failed") if event.is_error else None
                 self._sink.end(span, now_ns, {"switchtower.duration_ms": event.duration_ms}, problem=problem)
-            case events.ApprovalRequested() if len(run.approvals) < MOST_OPEN:
+            case events.ApprovalRequested() if len(run.approvals) < MAX_OPEN:
                 asked = event.approval
                 parent = run.tools.get(asked.call_id, run.span)
-                attributes = {"switchtower.approval.kind": asked.kind, "gen_ai.tool.name": question_of(asked).tool[:LONGEST]}
+                attributes = {
+                    "switchtower.approval.kind": asked.kind,
+                    "gen_ai.tool.name": summarize_approval(asked).tool[:MAX_ATTRIBUTE_LENGTH],
+                }
                 run.approvals[asked.id] = self._sink.begin("approval", parent, now_ns, attributes)
             case events.ApprovalDecided():
                 told = {"switchtower.decision": event.verdict.value, "switchtower.via": event.by.via}
@@ -93,9 +96,9 @@ class Tracer:
             case _:
                 pass
 
-    def _started(self, session: Session, event: events.RunStarted, now_ns: int) -> None:
+    def _begin_run(self, session: Session, event: events.RunStarted, now_ns: int) -> None:
         self._close(session.id, now_ns, None)
-        while len(self._runs) >= MOST_RUNS:
+        while len(self._runs) >= MAX_RUNS:
             self._close(next(iter(self._runs)), now_ns, None)
         attributes: dict[str, str | int | float | bool] = {
             "switchtower.session.id": session.id,
@@ -104,7 +107,7 @@ class Tracer:
             "switchtower.headless": event.headless,
             "gen_ai.provider.name": session.provider,
         }
-        self._runs[session.id] = _Run(self._sink.begin("run", None, now_ns, attributes))
+        self._runs[session.id] = _TracedRun(self._sink.begin("run", None, now_ns, attributes))
 
     def _close(self, session_id: str, now_ns: int, outcome: events.Outcome | None) -> None:
         run = self._runs.pop(session_id, None)
@@ -117,11 +120,11 @@ class Tracer:
         failed = outcome in (None, events.Outcome.FAILED)
         self._sink.end(run.span, now_ns, {"switchtower.outcome": word}, problem=word if failed else None)
 
-    def _end_model(self, run: _Run, now_ns: int, attributes: Attributes, problem: str | None) -> None:
+    def _end_model(self, run: _TracedRun, now_ns: int, attributes: Attributes, problem: str | None) -> None:
         if run.model is not None:
             self._sink.end(run.model, now_ns, attributes, problem=problem)
             run.model = None
 
-    def _end_approval(self, run: _Run, approval_id: str, now_ns: int, attributes: Attributes) -> None:
+    def _end_approval(self, run: _TracedRun, approval_id: str, now_ns: int, attributes: Attributes) -> None:
         if (span := run.approvals.pop(approval_id, None)) is not None:
             self._sink.end(span, now_ns, attributes)

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from switchtower import config
-from switchtower.daemon.apart import apart
+from switchtower.daemon.apart import run_in_detached_thread
 from switchtower.daemon.telemetry import Attributes
 
 SETTING = "telemetry_otlp_endpoint"
@@ -31,7 +31,7 @@ def check_installed() -> None:
             )
 
 
-def traces_url(endpoint: str) -> str:
+def make_traces_url(endpoint: str) -> str:
     """An address that names a place is taken as it is; otherwise OTLP's own place is added."""
     base = endpoint.rstrip("/")
     return base if base.endswith("/v1/traces") else f"{base}/v1/traces"
@@ -50,7 +50,7 @@ class OtelSink:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         resource = resources.Resource.create({"service.name": "switchtower", "service.version": version})
         self._provider: Any = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
-        exporter = otlp.OTLPSpanExporter(endpoint=traces_url(endpoint), timeout=_TIMEOUT_SECONDS)
+        exporter = otlp.OTLPSpanExporter(endpoint=make_traces_url(endpoint), timeout=_TIMEOUT_SECONDS)
         self._provider.add_span_processor(export.BatchSpanProcessor(exporter))
         self._tracer: Any = self._provider.get_tracer("switchtower", version)
         self._trace: Any = trace
@@ -69,4 +69,4 @@ class OtelSink:
         """Sends what is left, as long as that does not take long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
-                await apart(self._provider.shutdown, "traces")
+                await run_in_detached_thread(self._provider.shutdown, "traces")

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from switchtower.engines.pty.engine import TerminalEngine
 
 
-class LateTerminalEngine:
+class LazyTerminalEngine:
     """Implements `engine.Engine`."""
 
     def __init__(self, settings: config.Settings) -> None:
         self._settings = settings
         self._engine: TerminalEngine | None = None
 
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         if self._engine is None:
             await asyncio.to_thread(import_module, "switchtower.engines.pty.engine")
             from switchtower.engines.pty.engine import TerminalEngine
@@ -29,4 +29,4 @@ class LateTerminalEngine:
                 prompts_file=settings.prompts_file,
                 sandbox_network=settings.sandbox_network,
             )
-        return await self._engine.run(task, desk)
+        return await self._engine.run(task, context)

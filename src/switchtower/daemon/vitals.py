@@ -16,9 +16,9 @@ BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 """Upper bounds in seconds."""
 SPACING = 0.001
 """So many seconds pass until a commit's time is taken again: a busy journal makes tens of thousands a second."""
-FORGIVEN_AFTER = 10.0
+FAILURE_MEMORY_SECONDS = 10.0
 """A journal that could not store something is tried again by whoever comes next, so somebody must be let in."""
-MOST_PROVIDERS = 64
+MAX_PROVIDERS = 64
 
 
 _COUNTED = frozenset(
@@ -55,7 +55,7 @@ class Histogram:
         return sum(self.counts)
 
 
-class Provider:
+class ProviderMetrics:
     """What one provider's models have taken and cost."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Provider:
         self.retries = 0
 
 
-class Vitals:
+class Metrics:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.started_at = time.time()
@@ -80,20 +80,20 @@ class Vitals:
         self.approvals_asked = 0
         self.tool_calls = 0
         self.tool_errors = 0
-        self.providers: dict[str, Provider] = {}
+        self.providers: dict[str, ProviderMetrics] = {}
         self._failed_at: float | None = None
 
     @property
-    def journal_fails(self) -> bool:
+    def is_journal_failing(self) -> bool:
         """Whether it lately could not store what it was given."""
-        return self._failed_at is not None and self._clock() - self._failed_at < FORGIVEN_AFTER
+        return self._failed_at is not None and self._clock() - self._failed_at < FAILURE_MEMORY_SECONDS
 
     # What the runtime tells
 
-    def batch(self, session: Session, batch: tower.Batch) -> None:
+    def on_batch(self, session: Session, batch: tower.Batch) -> None:
         self.events += len(batch.entries)
 
-    def saw(self, session: Session, event: events.AnyEvent) -> None:
+    def on_event(self, session: Session, event: events.AnyEvent) -> None:
         if type(event) not in _COUNTED or session.host is not None:
             return  # what happened at another host is counted there
         match event:
@@ -102,13 +102,13 @@ class Vitals:
             case events.ToolFinished():
                 self.tool_errors += event.is_error
             case events.UsageReported():
-                used = self._provider(event.provider)
+                used = self._get_provider(event.provider)
                 used.calls += 1
                 used.input_tokens += event.input_tokens
                 used.output_tokens += event.output_tokens
                 used.cost += event.cost or 0.0
             case events.RetryScheduled():
-                self._provider(session.provider).retries += 1
+                self._get_provider(session.provider).retries += 1
             case events.RunStarted():
                 self.runs_started += 1
             case events.RunCompleted():
@@ -122,18 +122,18 @@ class Vitals:
             case _:
                 pass
 
-    def _provider(self, name: str) -> Provider:
-        if name not in self.providers and len(self.providers) >= MOST_PROVIDERS:
+    def _get_provider(self, name: str) -> ProviderMetrics:
+        if name not in self.providers and len(self.providers) >= MAX_PROVIDERS:
             name = "other"
-        return self.providers.setdefault(name, Provider())
+        return self.providers.setdefault(name, ProviderMetrics())
 
     # What the journal does
 
-    def metered(self, store: journal.Journal) -> journal.Journal:
+    def wrap_journal(self, store: journal.Journal) -> journal.Journal:
         """The same, with an eye on how long it takes to store something."""
-        return cast(journal.Journal, _Metered(store, self))
+        return cast(journal.Journal, _MeteredJournal(store, self))
 
-    def committed(self, since: float, commit: "asyncio.Future[None]") -> None:
+    def record_commit(self, since: float, commit: "asyncio.Future[None]") -> None:
         if commit.cancelled():
             return
         problem = commit.exception()
@@ -145,14 +145,14 @@ class Vitals:
             self._failed_at = self._clock()
 
 
-class _Metered:
+class _MeteredJournal:
     """Passes everything on; only appends go through here."""
 
-    def __init__(self, store: journal.Journal, vitals: Vitals) -> None:
+    def __init__(self, store: journal.Journal, metrics: Metrics) -> None:
         self._store = store
         self._append = store.append
-        self._vitals = vitals
-        self._clock = vitals._clock
+        self._metrics = metrics
+        self._clock = metrics._clock
         self._next = 0.0
 
     def __getattr__(self, name: str) -> Any:
@@ -167,5 +167,5 @@ class _Metered:
         if since >= self._next:
             self._next = since + SPACING
             if isinstance(stored, asyncio.Future):
-                stored.add_done_callback(lambda commit: self._vitals.committed(since, commit))
+                stored.add_done_callback(lambda commit: self._metrics.record_commit(since, commit))
         return stored

@@ -7,83 +7,83 @@ from typing import TYPE_CHECKING
 
 import switchtower
 from switchtower import config
-from switchtower.daemon.access import Doorkeeper
-from switchtower.daemon.browser_login import Visits
-from switchtower.daemon.vitals import Vitals
+from switchtower.daemon.access import ConnectionAuthenticator
+from switchtower.daemon.browser_login import VisitTokens
+from switchtower.daemon.vitals import Metrics
 from switchtower.runtime.runtime import Runtime
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 if TYPE_CHECKING:
-    from switchtower.daemon.journal_file import JournalFile
-    from switchtower.daemon.nodes.node import Node
-    from switchtower.daemon.nodes.shared_store import SharedStore
-    from switchtower.daemon.notify_push import WebPush
+    from switchtower.daemon.journal_file import SqliteStoreStatus
+    from switchtower.daemon.nodes.node import LocalNode
+    from switchtower.daemon.nodes.shared_store import PostgresStoreStatus
+    from switchtower.daemon.notify_push import WebPushChannel
     from switchtower.protocols.relay.http import ports
-    from switchtower.transports.census import Connected
+    from switchtower.transports.census import ListenerConnection
 
 FOLDER = Path(switchtower.__file__).with_name("web_dist")
 """Where the build puts the page; the wheel has it there."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
-class WebPage:
+class WebFeatures:
     def __init__(
         self,
         settings: config.Settings,
         runtime: Runtime,
-        doorkeeper: Doorkeeper,
-        vitals: Vitals,
+        authenticator: ConnectionAuthenticator,
+        metrics: Metrics,
         version: str,
-        node: "Node | None" = None,
+        node: "LocalNode | None" = None,
     ) -> None:
         self._settings = settings
         self._node = node
         self._runtime = runtime
-        self._doorkeeper = doorkeeper
-        self._vitals = vitals
+        self._authenticator = authenticator
+        self._metrics = metrics
         self._version = version
-        self.visits = Visits()
-        self.connected: Callable[[], Iterable[Connected]] = tuple
+        self.visits = VisitTokens()
+        self.connected: Callable[[], Iterable[ListenerConnection]] = tuple
         """Everybody who is connected; the listeners know."""
-        self.web_push: WebPush | None = None
+        self.web_push: WebPushChannel | None = None
 
-    def extras(self, hub_linked: Callable[[], bool | None]) -> "ports.Extras":
+    def make_optional_endpoints(self, hub_linked: Callable[[], bool | None]) -> "ports.OptionalEndpoints":
         from switchtower.daemon.monitor import Monitor
         from switchtower.protocols.relay.http import page_files, ports
 
         settings, node = self._settings, self._node
-        store = self._store()
-        return ports.Extras(
+        store = self._get_store_status()
+        return ports.OptionalEndpoints(
             page=page_files.PageFiles(settings.web_dir or FOLDER),
             monitor=Monitor(
-                self._vitals,
+                self._metrics,
                 self._runtime,
                 self._version,
                 lambda: self.connected(),
                 hub_linked,
-                check=store.reasons_not_ready,
+                check=store.list_unready_reasons,
                 count_states=store.count_states,
-                journal_bytes=store.size,
+                journal_bytes=store.measure_size,
                 node_name=None if node is None else node.name,
-                node_figures=None if node is None else node.figures,
+                node_figures=None if node is None else node.collect_figures,
             ),
             decisions=store.decisions,
             pushes=self.web_push,
             sessions=self._runtime,
             public_url=settings.public_url,
-            may_look=self._may_look,
+            can_read=self._can_read_metrics,
         )
 
-    def _store(self) -> "JournalFile | SharedStore":
+    def _get_store_status(self) -> "SqliteStoreStatus | PostgresStoreStatus":
         if self._node is not None:
-            from switchtower.daemon.nodes.shared_store import SharedStore
+            from switchtower.daemon.nodes.shared_store import PostgresStoreStatus
 
-            return SharedStore(self._node)
-        from switchtower.daemon.journal_file import JournalFile
+            return PostgresStoreStatus(self._node)
+        from switchtower.daemon.journal_file import SqliteStoreStatus
 
-        return JournalFile(self._settings.journal_path)
+        return SqliteStoreStatus(self._settings.journal_path)
 
-    def _may_look(self, origin: Origin, headers: Mapping[str, str]) -> bool:
+    def _can_read_metrics(self, origin: ConnectionOrigin, headers: Mapping[str, str]) -> bool:
         """Everybody, if so wished; otherwise a process of the owner's on this machine, unless it speaks for somebody else."""
         if self._settings.metrics_public:
             return True
@@ -94,5 +94,5 @@ class WebPage:
             return False
         from switchtower.transports import origins
 
-        by_name = origins.hostname(headers.get("host", "")) in origins.LOOPBACK
-        return self._doorkeeper.on_open_port(origin, by_name=by_name) is not None
+        by_name = origins.parse_hostname(headers.get("host", "")) in origins.LOOPBACK
+        return self._authenticator.authenticate_open_port(origin, by_name=by_name) is not None

@@ -3,7 +3,7 @@
 from typing import Any
 
 from switchtower.extensions import port
-from switchtower.extensions.interviews import Question
+from switchtower.extensions.interviews import InterviewQuestion
 
 _SMALL, _USUAL, _LARGE = "as small as possible", "whatever the task needs", "clean up what is in the way too"
 _SCOPES = {
@@ -13,21 +13,21 @@ _SCOPES = {
 }
 
 QUESTIONS = (
-    Question("goal", "text", "What should be different when this is done?", required=True),
-    Question("constraints", "text", "What must not change, or must be used?"),
-    Question("done", "text", "How do we know that it is done? A command, a test, something to look at"),
-    Question("files", "text", "Which files or folders should be looked at first?"),
-    Question("scope", "single", "How large may the change be?", options=tuple(_SCOPES)),
-    Question("plan", "boolean", "Describe a plan first, and change nothing yet?"),
+    InterviewQuestion("goal", "text", "What should be different when this is done?", required=True),
+    InterviewQuestion("constraints", "text", "What must not change, or must be used?"),
+    InterviewQuestion("done", "text", "How do we know that it is done? A command, a test, something to look at"),
+    InterviewQuestion("files", "text", "Which files or folders should be looked at first?"),
+    InterviewQuestion("scope", "single", "How large may the change be?", options=tuple(_SCOPES)),
+    InterviewQuestion("plan", "boolean", "Describe a plan first, and change nothing yet?"),
 )
 
 
-async def run(ctx: port.Context, arguments: str) -> str | None:
-    answers = await ctx.ui.interview(f"A brief for: {_short(arguments)}" if arguments else "A brief for the agent", QUESTIONS)
-    return prompt(arguments, answers)
+async def run(ctx: port.ExtensionContext, arguments: str) -> str | None:
+    answers = await ctx.ui.interview(f"A brief for: {_shorten(arguments)}" if arguments else "A brief for the agent", QUESTIONS)
+    return build_prompt(arguments, answers)
 
 
-def prompt(arguments: str, answers: dict[str, Any]) -> str:
+def build_prompt(arguments: str, answers: dict[str, Any]) -> str:
     """The task as a text with headings; what was not answered is not mentioned."""
     parts = [f"# Task\n{arguments}" if arguments else "# Task", f"## Goal\n{answers['goal'].strip()}"]
     if constraints := answers.get("constraints"):
@@ -47,7 +47,7 @@ def prompt(arguments: str, answers: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 80 else f"{line[:79]}…"
 
@@ -55,5 +55,5 @@ def _short(text: str) -> str:
 EXTENSION = port.Extension(
     name="brief",
     description="Asks for the goal, the limits and the proof before the work begins",
-    commands=(port.Command("brief", "Answer a few questions and have them made into a task", run),),
+    commands=(port.ExtensionCommand("brief", "Answer a few questions and have them made into a task", run),),
 )

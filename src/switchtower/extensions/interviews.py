@@ -11,26 +11,26 @@ MOST_QUESTIONS = 50
 MOST_OPTIONS = 200
 LONGEST_LINE = 1_000
 
-Line = Annotated[str, Meta(min_length=1, max_length=LONGEST_LINE)]
+InterviewLine = Annotated[str, Meta(min_length=1, max_length=LONGEST_LINE)]
 
 
-class Question(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class InterviewQuestion(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """`single` and `multi` choose from the options; `text` is any text."""
 
     id: Annotated[str, Meta(min_length=1, max_length=100)]
     type: Literal["text", "single", "multi", "boolean"]
-    question: Line
-    options: Annotated[tuple[Line, ...], Meta(max_length=MOST_OPTIONS)] = ()
+    question: InterviewLine
+    options: Annotated[tuple[InterviewLine, ...], Meta(max_length=MOST_OPTIONS)] = ()
     required: bool = False
 
 
-def parsed(questions: Sequence[Question | Mapping[str, Any]]) -> tuple[Question, ...]:
+def parse_questions(questions: Sequence[InterviewQuestion | Mapping[str, Any]]) -> tuple[InterviewQuestion, ...]:
     """Raises `ValueError` for what cannot be asked."""
     if not 1 <= len(questions) <= MOST_QUESTIONS:
         raise ValueError(f"an interview has 1 to {MOST_QUESTIONS} questions, not {len(questions)}")
     # To plain values and back: a struct's fields are checked only on the way in.
     plain = [msgspec.to_builtins(question) for question in questions]
-    asked = tuple(msgspec.convert(question, Question) for question in plain)
+    asked = tuple(msgspec.convert(question, InterviewQuestion) for question in plain)
     if len({question.id for question in asked}) < len(asked):
         raise ValueError("two questions have the same id")
     for question in asked:
@@ -39,7 +39,7 @@ def parsed(questions: Sequence[Question | Mapping[str, Any]]) -> tuple[Question,
     return asked
 
 
-def checked(questions: Sequence[Question], responses: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def check_responses(questions: Sequence[InterviewQuestion], responses: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The answers that count, and what is wrong with the others. What nobody asked is left out; so is an empty answer."""
     answers: dict[str, Any] = {}
     problems: list[str] = []
@@ -48,7 +48,7 @@ def checked(questions: Sequence[Question], responses: Mapping[str, Any]) -> tupl
         if _is_empty(answer):
             if question.required:
                 problems.append(f"“{question.question}” needs an answer")
-        elif (problem := _problem(question, answer)) is not None:
+        elif (problem := _find_answer_problem(question, answer)) is not None:
             problems.append(f"the answer to “{question.question}” {problem}")
         else:
             answers[question.id] = answer
@@ -59,7 +59,7 @@ def _is_empty(answer: object) -> bool:
     return answer is None or answer == [] or (isinstance(answer, str) and not answer.strip())
 
 
-def _problem(question: Question, answer: object) -> str | None:
+def _find_answer_problem(question: InterviewQuestion, answer: object) -> str | None:
     """Goes on from "the answer"."""
     match question.type:
         case "text":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHIPPED = {"brief": "switchtower.extensions.brief:EXTENSION", "review": "switchtower.extensions.review:EXTENSION"}
 """Ours are entry points as well. Named here too, they are there in a checkout whose metadata is older than they are."""
 
-PATIENCE = 10.0
+LOAD_TIMEOUT = 10.0
 """Seconds from the first call on that callers wait for plugins; what has not come by then is not there yet."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _LONGEST_REASON = 300
@@ -30,69 +30,69 @@ _LONGEST_DESCRIPTION = 200
 log = logging.getLogger(__name__)
 
 
-class Offer(Struct, frozen=True):
+class LoadedCommand(Struct, frozen=True):
     """A command that can be called, and whose it is."""
 
-    command: port.Command
+    command: port.ExtensionCommand
     extension: str
     path: str
     """The entry point's own words: `module:attribute`."""
 
 
-class Broken(Struct, frozen=True):
+class BrokenExtension(Struct, frozen=True):
     name: str
     path: str
     reason: str
 
 
-class Loaded(Struct, frozen=True):
-    offers: dict[str, Offer]
+class LoadedExtensions(Struct, frozen=True):
+    offers: dict[str, LoadedCommand]
     """By the command's name."""
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenExtension, ...]
 
 
-class Loader:
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience = patience
+class ExtensionLoader:
+    def __init__(self, timeout: float = LOAD_TIMEOUT) -> None:
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._started_at: float | None = None
         self._ended = threading.Event()
-        self._offers: dict[str, Offer] = {}
-        self._broken: list[Broken] = []
-        self._loading: Broken | None = None
+        self._offers: dict[str, LoadedCommand] = {}
+        self._broken: list[BrokenExtension] = []
+        self._loading: BrokenExtension | None = None
         """The plugin that is being loaded, as it is told of when it takes too long."""
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedExtensions:
         """Blocks while plugins are loaded, and not for longer than the patience, however many ask."""
         with self._lock:
             if self._started_at is None:
                 self._started_at = time.monotonic()
                 threading.Thread(target=self._load, name="extensions", daemon=True).start()
-        self._ended.wait(max(0.0, self._started_at + self._patience - time.monotonic()))
+        self._ended.wait(max(0.0, self._started_at + self._timeout - time.monotonic()))
         with self._lock:
             late = () if self._loading is None else (self._loading,)
-            return Loaded(dict(self._offers), (*self._broken, *late))
+            return LoadedExtensions(dict(self._offers), (*self._broken, *late))
 
     def _load(self) -> None:
         try:
-            for entry in _entry_points():
+            for entry in _list_entry_points():
                 with self._lock:
-                    self._loading = Broken(described(entry.name), entry.value, "it is still being loaded")
-                offers, reason = _loaded(entry)
+                    self._loading = BrokenExtension(to_one_line(entry.name), entry.value, "it is still being loaded")
+                offers, reason = _load_entry(entry)
                 with self._lock:
                     self._loading = None
                     for offer in offers:
                         if (first := self._offers.setdefault(offer.command.name, offer)) is not offer:
                             reason = f"`/{offer.command.name}` is taken by the extension `{first.extension}`"
                     if reason is not None:
-                        self._broken.append(_reported(entry, reason))
+                        self._broken.append(_make_broken(entry, reason))
         except Exception:
             log.exception("not all extensions could be looked for")
         finally:
             self._ended.set()
 
 
-def described(text: object) -> str:
+def to_one_line(text: object) -> str:
     """A stranger's words as one line of ours."""
     try:
         line = " ".join(str(text)[: _LONGEST_DESCRIPTION * 4].split())
@@ -102,22 +102,22 @@ def described(text: object) -> str:
     return shown if len(shown) <= _LONGEST_DESCRIPTION else f"{shown[: _LONGEST_DESCRIPTION - 1]}…"
 
 
-class _Unusable(Exception):
+class _InvalidExtension(Exception):
     """What a plugin offers cannot be called."""
 
 
-def _loaded(entry: "metadata.EntryPoint") -> tuple[list[Offer], str | None]:
+def _load_entry(entry: "metadata.EntryPoint") -> tuple[list[LoadedCommand], str | None]:
     """What it offers, or why it cannot."""
     try:
-        return list(_offers(entry)), None
-    except _Unusable as unusable:
+        return list(_list_commands(entry)), None
+    except _InvalidExtension as unusable:
         return [], str(unusable)
     except (Exception, SystemExit) as error:  # a module may do anything when it is loaded
         log.warning("the extension %s raised when it was loaded", entry.name, exc_info=error)
-        return [], f"{type(error).__name__}: {described(error)}"
+        return [], f"{type(error).__name__}: {to_one_line(error)}"
 
 
-def _entry_points() -> "Iterator[metadata.EntryPoint]":
+def _list_entry_points() -> "Iterator[metadata.EntryPoint]":
     """Ours first: who comes first keeps a name that two want."""
     from importlib import metadata
 
@@ -130,22 +130,22 @@ def _entry_points() -> "Iterator[metadata.EntryPoint]":
             yield entry
 
 
-def _offers(entry: "metadata.EntryPoint") -> Iterator[Offer]:
+def _list_commands(entry: "metadata.EntryPoint") -> Iterator[LoadedCommand]:
     loaded = entry.load()
     extension = loaded if isinstance(loaded, port.Extension) or not callable(loaded) else loaded()
     if not isinstance(extension, port.Extension):
-        raise _Unusable(f"it is a {type(extension).__name__}, not an `Extension`")
+        raise _InvalidExtension(f"it is a {type(extension).__name__}, not an `Extension`")
     if not isinstance(extension.name, str) or not NAME.fullmatch(extension.name):
-        raise _Unusable(f"{extension.name!r} is not a name for an extension")
+        raise _InvalidExtension(f"{extension.name!r} is not a name for an extension")
     for command in extension.commands:
-        if not isinstance(command, port.Command) or not callable(command.run):
-            raise _Unusable("one of its commands is no `Command`")
+        if not isinstance(command, port.ExtensionCommand) or not callable(command.run):
+            raise _InvalidExtension("one of its commands is no `Command`")
         if not isinstance(command.name, str) or not NAME.fullmatch(command.name):
-            raise _Unusable(f"{command.name!r} is not a name for a command")
-        yield Offer(command, extension.name, entry.value)
+            raise _InvalidExtension(f"{command.name!r} is not a name for a command")
+        yield LoadedCommand(command, extension.name, entry.value)
 
 
-def _reported(entry: "metadata.EntryPoint", reason: str) -> Broken:
-    reason = described(reason[:_LONGEST_REASON])
+def _make_broken(entry: "metadata.EntryPoint", reason: str) -> BrokenExtension:
+    reason = to_one_line(reason[:_LONGEST_REASON])
     log.warning("the extension %s cannot be used: %s", entry.name, reason)
-    return Broken(described(entry.name), entry.value, reason)
+    return BrokenExtension(to_one_line(entry.name), entry.value, reason)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from switchtower.extensions.interviews import Question
+from switchtower.extensions.interviews import InterviewQuestion
 
 GROUP = "switchtower.extensions"
 
@@ -23,11 +23,11 @@ class DialogFailed(ExtensionError):
     """Nobody answered: the time was over, or there is nobody to ask."""
 
 
-class Dismissed(ExtensionError):
+class DialogDismissed(ExtensionError):
     """Somebody saw the question and did not want to answer it. A run that ends with it counts as cancelled."""
 
 
-class Repository(Struct, frozen=True, kw_only=True):
+class RepositoryInfo(Struct, frozen=True, kw_only=True):
     """The git repository of a workspace, as far as one can tell by looking."""
 
     branch: str | None
@@ -63,14 +63,14 @@ class Ui(Protocol):
         ...
 
     async def interview(
-        self, title: str, questions: Sequence[Question | Mapping[str, Any]], *, timeout: float | None = None
+        self, title: str, questions: Sequence[InterviewQuestion | Mapping[str, Any]], *, timeout: float | None = None
     ) -> dict[str, Any]:
         """The answers by the questions' ids, checked: a text, an option, a list of options, or a boolean. Whoever leaves out
         what is required is asked again."""
         ...
 
 
-class Context(Protocol):
+class ExtensionContext(Protocol):
     """What a command is given."""
 
     @property
@@ -88,17 +88,17 @@ class Context(Protocol):
         """Tells people what is going on. The last word of a command that returns None is its run's summary."""
         ...
 
-    async def repository(self) -> Repository | None:
+    async def make_repository(self) -> RepositoryInfo | None:
         """A look at the workspace's git repository that runs nothing of the repository's own; None when there is none."""
         ...
 
 
-Run = Callable[[Context, str], Awaitable[str | None]]
+Run = Callable[[ExtensionContext, str], Awaitable[str | None]]
 """Takes what was written behind the name. The text that comes back is the prompt of this run; None ends the run as a
 success without asking the model."""
 
 
-class Command(Struct, frozen=True):
+class ExtensionCommand(Struct, frozen=True):
     """`name` is lower case letters, digits, `_` and `-`; a message calls it as `/name`."""
 
     name: str
@@ -109,4 +109,4 @@ class Command(Struct, frozen=True):
 class Extension(Struct, frozen=True):
     name: str
     description: str
-    commands: tuple[Command, ...]
+    commands: tuple[ExtensionCommand, ...]

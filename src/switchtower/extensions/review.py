@@ -25,7 +25,7 @@ Answer with what you found, the worst first. For each: the file and line, what h
 about it. Say plainly what is fine and what you did not check. If nothing is wrong, say that."""
 
 
-class Target(Struct, frozen=True):
+class ReviewTarget(Struct, frozen=True):
     """Something that can be reviewed. `word` chooses it without a question."""
 
     word: str
@@ -34,11 +34,11 @@ class Target(Struct, frozen=True):
     commands: tuple[str, ...]
 
 
-async def run(ctx: port.Context, arguments: str) -> str | None:
-    repository = await ctx.repository()
+async def run(ctx: port.ExtensionContext, arguments: str) -> str | None:
+    repository = await ctx.make_repository()
     if repository is None:
         raise port.ExtensionError("there is nothing to review: the workspace is not in a git repository")
-    offered = targets(repository)
+    offered = list_targets(repository)
     if not offered:
         raise port.ExtensionError("there is nothing to review: no change and no commit")
     word, _, focus = arguments.partition(" ")
@@ -48,10 +48,10 @@ async def run(ctx: port.Context, arguments: str) -> str | None:
         by_name = {target.shown: target for target in offered}
         target = by_name[await ctx.ui.select("What should be reviewed?", list(by_name))]
     await ctx.notify(f"Reviewing {target.what}")
-    return prompt(target, focus.strip())
+    return build_prompt(target, focus.strip())
 
 
-def targets(repository: port.Repository) -> list[Target]:
+def list_targets(repository: port.RepositoryInfo) -> list[ReviewTarget]:
     """Only what there is."""
     found = []
     if repository.changed:
@@ -60,22 +60,22 @@ def targets(repository: port.Repository) -> list[Target]:
         diff = ("git diff HEAD",) if repository.commit else ("git diff --cached", "git diff")
         commands = ("git status --short --untracked-files=all", *diff)
         found.append(
-            Target(UNCOMMITTED, f"Uncommitted changes ({files})", "the uncommitted changes, new files included", commands)
+            ReviewTarget(UNCOMMITTED, f"Uncommitted changes ({files})", "the uncommitted changes, new files included", commands)
         )
     if repository.commit:
         short = repository.commit[:12]
         commands = ("git show --stat --format=fuller HEAD", "git show HEAD")
-        found.append(Target(LAST_COMMIT, f"The last commit ({short})", f"the last commit, {short}", commands))
+        found.append(ReviewTarget(LAST_COMMIT, f"The last commit ({short})", f"the last commit, {short}", commands))
     if repository.base and repository.ahead:
         base, branch = shlex.quote(repository.base), repository.branch or "HEAD"
         commits = "1 commit" if repository.ahead == 1 else f"{repository.ahead} commits"
         commands = (f"git log --oneline {base}..HEAD", f"git diff {base}...HEAD")
         shown = f"Branch {branch} against {repository.base} ({commits})"
-        found.append(Target(BRANCH, shown, f"what `{branch}` changes compared with `{repository.base}`", commands))
+        found.append(ReviewTarget(BRANCH, shown, f"what `{branch}` changes compared with `{repository.base}`", commands))
     return found
 
 
-def prompt(target: Target, focus: str) -> str:
+def build_prompt(target: ReviewTarget, focus: str) -> str:
     asked = _PROMPT.format(what=target.what, commands="\n".join(f"- `{command}`" for command in target.commands))
     return f"{asked}\n\nLook above all at this: {focus}" if focus else asked
 
@@ -83,5 +83,5 @@ def prompt(target: Target, focus: str) -> str:
 EXTENSION = port.Extension(
     name="review",
     description="Reviews changes of the workspace's git repository",
-    commands=(port.Command("review", "Review uncommitted changes, the last commit or the branch", run),),
+    commands=(port.ExtensionCommand("review", "Review uncommitted changes, the last commit or the branch", run),),
 )

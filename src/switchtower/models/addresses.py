@@ -9,7 +9,7 @@ _LOCAL = frozenset({"ollama", "vllm", "lmstudio"})
 """Servers whose API is always under `/v1`, which people forget to write."""
 
 
-def problem(address: str) -> str | None:
+def find_address_problem(address: str) -> str | None:
     """Why this is no address of a server; None when it is one. Never repeats it: there may be a password in it."""
     try:
         parts = urlsplit(address.strip())
@@ -25,7 +25,7 @@ def problem(address: str) -> str | None:
     return None
 
 
-def normal(address: str, kind: str) -> str:
+def normalize_address(address: str, kind: str) -> str:
     """The address in one spelling, as a client wants it."""
     parts = urlsplit(address.strip())
     path = parts.path.rstrip("/")
@@ -34,21 +34,21 @@ def normal(address: str, kind: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
-def ollama(host: str) -> str:
+def parse_ollama_host(host: str) -> str:
     """What `OLLAMA_HOST` means to Ollama: scheme and port may be missing, and where a server listens everywhere is here."""
     scheme, separator, rest = host.strip().strip("\"'").partition("://")
     if not separator:
         scheme, rest = "http", scheme
     rest, _, path = rest.partition("/")
     default_port = {"http": 80, "https": 443}.get(scheme, 0) if separator else OLLAMA_PORT
-    name, port = _host_and_port(rest)
+    name, port = _split_host_and_port(rest)
     if name in ("", *_EVERYWHERE):
         name = "127.0.0.1"
     shown = f"[{name}]" if ":" in name else name
     return f"{scheme}://{shown}:{port or default_port}/{path}"
 
 
-def shown(address: str | None) -> str:
+def mask_query(address: str | None) -> str:
     """For people: without a query, which may hold a key."""
     return (address or "").partition("?")[0]
 
@@ -64,15 +64,15 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _host_and_port(text: str) -> tuple[str, int | None]:
+def _split_host_and_port(text: str) -> tuple[str, int | None]:
     if text.startswith("["):
         name, _, after = text[1:].partition("]")
-        return name, _port(after.removeprefix(":"))
+        return name, _parse_port(after.removeprefix(":"))
     if text.count(":") > 1:
         return text, None  # an IPv6 address without brackets
     name, _, port = text.partition(":")
-    return name, _port(port)
+    return name, _parse_port(port)
 
 
-def _port(text: str) -> int | None:
+def _parse_port(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 65_536 else None

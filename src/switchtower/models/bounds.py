@@ -16,21 +16,21 @@ LONGEST_LINE = 16 * 1_048_576
 LONGEST_REFUSAL = 262_144
 
 
-_heard: ContextVar["list[httpx2.Response] | None"] = ContextVar("heard", default=None)
+_responses: ContextVar["list[httpx2.Response] | None"] = ContextVar("heard", default=None)
 
 
 @contextlib.contextmanager
-def listening() -> "Iterator[list[httpx2.Response]]":
+def track_responses() -> "Iterator[list[httpx2.Response]]":
     """The answers that arrive meanwhile, for closing. Must not be left open over a generator's `yield`."""
     responses: list[httpx2.Response] = []
-    token = _heard.set(responses)
+    token = _responses.set(responses)
     try:
         yield responses
     finally:
-        _heard.reset(token)
+        _responses.reset(token)
 
 
-async def bound(response: "httpx2.Response") -> None:
+async def limit_response(response: "httpx2.Response") -> None:
     """A hook for the HTTP client, called before a body is read."""
     import httpx2
 
@@ -58,5 +58,5 @@ async def bound(response: "httpx2.Response") -> None:
             await stream.aclose()
 
     response.stream = Bounded()
-    if (responses := _heard.get()) is not None:
+    if (responses := _responses.get()) is not None:
         responses.append(response)

@@ -15,17 +15,17 @@ from msgspec import Struct
 
 from switchtower.models import port
 
-_PROBE_PATIENCE = 5.0
+_PROBE_TIMEOUT = 5.0
 """Seconds until a waiting call asks again whether the one that probes the provider has ended."""
 
 
-class State(StrEnum):
+class CircuitState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half-open"
 
 
-class Settings(Struct, frozen=True):
+class BreakerSettings(Struct, frozen=True):
     """Times are in seconds."""
 
     failures: int = 6
@@ -35,7 +35,7 @@ class Settings(Struct, frozen=True):
     """Each failed probe doubles the rest, up to this."""
 
 
-class Figures(Struct):
+class BreakerStats(Struct):
     """What has come of all calls so far. Times are in milliseconds."""
 
     calls: int = 0
@@ -53,7 +53,7 @@ class Figures(Struct):
         return self.total_ms / ended if ended else 0.0
 
 
-def _now_ms() -> int:
+def _get_now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
@@ -62,48 +62,48 @@ class Breaker:
         self,
         name: str,
         clock: Callable[[], float],
-        settings: Settings = Settings(),  # noqa: B008
-        now_ms: Callable[[], int] = _now_ms,
+        settings: BreakerSettings = BreakerSettings(),  # noqa: B008
+        now_ms: Callable[[], int] = _get_now_ms,
     ) -> None:
         """`clock` measures; `now_ms` is the time of day, for people."""
         self._name = name
         self._clock = clock
         self._now_ms = now_ms
         self._settings = settings
-        self.figures = Figures()
+        self.figures = BreakerStats()
         self._failures = 0
         self._rest = settings.rest
         self._rests_until: float | None = None
-        self._probe: Permit | None = None
+        self._probe: CallPermit | None = None
         self._era = 0
         """Counts changes of state: what a call that began in an earlier one comes to is no news."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> CircuitState:
         if self._rests_until is None:
-            return State.CLOSED
-        return State.OPEN if self._clock() < self._rests_until else State.HALF_OPEN
+            return CircuitState.CLOSED
+        return CircuitState.OPEN if self._clock() < self._rests_until else CircuitState.HALF_OPEN
 
     @property
     def failures(self) -> int:
         """In a row, up to now."""
         return self._failures
 
-    def enter(self) -> "Permit":
+    def acquire_permit(self) -> "CallPermit":
         """A permit for one call, to be settled when it ends. Raises a `ModelTrouble` that is paused when there is none."""
         match self.state:
-            case State.OPEN:
+            case CircuitState.OPEN:
                 assert self._rests_until is not None
-                raise self._refusal(self._rests_until - self._clock())
-            case State.HALF_OPEN if self._probe is not None:
-                raise self._refusal(_PROBE_PATIENCE)
-            case State.HALF_OPEN:
-                self._probe = self._permit()
+                raise self._make_refusal(self._rests_until - self._clock())
+            case CircuitState.HALF_OPEN if self._probe is not None:
+                raise self._make_refusal(_PROBE_TIMEOUT)
+            case CircuitState.HALF_OPEN:
+                self._probe = self._make_permit()
                 return self._probe
-            case State.CLOSED:
-                return self._permit()
+            case CircuitState.CLOSED:
+                return self._make_permit()
 
-    def settle(self, permit: "Permit", *, well: bool | None, failed: bool = False) -> None:
+    def settle(self, permit: "CallPermit", *, well: bool | None, failed: bool = False) -> None:
         """What a call came to: the provider is well, is not, or nobody can say. A call may have failed all the same: one that
         was refused, for instance."""
         self._count(permit, success=None if well is None and not failed else bool(well) and not failed)
@@ -115,17 +115,17 @@ class Breaker:
             self._close()
         elif well is False:
             self._failures += 1
-            if self.state is State.HALF_OPEN:
+            if self.state is CircuitState.HALF_OPEN:
                 self._rest = min(self._rest * 2, self._settings.longest_rest)
                 self._open()
             elif self._failures >= self._settings.failures:
                 self._open()
 
-    def _permit(self) -> "Permit":
+    def _make_permit(self) -> "CallPermit":
         self.figures.calls += 1
-        return Permit(self, self._era, self._clock())
+        return CallPermit(self, self._era, self._clock())
 
-    def _count(self, permit: "Permit", *, success: bool | None) -> None:
+    def _count(self, permit: "CallPermit", *, success: bool | None) -> None:
         if success is None:
             return
         self.figures.total_ms += (self._clock() - permit.entered_at) * 1_000
@@ -146,14 +146,14 @@ class Breaker:
         self._rests_until = self._clock() + self._rest
         self._era += 1
 
-    def _refusal(self, wait: float) -> port.ModelTrouble:
+    def _make_refusal(self, wait: float) -> port.ModelError:
         self.figures.rejected += 1
         times = f"{self._failures} failures" if self._failures > 1 else "a failure"
         sentence = f"{self._name}: paused after {times}; next attempt in {max(1, round(wait))} s"
-        return port.ModelTrouble(sentence, transient=True, retry_after=max(0.0, wait), is_paused=True)
+        return port.ModelError(sentence, transient=True, retry_after=max(0.0, wait), is_paused=True)
 
 
-class Permit:
+class CallPermit:
     """The right to make one call. Settling it twice does nothing; after the state has changed it is only counted."""
 
     def __init__(self, breaker: Breaker, era: int, entered_at: float) -> None:
@@ -171,13 +171,13 @@ class Permit:
 _ASKED_TO_WAIT = frozenset({409, 425, 429})
 
 
-def verdict(trouble: port.ModelTrouble) -> bool | None:
+def judge_provider(error: port.ModelError) -> bool | None:
     """What a trouble says of the provider: that it is well, that it is not, or neither."""
-    if trouble.status in _ASKED_TO_WAIT:
+    if error.status in _ASKED_TO_WAIT:
         return None
-    if trouble.transient or (trouble.status or 0) >= 500:
+    if error.transient or (error.status or 0) >= 500:
         return False
-    return None if trouble.status is None else True
+    return None if error.status is None else True
 
 
 class GuardedModel:
@@ -199,14 +199,14 @@ class GuardedModel:
     def context_window(self) -> int | None:
         return self._model.context_window
 
-    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
-        permit = self._breaker.enter()
+    async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
+        permit = self._breaker.acquire_permit()
         try:
-            async with _closing(self._model.stream(request)) as parts:
+            async with _close_with(self._model.stream(request)) as parts:
                 async for part in parts:
                     yield part
-        except port.ModelTrouble as trouble:
-            permit.settle(well=verdict(trouble), failed=True)
+        except port.ModelError as trouble:
+            permit.settle(well=judge_provider(trouble), failed=True)
             raise
         except BaseException:
             permit.settle(well=None)  # cancelled, closed half-way, or a bug of ours
@@ -215,7 +215,7 @@ class GuardedModel:
 
 
 @contextlib.asynccontextmanager
-async def _closing(parts: AsyncIterator[port.Part]) -> AsyncIterator[AsyncIterator[port.Part]]:
+async def _close_with(parts: AsyncIterator[port.Part]) -> AsyncIterator[AsyncIterator[port.Part]]:
     """Closes the model's stream together with ours, not whenever it happens to be collected."""
     try:
         yield parts

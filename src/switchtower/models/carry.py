@@ -18,7 +18,7 @@ LONGEST = 262_144
 """Bytes. What is larger is not kept; the conversation goes on without."""
 
 
-class Piece(Struct, frozen=True, array_like=True):
+class CarryPiece(Struct, frozen=True, array_like=True):
     """A part of a message. `kind` is `text`, `thinking` or `call`; a call is the next one of the message's calls."""
 
     kind: str
@@ -28,14 +28,14 @@ class Piece(Struct, frozen=True, array_like=True):
     """The part's `id`, `signature` and `details`, as far as it has them."""
 
 
-class Carry(Struct, frozen=True):
+class PackedCarry(Struct, frozen=True):
     by: str
     """The endpoint and the model."""
     checksum: int
-    pieces: list[Piece]
+    pieces: list[CarryPiece]
 
 
-class Part(Struct, frozen=True):
+class CarriedPart(Struct, frozen=True):
     """A piece together with what it is a piece of."""
 
     kind: str
@@ -44,11 +44,11 @@ class Part(Struct, frozen=True):
     extras: Mapping[str, Any] = {}
 
 
-def pack(by: str, text: str, thinking: str, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+def pack_carry(by: str, text: str, thinking: str, pieces: Sequence[CarryPiece]) -> dict[str, Any] | None:
     """None when there is nothing worth keeping, or nothing that can be kept."""
     if not any(piece.extras for piece in pieces):
         return None
-    carried = Carry(by, _checksum(text, thinking), list(pieces))
+    carried = PackedCarry(by, _compute_checksum(text, thinking), list(pieces))
     try:
         encoded = msgspec.json.encode(carried)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -59,39 +59,39 @@ def pack(by: str, text: str, thinking: str, pieces: Sequence[Piece]) -> dict[str
     return data
 
 
-def parts(message: engine.Message, by: str) -> Iterator[Part]:
+def iterate_parts(message: engine.Message, by: str) -> Iterator[CarriedPart]:
     """The parts of an assistant message, for whoever is asked now. Thinking is handed back only with a carry of their own."""
     carried = _unpack(message.carry, by)
     if carried is None or sum(piece.kind == "call" for piece in carried.pieces) != len(message.calls):
-        yield Part("text", message.text)
-        yield from (Part("call", call=index) for index in range(len(message.calls)))
+        yield CarriedPart("text", message.text)
+        yield from (CarriedPart("call", call=index) for index in range(len(message.calls)))
         return
-    if carried.checksum != _checksum(message.text, message.thinking):
-        yield Part("text", message.text)
+    if carried.checksum != _compute_checksum(message.text, message.thinking):
+        yield CarriedPart("text", message.text)
         calls = [piece for piece in carried.pieces if piece.kind == "call"]
-        yield from (Part("call", call=index, extras=piece.extras) for index, piece in enumerate(calls))
+        yield from (CarriedPart("call", call=index, extras=piece.extras) for index, piece in enumerate(calls))
         return
     places = {"text": 0, "thinking": 0, "call": 0}
     for piece in carried.pieces:
         place = places[piece.kind]
         if piece.kind == "call":
             places["call"] = place + 1
-            yield Part("call", call=place, extras=piece.extras)
+            yield CarriedPart("call", call=place, extras=piece.extras)
         else:
             whole = message.text if piece.kind == "text" else message.thinking
             places[piece.kind] = place + piece.length
-            yield Part(piece.kind, whole[place : place + piece.length], extras=piece.extras)
+            yield CarriedPart(piece.kind, whole[place : place + piece.length], extras=piece.extras)
 
 
-def _unpack(data: dict[str, Any] | None, by: str) -> Carry | None:
+def _unpack(data: dict[str, Any] | None, by: str) -> PackedCarry | None:
     if data is None or data.get("by") != by:
         return None
     try:
-        carried = msgspec.convert(data, Carry)
+        carried = msgspec.convert(data, PackedCarry)
     except msgspec.ValidationError:
         return None  # by an older version of us, or by nobody we know
     return carried if all(piece.kind in ("text", "thinking", "call") for piece in carried.pieces) else None
 
 
-def _checksum(text: str, thinking: str) -> int:
+def _compute_checksum(text: str, thinking: str) -> int:
     return zlib.crc32(f"{len(text)}:{text}{thinking}".encode(errors="replace"))

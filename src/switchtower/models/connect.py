@@ -23,7 +23,7 @@ _MISTRAL_ID_LENGTH = 9
 """Mistral takes no other ids of calls."""
 
 
-class Patience(Struct, frozen=True):
+class ConnectionTimeouts(Struct, frozen=True):
     """How long to wait, in seconds."""
 
     connect: float = 10.0
@@ -31,18 +31,18 @@ class Patience(Struct, frozen=True):
     """Without a single byte, before the first token and between two."""
 
 
-class Line:
-    def __init__(self, entry: entries.Entry, key: str | None, patience: Patience) -> None:
+class ProviderConnection:
+    def __init__(self, entry: entries.ProviderEntry, key: str | None, timeouts: ConnectionTimeouts) -> None:
         self._entry = entry
         self._key = key or NO_KEY
-        self.silence = entry.timeout or patience.silence
-        self._http = _http_client(entry, patience.connect, self.silence)
+        self.silence = entry.timeout or timeouts.silence
+        self._http = _make_http_client(entry, timeouts.connect, self.silence)
         self._client: Any = None
 
     def __repr__(self) -> str:
         return f"Line({self._entry.name!r})"
 
-    def rekey(self, key: str | None) -> None:
+    def set_key(self, key: str | None) -> None:
         """For models made from now on. Those made before keep the old key, and the connections stay."""
         self._key = key or NO_KEY
         self._client = None
@@ -50,21 +50,21 @@ class Line:
     async def close(self) -> None:
         await self._http.aclose()
 
-    def model(self, name: str) -> "Model[Any]":
+    def make_model(self, name: str) -> "Model[Any]":
         match self._entry.provider.dialect:
             case Dialect.ANTHROPIC:
-                return self._anthropic(name)
+                return self._make_anthropic_model(name)
             case Dialect.GOOGLE:
-                return self._google(name)
+                return self._make_google_model(name)
             case Dialect.OPENAI:
-                return self._openai(name)
+                return self._make_openai_model(name)
 
     @property
     def _profile(self) -> Any:
         """Somebody who configured a level of thinking knows that the model can."""
         return {"supports_thinking": True} if self._entry.thinking not in (None, "off") else None
 
-    def _anthropic(self, name: str) -> "Model[Any]":
+    def _make_anthropic_model(self, name: str) -> "Model[Any]":
         from anthropic import AsyncAnthropic
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -75,7 +75,7 @@ class Line:
             )
         return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=self._client), profile=self._profile)
 
-    def _google(self, name: str) -> "Model[Any]":
+    def _make_google_model(self, name: str) -> "Model[Any]":
         from pydantic_ai.models.google import GoogleModel
         from pydantic_ai.providers.google import GoogleProvider
 
@@ -83,11 +83,11 @@ class Line:
             self._client = GoogleProvider(api_key=self._key, base_url=self._entry.base_url, http_client=self._http)
         return GoogleModel(name, provider=self._client, profile=self._profile)
 
-    def _openai(self, name: str) -> "Model[Any]":
+    def _make_openai_model(self, name: str) -> "Model[Any]":
         from pydantic_ai.models.openai import OpenAIChatModel
 
         if self._client is None:
-            self._client = self._openai_client()
+            self._client = self._make_openai_client()
         client: AsyncOpenAI = self._client
         match self._entry.provider.kind:
             case "openai":
@@ -126,7 +126,7 @@ class Line:
                 provider = OpenAICompatibleProvider(label, openai_client=client, profile=profile)
                 return OpenAIChatModel(name, provider=provider, profile=self._profile)
 
-    def _openai_client(self) -> "AsyncOpenAI":
+    def _make_openai_client(self) -> "AsyncOpenAI":
         from openai import AsyncOpenAI
 
         client = AsyncOpenAI(api_key=self._key, base_url=self._entry.base_url, http_client=self._http, max_retries=0)
@@ -137,7 +137,7 @@ class Line:
         return client
 
 
-def _http_client(entry: entries.Entry, connect: float, silence: float) -> "httpx2.AsyncClient":
+def _make_http_client(entry: entries.ProviderEntry, connect: float, silence: float) -> "httpx2.AsyncClient":
     import httpx2
     from pydantic_ai.models import create_async_httpx2_client
 
@@ -145,5 +145,5 @@ def _http_client(entry: entries.Entry, connect: float, silence: float) -> "httpx
     # A transport of its own passes by the proxies of the environment, which do not lead back to this machine.
     own = httpx2.AsyncHTTPTransport() if addresses.is_loopback(entry.base_url) else None
     client = create_async_httpx2_client(timeout=httpx2.Timeout(silence, connect=connect), transport=own)
-    client.event_hooks["response"].append(bounds.bound)
+    client.event_hooks["response"].append(bounds.limit_response)
     return client

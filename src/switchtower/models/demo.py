@@ -50,70 +50,70 @@ class DemoModel:
     def context_window(self) -> int | None:
         return CONTEXT_WINDOW
 
-    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+    async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
         if not _is_understood(request):
-            raise port.ModelTrouble(NOT_UNDERSTOOD, transient=False)
+            raise port.ModelError(NOT_UNDERSTOOD, transient=False)
         characters = 0
-        for number, part in enumerate(_message(request), start=1):
+        for number, part in enumerate(_iterate_parts(request), start=1):
             yield part
-            characters += _weight(part)
+            characters += _estimate_part_size(part)
             if self._delay or number % _PARTS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(self._delay)
-        yield port.Usage(_tokens_in(request), characters // _CHARACTERS_A_TOKEN, cost=0.0)
+        yield port.UsagePart(_estimate_tokens(request), characters // _CHARACTERS_A_TOKEN, cost=0.0)
 
 
-def _is_understood(request: port.Request) -> bool:
+def _is_understood(request: port.CompletionRequest) -> bool:
     """Whether there is something to do. A request that the demo cannot follow fails the run: it must not pass for done work."""
     if request.system.startswith(_TO_SUMMARISE):
         return True
-    return bool(demo_steps.parse(_current_request(request.conversation)[0].text))
+    return bool(demo_steps.parse_steps(_find_current_request(request.conversation)[0].text))
 
 
-def _message(request: port.Request) -> Iterator[port.Part]:
+def _iterate_parts(request: port.CompletionRequest) -> Iterator[port.Part]:
     spoken = False
-    yield port.ThinkingDelta("The demo model follows the request line by line.\n")
-    for step in _steps_of_this_message(request):
+    yield port.ThinkingPart("The demo model follows the request line by line.\n")
+    for step in _iterate_steps(request):
         match step:
-            case demo_steps.CallTools(calls=calls):
+            case demo_steps.DemoCallTools(calls=calls):
                 yield from calls
-            case demo_steps.Think(text=text):
-                yield from map(port.ThinkingDelta, _words(text))
-            case demo_steps.Say() | demo_steps.Count():
+            case demo_steps.DemoThink(text=text):
+                yield from map(port.ThinkingPart, _split_words(text))
+            case demo_steps.DemoSay() | demo_steps.DemoCount():
                 separator = "\n" if spoken else ""
-                for word in _spoken_words(step):
-                    yield port.TextDelta(separator + word)
+                for word in _iterate_words(step):
+                    yield port.TextPart(separator + word)
                     separator = ""
                 spoken = True
 
 
-def _steps_of_this_message(request: port.Request) -> Iterator[demo_steps.Step]:
+def _iterate_steps(request: port.CompletionRequest) -> Iterator[demo_steps.DemoStep]:
     """A remark on what came back, then what is still to do up to the next call, or up to the end."""
     if request.system.startswith(_TO_SUMMARISE):
-        yield demo_steps.Say(_summary(request.conversation))
+        yield demo_steps.DemoSay(_summarize(request.conversation))
         return
-    asked, since = _current_request(request.conversation)
+    asked, since = _find_current_request(request.conversation)
     if asked.images and not since:
-        yield demo_steps.Say(f"I was shown {_counted(asked.images, 'picture', 'pictures')}, which I cannot see.")
-    steps = demo_steps.parse(asked.text)
+        yield demo_steps.DemoSay(f"I was shown {_format_count(asked.images, 'picture', 'pictures')}, which I cannot see.")
+    steps = demo_steps.parse_steps(asked.text)
     calls_made = sum(len(message.calls) for message in since)
-    with_tools = any(isinstance(step, demo_steps.CallTools) for step in steps)
+    with_tools = any(isinstance(step, demo_steps.DemoCallTools) for step in steps)
     if calls_made:
-        yield from (demo_steps.Say(_remark(message)) for message in _latest_results(since))
+        yield from (demo_steps.DemoSay(_make_remark(message)) for message in _find_latest_results(since))
     elif with_tools:
-        yield demo_steps.Say(INTRODUCTION)
+        yield demo_steps.DemoSay(INTRODUCTION)
 
-    to_do = _after_calls(steps, calls_made)
+    to_do = _skip_called_steps(steps, calls_made)
     for step in to_do:
-        if isinstance(step, demo_steps.CallTools):
-            yield demo_steps.Say(f"I will {step.intent}.")
+        if isinstance(step, demo_steps.DemoCallTools):
+            yield demo_steps.DemoSay(f"I will {step.intent}.")
             yield step
             return
         yield step
-    if with_tools or not any(isinstance(step, demo_steps.Say | demo_steps.Count) for step in to_do):
-        yield demo_steps.Say(CLOSING)
+    if with_tools or not any(isinstance(step, demo_steps.DemoSay | demo_steps.DemoCount) for step in to_do):
+        yield demo_steps.DemoSay(CLOSING)
 
 
-def _current_request(conversation: Sequence[engine.Message]) -> tuple[engine.Message, Sequence[engine.Message]]:
+def _find_current_request(conversation: Sequence[engine.Message]) -> tuple[engine.Message, Sequence[engine.Message]]:
     """The last user message and what came after it."""
     for index in range(len(conversation) - 1, -1, -1):
         if conversation[index].role == "user":
@@ -121,7 +121,7 @@ def _current_request(conversation: Sequence[engine.Message]) -> tuple[engine.Mes
     return engine.Message(role="user", text=""), conversation
 
 
-def _latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Message]:
+def _find_latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Message]:
     """What the tools of the last message said."""
     start = len(since)
     while start and since[start - 1].role == "tool":
@@ -129,79 +129,79 @@ def _latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Message]
     return since[start:]
 
 
-def _after_calls(steps: list[demo_steps.Step], calls_made: int) -> list[demo_steps.Step]:
+def _skip_called_steps(steps: list[demo_steps.DemoStep], calls_made: int) -> list[demo_steps.DemoStep]:
     """What follows the step that made the last call."""
     if calls_made == 0:
         return steps
     for index, step in enumerate(steps):
-        if isinstance(step, demo_steps.CallTools):
+        if isinstance(step, demo_steps.DemoCallTools):
             calls_made -= len(step.calls)
             if calls_made <= 0:
                 return steps[index + 1 :]
     return []
 
 
-def _summary(conversation: Sequence[engine.Message]) -> str:
+def _summarize(conversation: Sequence[engine.Message]) -> str:
     """What was asked, without the request for this very summary, and which tools were used."""
     *earlier, last = conversation or (engine.Message(role="user", text=""),)
     if not earlier:  # all that there is to summarise stands in the request itself
-        return f"Summary by the demo model of {_counted(last.text.splitlines(), 'line', 'lines')}."
+        return f"Summary by the demo model of {_format_count(last.text.splitlines(), 'line', 'lines')}."
     requests = [" ".join(message.text.split()) for message in earlier if message.role == "user"]
     used = Counter(call.tool for message in earlier for call in message.calls)
-    lines = [f"Summary by the demo model of {_counted(earlier, 'message', 'messages')}."]
-    lines += [f"The user asked: {_quoted(request)}" for request in requests[-_MOST_REQUESTS:]]
+    lines = [f"Summary by the demo model of {_format_count(earlier, 'message', 'messages')}."]
+    lines += [f"The user asked: {_quote(request)}" for request in requests[-_MOST_REQUESTS:]]
     if used:
         lines.append(f"Tools used: {', '.join(f'{tool} ({times})' for tool, times in sorted(used.items()))}")
     return "\n".join(lines)
 
 
-def _remark(result: engine.Message) -> str:
+def _make_remark(result: engine.Message) -> str:
     if result.is_error:
-        return f"That did not work: {_ending(result.text)}"
+        return f"That did not work: {_take_ending(result.text)}"
     lines = result.text.splitlines()
     match result.tool:
         case "list_dir":
-            return f"The folder has {_counted(lines, 'entry', 'entries')}: {_quoted(', '.join(lines))}"
+            return f"The folder has {_format_count(lines, 'entry', 'entries')}: {_quote(', '.join(lines))}"
         case "read_file":
             if not lines:
                 return "The file is empty."
-            return f"The file has {_counted(lines, 'line', 'lines')}; the first is: {_quoted(lines[0])}"
+            return f"The file has {_format_count(lines, 'line', 'lines')}; the first is: {_quote(lines[0])}"
         case _:
-            return f"It says: {_ending(result.text)}"
+            return f"It says: {_take_ending(result.text)}"
 
 
-def _counted(things: Sequence[object], one: str, many: str) -> str:
+def _format_count(things: Sequence[object], one: str, many: str) -> str:
     return f"{len(things)} {one if len(things) == 1 else many}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} …"
 
 
-def _ending(text: str) -> str:
+def _take_ending(text: str) -> str:
     """On one line, and the end rather than the beginning: that is where a command's exit code stands."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_QUOTE else f"… {line[-_LONGEST_QUOTE:]}"
 
 
-def _spoken_words(step: demo_steps.Say | demo_steps.Count) -> Iterator[str]:
-    if isinstance(step, demo_steps.Say):
-        return _words(step.text)
+def _iterate_words(step: demo_steps.DemoSay | demo_steps.DemoCount) -> Iterator[str]:
+    if isinstance(step, demo_steps.DemoSay):
+        return _split_words(step.text)
     return (f"{number} " if number < step.upto else f"{number}" for number in range(1, step.upto + 1))
 
 
-def _words(text: str) -> Iterator[str]:
+def _split_words(text: str) -> Iterator[str]:
     """The text in pieces of one word and the space behind it; joined they are the text again."""
     return (found.group() for found in re.finditer(r"\s*\S+\s*", text))
 
 
-def _weight(part: port.Part) -> int:
-    if isinstance(part, port.TextDelta | port.ThinkingDelta):
+def _estimate_part_size(part: port.Part) -> int:
+    if isinstance(part, port.TextPart | port.ThinkingPart):
         return len(part.text)
-    return len(str(part.args)) if isinstance(part, port.ToolCall) else 0
+    return len(str(part.args)) if isinstance(part, port.ToolCallPart) else 0
 
 
-def _tokens_in(request: port.Request) -> int:
+def _estimate_tokens(request: port.CompletionRequest) -> int:
     """Roughly what a real model would have counted."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
     pictured = sum(len(message.images) for message in request.conversation) * pictures.TOKENS

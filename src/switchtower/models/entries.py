@@ -22,7 +22,7 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SOURCE = "the configuration file"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class ProviderEntry(Struct, frozen=True, kw_only=True):
     """A provider as it can be asked for. It knows where a key is, and never the key."""
 
     name: str
@@ -68,19 +68,19 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.provider.needs_key and self.base_url == self.provider.base_url
 
 
-def from_config(tables: Mapping[str, Any]) -> Iterator[Entry]:
+def parse_config_entries(tables: Mapping[str, Any]) -> Iterator[ProviderEntry]:
     """The entries of the `[models]` table, in its order. Raises `ConfigError`."""
     for name, table in tables.items():
         if not _NAME.fullmatch(name):
-            raise _error(name, "not a name", "use letters, digits, `.`, `_` and `-`")
+            raise _make_error(name, "not a name", "use letters, digits, `.`, `_` and `-`")
         if name == providers.DEMO:
-            raise _error(name, "the demo model is built in", "choose another name")
+            raise _make_error(name, "the demo model is built in", "choose another name")
         if not isinstance(table, Mapping):
-            raise _error(name, "not a table", f"write `[models.{name}]` and its keys below it")
-        yield _entry(name, table)
+            raise _make_error(name, "not a table", f"write `[models.{name}]` and its keys below it")
+        yield _parse_entry(name, table)
 
 
-def from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
+def list_environment_entries(environ: Mapping[str, str]) -> Iterator[ProviderEntry]:
     """An entry for every provider that variables alone can make usable, whether or not they are set."""
     for provider in providers.PROVIDERS.values():
         if not provider.key_variables and provider.url_variable is None:
@@ -89,10 +89,10 @@ def from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
         base_url = provider.base_url if provider.key_variables else None
         problem = None
         if named:
-            address = addresses.ollama(named) if provider.kind == "ollama" else named
-            problem = addresses.problem(address)
-            base_url = None if problem else addresses.normal(address, provider.kind)
-        yield Entry(
+            address = addresses.parse_ollama_host(named) if provider.kind == "ollama" else named
+            problem = addresses.find_address_problem(address)
+            base_url = None if problem else addresses.normalize_address(address, provider.kind)
+        yield ProviderEntry(
             name=provider.kind,
             provider=provider,
             source="environment",
@@ -102,67 +102,67 @@ def from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
         )
 
 
-def _entry(name: str, table: Mapping[str, Any]) -> Entry:
+def _parse_entry(name: str, table: Mapping[str, Any]) -> ProviderEntry:
     for key in table:
         if key not in _PARSERS:
-            raise _error(f"{name}.{key}", "no key has this name", f"remove it; the keys are {', '.join(_PARSERS)}")
+            raise _make_error(f"{name}.{key}", "no key has this name", f"remove it; the keys are {', '.join(_PARSERS)}")
     values: dict[str, Any] = {}
     for key, parse in _PARSERS.items():
         if key in table:
             try:
                 values[key] = parse(table[key])
-            except _Wrong as wrong:
-                raise _error(f"{name}.{key}", wrong.problem, wrong.remedy) from None
+            except _InvalidValue as wrong:
+                raise _make_error(f"{name}.{key}", wrong.problem, wrong.remedy) from None
     if "provider" not in values:
-        raise _error(f"{name}.provider", "missing", f"add `provider`, one of {', '.join(providers.PROVIDERS)}")
+        raise _make_error(f"{name}.provider", "missing", f"add `provider`, one of {', '.join(providers.PROVIDERS)}")
     provider: providers.Provider = values.pop("provider")
     if "key_env" in values and "key_command" in values:
-        raise _error(f"{name}.key_command", "there is a `key_env` too", "keep one of the two")
+        raise _make_error(f"{name}.key_command", "there is a `key_env` too", "keep one of the two")
     if "base_url" in values:
-        values["base_url"] = addresses.normal(values["base_url"], provider.kind)
+        values["base_url"] = addresses.normalize_address(values["base_url"], provider.kind)
     elif provider.base_url is None:
-        raise _error(f"{name}.base_url", "missing", "add the server's address, such as `http://127.0.0.1:8000/v1`")
+        raise _make_error(f"{name}.base_url", "missing", "add the server's address, such as `http://127.0.0.1:8000/v1`")
     values.setdefault("base_url", provider.base_url)
     if values["base_url"] == provider.base_url:
         values.setdefault("model", provider.model)  # a server of the user's own need not have the provider's model
-    return Entry(name=name, provider=provider, source="config", **values)
+    return ProviderEntry(name=name, provider=provider, source="config", **values)
 
 
-class _Wrong(ValueError):
+class _InvalidValue(ValueError):
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
         self.problem = problem
         self.remedy = remedy
 
 
-def _provider(value: object) -> providers.Provider:
+def _parse_provider(value: object) -> providers.Provider:
     if isinstance(value, str) and value in providers.PROVIDERS:
         return providers.PROVIDERS[value]
-    raise _Wrong(f"{_shown(value)} is not a provider", f"use one of {', '.join(providers.PROVIDERS)}")
+    raise _InvalidValue(f"{_quote_value(value)} is not a provider", f"use one of {', '.join(providers.PROVIDERS)}")
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
-        raise _Wrong(f"{_shown(value)} is not a name", "give a text in quotes")
+        raise _InvalidValue(f"{_quote_value(value)} is not a name", "give a text in quotes")
     return value.strip()
 
 
-def _url(value: object) -> str:
-    problem = addresses.problem(value) if isinstance(value, str) else "not an address"
+def _parse_url(value: object) -> str:
+    problem = addresses.find_address_problem(value) if isinstance(value, str) else "not an address"
     if not isinstance(value, str) or problem is not None:
         # The value is not shown: people put passwords into addresses.
-        raise _Wrong(problem or "not an address", "give an address such as `http://127.0.0.1:8000/v1`")
+        raise _InvalidValue(problem or "not an address", "give an address such as `http://127.0.0.1:8000/v1`")
     return value.strip()
 
 
-def _variable(value: object) -> str:
+def _parse_variable(value: object) -> str:
     if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
         # Not shown either: some write the key itself here.
-        raise _Wrong("not the name of a variable", "give the name of a variable that holds the key, not the key")
+        raise _InvalidValue("not the name of a variable", "give the name of a variable that holds the key, not the key")
     return value
 
 
-def _command(value: object) -> tuple[str, ...]:
+def _parse_command(value: object) -> tuple[str, ...]:
     import shlex
 
     try:
@@ -170,65 +170,69 @@ def _command(value: object) -> tuple[str, ...]:
     except ValueError:
         words = None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
-        raise _Wrong("not a command", 'give a text or a list of texts, such as `["pass", "show", "openai"]`')
+        raise _InvalidValue("not a command", 'give a text or a list of texts, such as `["pass", "show", "openai"]`')
     return tuple(words)
 
 
-def _price(value: object) -> float:
+def _parse_price(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
-        raise _Wrong(f"{_shown(value)} is not a price", "give US dollars for a million tokens, such as `2.5`")
+        raise _InvalidValue(f"{_quote_value(value)} is not a price", "give US dollars for a million tokens, such as `2.5`")
     return float(value)
 
 
-def _window(value: object) -> int:
+def _parse_window(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 256 <= value <= 1_000_000_000:
-        raise _Wrong(f"{_shown(value)} is not a number of tokens", "give a whole number from 256 on, such as `128000`")
+        raise _InvalidValue(
+            f"{_quote_value(value)} is not a number of tokens", "give a whole number from 256 on, such as `128000`"
+        )
     return value
 
 
-def _seconds(value: object) -> float:
+def _parse_seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
-        raise _Wrong(f"{_shown(value)} is not a number of seconds", "give seconds of silence to wait for, such as `300`")
+        raise _InvalidValue(
+            f"{_quote_value(value)} is not a number of seconds", "give seconds of silence to wait for, such as `300`"
+        )
     return float(value)
 
 
-def _thinking(value: object) -> str:
+def _parse_thinking(value: object) -> str:
     if value not in THINKING:
-        raise _Wrong(f"{_shown(value)} is not a level", f"use one of {', '.join(THINKING)}")
+        raise _InvalidValue(f"{_quote_value(value)} is not a level", f"use one of {', '.join(THINKING)}")
     return str(value)
 
 
-def _headers(value: object) -> dict[str, str]:
+def _parse_headers(value: object) -> dict[str, str]:
     remedy = 'give texts, such as `headers = { "X-Team" = "tower" }`'
     if not isinstance(value, Mapping):
-        raise _Wrong("not a table", remedy)
+        raise _InvalidValue("not a table", remedy)
     for name, content in value.items():
         if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            raise _Wrong(f"{_shown(name)} is not a header's name", remedy)
+            raise _InvalidValue(f"{_quote_value(name)} is not a header's name", remedy)
         if not isinstance(content, str) or not content.isascii() or not content.isprintable():
-            raise _Wrong(f"the content of `{name}` is not plain text", remedy)
+            raise _InvalidValue(f"the content of `{name}` is not plain text", remedy)
     return dict(value)
 
 
 _PARSERS: dict[str, Callable[[object], Any]] = {
-    "provider": _provider,
-    "model": _text,
-    "base_url": _url,
-    "key_env": _variable,
-    "key_command": _command,
-    "price_in": _price,
-    "price_out": _price,
-    "context_window": _window,
-    "thinking": _thinking,
-    "timeout": _seconds,
-    "headers": _headers,
+    "provider": _parse_provider,
+    "model": _parse_text,
+    "base_url": _parse_url,
+    "key_env": _parse_variable,
+    "key_command": _parse_command,
+    "price_in": _parse_price,
+    "price_out": _parse_price,
+    "context_window": _parse_window,
+    "thinking": _parse_thinking,
+    "timeout": _parse_seconds,
+    "headers": _parse_headers,
 }
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     text = str(value)
     return f"`{text if len(text) <= 60 else text[:60] + '…'}`"
 
 
-def _error(key: str, problem: str, remedy: str) -> config.ConfigError:
+def _make_error(key: str, problem: str, remedy: str) -> config.ConfigError:
     return config.ConfigError(f"models.{key}", _SOURCE, problem, hint=remedy)

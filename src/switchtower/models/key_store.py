@@ -14,12 +14,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-Place = Literal["keyring", "file"]
+KeyPlace = Literal["keyring", "file"]
 FILE = "keys.json"
 SERVICE = "switchtower"
 
 
-class StoreProblem(Exception):
+class KeyStoreError(Exception):
     """Why stored keys cannot be used. The message never holds a key."""
 
     def __init__(self, message: str, hint: str) -> None:
@@ -30,7 +30,7 @@ class StoreProblem(Exception):
 
 class StoredKey(Struct, frozen=True):
     address: str
-    place: Place
+    place: KeyPlace
     key: str | None = None
     """None where the keyring has it."""
 
@@ -57,51 +57,51 @@ class KeyStore:
             return None
         return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
 
-    def listed(self) -> dict[str, StoredKey]:
+    def list_keys(self) -> dict[str, StoredKey]:
         """By the provider's name. Read again when the file has changed."""
         if (version := self.version) != self._seen:
             self._listed, self.problem = {}, None
             if version is not None:
                 try:
                     self._listed = self._read()
-                except StoreProblem as problem:
+                except KeyStoreError as problem:
                     self.problem = f"{problem.message}; hint: {problem.hint}"
             self._seen = version
         return self._listed
 
     def find(self, names: tuple[str, ...], address: str | None) -> tuple[str, StoredKey] | None:
         """The first of these names that has a key for this very address."""
-        listed = self.listed()
+        listed = self.list_keys()
         return next(((name, listed[name]) for name in names if name in listed and listed[name].address == address), None)
 
     def read(self, name: str) -> str:
         """Raises `StoreProblem`."""
-        stored = self.listed().get(name)
+        stored = self.list_keys().get(name)
         if stored is None:
-            raise StoreProblem(f"no key of `{name}` is stored", f"run `tower login {name}`")
+            raise KeyStoreError(f"no key of `{name}` is stored", f"run `tower login {name}`")
         if stored.key is not None:
             return stored.key
-        with _keyring_problems(name):
+        with _translate_keyring_errors(name):
             import keyring
 
             if key := keyring.get_password(self._service, name):
                 return key
-        raise StoreProblem(f"the system keyring has no key of `{name}` any more", f"run `tower login {name}`")
+        raise KeyStoreError(f"the system keyring has no key of `{name}` any more", f"run `tower login {name}`")
 
-    def write(self, name: str, key: str, address: str) -> Place:
+    def write(self, name: str, key: str, address: str) -> KeyPlace:
         """Keeps the key in the keyring, or in the file where no keyring works; says which. Raises `StoreProblem`."""
-        place: Place = "keyring" if self._put_into_keyring(name, key) else "file"
+        place: KeyPlace = "keyring" if self._put_into_keyring(name, key) else "file"
         self._write({**self._read(), name: StoredKey(address, place, None if place == "keyring" else key)})
         return place
 
-    def remove(self, name: str) -> Place | None:
+    def remove(self, name: str) -> KeyPlace | None:
         """Where the key was; None when none was stored. Raises `StoreProblem`."""
         kept = self._read()
         stored = kept.pop(name, None)
         if stored is None:
             return None
         if stored.place == "keyring":
-            with _keyring_problems(name):
+            with _translate_keyring_errors(name):
                 import keyring
                 import keyring.errors
 
@@ -125,16 +125,16 @@ class KeyStore:
             with self._file.open("rb") as file:
                 found = os.fstat(file.fileno())
                 if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-                    raise StoreProblem(
+                    raise KeyStoreError(
                         f"`{self._file}` is not yours alone", f"check who owns it, then `chmod 600 '{self._file}'`"
                     )
                 return msgspec.json.decode(file.read(), type=dict[str, StoredKey])
         except FileNotFoundError:
             return {}
         except OSError as problem:
-            raise StoreProblem(f"`{self._file}` cannot be read: {problem.strerror}", "see who owns it") from None
+            raise KeyStoreError(f"`{self._file}` cannot be read: {problem.strerror}", "see who owns it") from None
         except msgspec.MsgspecError:
-            raise StoreProblem(f"`{self._file}` is damaged", "remove it and run `tower login` again") from None
+            raise KeyStoreError(f"`{self._file}` is damaged", "remove it and run `tower login` again") from None
 
     def _write(self, keys: dict[str, StoredKey]) -> None:
         """Whole or not at all, and readable by the owner only from the first byte."""
@@ -152,17 +152,17 @@ class KeyStore:
                 temporary.unlink(missing_ok=True)
                 raise
         except OSError as problem:
-            raise StoreProblem(f"`{self._file}` cannot be written: {problem.strerror}", "see who owns its folder") from None
+            raise KeyStoreError(f"`{self._file}` cannot be written: {problem.strerror}", "see who owns its folder") from None
 
 
 @contextlib.contextmanager
-def _keyring_problems(name: str) -> Iterator[None]:
+def _translate_keyring_errors(name: str) -> Iterator[None]:
     try:
         yield
-    except StoreProblem:
+    except KeyStoreError:
         raise
     except Exception as problem:  # a backend raises what it likes
-        raise StoreProblem(
+        raise KeyStoreError(
             f"the key of `{name}` is in the system keyring, which cannot be used here ({type(problem).__name__})",
             f"run `tower login {name}` here",
         ) from None

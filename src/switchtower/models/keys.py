@@ -20,21 +20,21 @@ LONGEST = 16_384
 """Bytes of a command's output; a key is shorter, and a command that runs wild is not waited for."""
 
 
-def from_environment(entry: entries.Entry, environ: Mapping[str, str]) -> str | None:
+def read_key(entry: entries.ProviderEntry, environ: Mapping[str, str]) -> str | None:
     return next((value for name in entry.key_variables if (value := environ.get(name, "").strip())), None)
 
 
-async def asked_for(entry: entries.Entry, environ: Mapping[str, str], patience_s: float = TIMEOUT) -> str:
+async def request_key(entry: entries.ProviderEntry, environ: Mapping[str, str], timeout_s: float = TIMEOUT) -> str:
     """`from_command` on a thread. When this is cancelled, so is the command."""
     given_up = threading.Event()
     try:
-        return await asyncio.to_thread(from_command, entry, environ, patience_s, given_up=given_up)
+        return await asyncio.to_thread(run_key_command, entry, environ, timeout_s, given_up=given_up)
     finally:
         given_up.set()
 
 
-def from_command(
-    entry: entries.Entry, environ: Mapping[str, str], timeout: float = TIMEOUT, *, given_up: threading.Event | None = None
+def run_key_command(
+    entry: entries.ProviderEntry, environ: Mapping[str, str], timeout: float = TIMEOUT, *, given_up: threading.Event | None = None
 ) -> str:
     """Runs the entry's command and takes the first line it prints. Blocks. Raises `ProviderNotConfigured`, also soon after
     it is given up.
@@ -54,9 +54,9 @@ def from_command(
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no command"
-        raise _refused(entry, f"the {setting} cannot be run: {reason}") from None
+        raise _make_refusal(entry, f"the {setting} cannot be run: {reason}") from None
     try:
-        problem, output = _read(process, time.monotonic() + timeout, given_up)
+        problem, output = _read_output(process, time.monotonic() + timeout, given_up)
     finally:
         # The whole group, while the process is not yet reaped and the group surely its own: it may have left others behind.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -70,11 +70,11 @@ def from_command(
     if problem is None and not (key and key.isascii() and key.isprintable()):
         problem = "printed no key"
     if problem is not None:
-        raise _refused(entry, f"the {setting} {problem}")
+        raise _make_refusal(entry, f"the {setting} {problem}")
     return key
 
 
-def _read(process: "subprocess.Popen[bytes]", deadline: float, given_up: threading.Event) -> tuple[str | None, bytes]:
+def _read_output(process: "subprocess.Popen[bytes]", deadline: float, given_up: threading.Event) -> tuple[str | None, bytes]:
     """What it printed up to its end, or why that was not waited for."""
     assert process.stdout is not None
     output = b""
@@ -96,5 +96,5 @@ def _read(process: "subprocess.Popen[bytes]", deadline: float, given_up: threadi
     return None, output
 
 
-def _refused(entry: entries.Entry, detail: str) -> errors.ProviderNotConfigured:
+def _make_refusal(entry: entries.ProviderEntry, detail: str) -> errors.ProviderNotConfigured:
     return errors.ProviderNotConfigured(f"`{entry.name}`: {detail}", hint="run it in a terminal and see what it prints")

@@ -13,7 +13,7 @@ TOKENS = 1_500
 """What one takes of a context, roughly; they count it each in their own way."""
 
 
-def problem(image: events.Image) -> str | None:
+def find_image_problem(image: events.Image) -> str | None:
     """Why it cannot be told to a model, as one sentence with a remedy; None when it can."""
     if image.media_type not in MEDIA_TYPES:
         kind = "".join(character if character.isprintable() else "?" for character in image.media_type[:60])
@@ -27,6 +27,6 @@ def problem(image: events.Image) -> str | None:
     return None if content else "it is empty; hint: send the bytes of the file in base64"
 
 
-def content(image: events.Image) -> bytes:
+def decode_image(image: events.Image) -> bytes:
     """The bytes of a picture that has no problem."""
     return base64.b64decode(image.data, validate=True)

@@ -20,15 +20,15 @@ class ToolSpec(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-class TextDelta(Struct, frozen=True):
+class TextPart(Struct, frozen=True):
     text: str
 
 
-class ThinkingDelta(Struct, frozen=True):
+class ThinkingPart(Struct, frozen=True):
     text: str
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCallPart(Struct, frozen=True):
     """A call that the model asks for. Its id is given by whoever runs it."""
 
     tool: str
@@ -37,7 +37,7 @@ class ToolCall(Struct, frozen=True):
     """Why the call cannot be run as it came: its arguments were no JSON object, for instance."""
 
 
-class Usage(Struct, frozen=True):
+class UsagePart(Struct, frozen=True):
     """What a message took, for models that count. Input counts all that went in, cached or not."""
 
     input_tokens: int
@@ -50,23 +50,23 @@ class Usage(Struct, frozen=True):
     """The provider did not count; tokens are estimated from the length of the texts."""
 
 
-class Ending(Struct, frozen=True):
+class EndingPart(Struct, frozen=True):
     """The message is not whole: the provider stopped it at a limit."""
 
     stop_reason: str
     """`length`."""
 
 
-class Carry(Struct, frozen=True):
+class CarryPart(Struct, frozen=True):
     """What the provider wants handed back with this message in later conversations."""
 
     data: dict[str, Any]
 
 
-Part = TextDelta | ThinkingDelta | ToolCall | Usage | Ending | Carry
+Part = TextPart | ThinkingPart | ToolCallPart | UsagePart | EndingPart | CarryPart
 
 
-class Request(Struct, frozen=True):
+class CompletionRequest(Struct, frozen=True):
     """What a model is asked."""
 
     conversation: Sequence[engine.Message]
@@ -90,7 +90,7 @@ class Model(Protocol):
         """How many tokens a conversation may have; None when nobody knows."""
         ...
 
-    def stream(self, request: Request) -> AsyncIterator[Part]:
+    def stream(self, request: CompletionRequest) -> AsyncIterator[Part]:
         """One assistant message. A `ModelTrouble` says what went wrong and whether it may pass; anything else is a bug."""
         ...
 
@@ -99,7 +99,7 @@ RATE_LIMITED = frozenset({429, 529})
 """529 is Anthropic's word for a server that has too much to do."""
 
 
-class ModelTrouble(Exception):
+class ModelError(Exception):
     """A model call failed. The message is one sentence for people and holds no key."""
 
     def __init__(

@@ -23,41 +23,44 @@ class Price(Struct, frozen=True):
     coming_out: float | None
 
 
-def cost(entry: entries.Entry, model: str, usage: port.Usage) -> float | None:
+def compute_cost(entry: entries.ProviderEntry, model: str, usage: port.UsagePart) -> float | None:
     """In US dollars; None when no price is known. A configured price counts cached tokens like others."""
     if entry.price_in is not None or entry.price_out is not None:
         return (usage.input_tokens * (entry.price_in or 0.0) + usage.output_tokens * (entry.price_out or 0.0)) / MILLION
-    listed = _listed(entry, model)
-    return _calculated(*listed, usage) if listed is not None else None
+    listed = _find_listed(entry, model)
+    return _calculate_price(*listed, usage) if listed is not None else None
 
 
-def price(entry: entries.Entry, model: str) -> Price:
+def find_price(entry: entries.ProviderEntry, model: str) -> Price:
     if entry.price_in is not None or entry.price_out is not None:
         return Price(entry.price_in, entry.price_out)
-    listed = _listed(entry, model)
+    listed = _find_listed(entry, model)
     if listed is None:
         return Price(None, None)
-    going_in, coming_out = _calculated(*listed, port.Usage(_SAMPLE, 0)), _calculated(*listed, port.Usage(0, _SAMPLE))
-    return Price(_per_million(going_in), _per_million(coming_out))
+    going_in, coming_out = (
+        _calculate_price(*listed, port.UsagePart(_SAMPLE, 0)),
+        _calculate_price(*listed, port.UsagePart(0, _SAMPLE)),
+    )
+    return Price(_to_price_per_million(going_in), _to_price_per_million(coming_out))
 
 
-def knows(entry: entries.Entry, model: str) -> bool:
+def is_known(entry: entries.ProviderEntry, model: str) -> bool:
     """Whether the bundled price list has this model of the entry's provider."""
-    return _listed(entry, model) is not None
+    return _find_listed(entry, model) is not None
 
 
-def context_window(entry: entries.Entry, model: str) -> int | None:
+def find_context_window(entry: entries.ProviderEntry, model: str) -> int | None:
     if entry.context_window is not None:
         return entry.context_window
-    listed = _listed(entry, model)
+    listed = _find_listed(entry, model)
     return listed[1].context_window if listed is not None else None
 
 
-def _per_million(sample: float | None) -> float | None:
+def _to_price_per_million(sample: float | None) -> float | None:
     return None if sample is None else round(sample * MILLION / _SAMPLE, 6)
 
 
-def _listed(entry: entries.Entry, model: str) -> "tuple[Provider, ModelInfo] | None":
+def _find_listed(entry: entries.ProviderEntry, model: str) -> "tuple[Provider, ModelInfo] | None":
     """A server of the user's own is looked up by its address: a model there may have a famous name and no price."""
     from genai_prices import data_snapshot
 
@@ -74,7 +77,7 @@ def _listed(entry: entries.Entry, model: str) -> "tuple[Provider, ModelInfo] | N
         return None
 
 
-def _calculated(provider: "Provider", model: "ModelInfo", usage: port.Usage) -> float | None:
+def _calculate_price(provider: "Provider", model: "ModelInfo", usage: port.UsagePart) -> float | None:
     from datetime import UTC, datetime
 
     from genai_prices import Usage

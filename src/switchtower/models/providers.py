@@ -32,16 +32,16 @@ class Provider(Struct, frozen=True, kw_only=True):
     """Its name in the bundled price list."""
 
 
-class Library(Struct, frozen=True):
+class ProviderLibrary(Struct, frozen=True):
     module: str
     extra: str | None = None
     """The extra of ours that brings it; None for what we always bring."""
 
 
 LIBRARIES = {
-    Dialect.OPENAI: Library("openai"),
-    Dialect.ANTHROPIC: Library("anthropic", "anthropic"),
-    Dialect.GOOGLE: Library("google.genai", "google"),
+    Dialect.OPENAI: ProviderLibrary("openai"),
+    Dialect.ANTHROPIC: ProviderLibrary("anthropic", "anthropic"),
+    Dialect.GOOGLE: ProviderLibrary("google.genai", "google"),
 }
 
 DEMO = "demo"

@@ -20,31 +20,31 @@ _EPOCH_SECONDS = 1e9
 _LONGEST_VALUE = 100
 
 
-def seconds_to_wait(headers: Mapping[str, str], body: str, now: float) -> float | None:
+def compute_retry_after(headers: Mapping[str, str], body: str, now: float) -> float | None:
     """None when the provider names no time that can be read."""
     lower = {name.lower(): value.strip()[:_LONGEST_VALUE] for name, value in headers.items()}
     for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
-        if (number := _number(lower.get(name, ""))) is not None:
+        if (number := _parse_number(lower.get(name, ""))) is not None:
             return number / unit
     with contextlib.suppress(ValueError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(lower.get("retry-after", "")).timestamp() - now)
     if found := _GOOGLE_DELAY.search(body):
         return float(found[1])
-    return _reset(lower, now)
+    return _find_reset(lower, now)
 
 
-def _reset(headers: Mapping[str, str], now: float) -> float | None:
+def _find_reset(headers: Mapping[str, str], now: float) -> float | None:
     """When the limits that are used up are reset; if no limit is marked as used up, the first reset of all."""
     used_up: list[float] = []
     others: list[float] = []
-    for wait, remaining in _resets(headers, now):
-        (used_up if _number(remaining) == 0 else others).append(wait)
+    for wait, remaining in _iterate_resets(headers, now):
+        (used_up if _parse_number(remaining) == 0 else others).append(wait)
     return max(used_up) if used_up else min(others, default=None)
 
 
-def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, str]]:
+def _iterate_resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, str]]:
     for name, value in headers.items():
-        if (named := _RESET.fullmatch(name)) is None or (wait := _until(value, now)) is None:
+        if (named := _RESET.fullmatch(name)) is None or (wait := _parse_wait(value, now)) is None:
             continue
         if (theirs := named["theirs"]) is not None:
             yield wait, headers.get(f"anthropic-ratelimit-{theirs}-remaining", "")
@@ -52,9 +52,9 @@ def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, str
             yield wait, headers.get("x-ratelimit-remaining" + (f"-{named['limit']}" if named["limit"] else ""), "")
 
 
-def _until(value: str, now: float) -> float | None:
+def _parse_wait(value: str, now: float) -> float | None:
     """`6m0s`, `20ms`, seconds, a time of day in seconds or milliseconds, or one in ISO 8601."""
-    if (number := _number(value)) is not None:
+    if (number := _parse_number(value)) is not None:
         if number < _EPOCH_SECONDS:
             return number
         return max(0.0, (number / 1_000 if number >= _EPOCH_SECONDS * 1_000 else number) - now)
@@ -68,7 +68,7 @@ def _until(value: str, now: float) -> float | None:
     return None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:

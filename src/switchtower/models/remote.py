@@ -26,7 +26,7 @@ LONGEST_MESSAGE = 16 * 1_048_576
 
 _SILENCES = 10
 """A provider may show signs of life without saying anything, as some do while they think; not for ever."""
-_PATIENCE_FOR_THOUGHT = 5
+_THINKING_TIMEOUT_FACTOR = 5
 """Some think in silence, and more thinking is more silence."""
 _DEEP_THOUGHT = ("high", "xhigh")
 _CHARACTERS_A_TOKEN = 4
@@ -39,9 +39,9 @@ _CONTEXT_FULL = "model_context_window_exceeded"
 class RemoteModel:
     def __init__(
         self,
-        entry: entries.Entry,
+        entry: entries.ProviderEntry,
         model: "Model[Any]",
-        origin: troubles.Origin,
+        origin: troubles.ErrorOrigin,
         *,
         silence: float,
         context_window: int | None,
@@ -56,7 +56,7 @@ class RemoteModel:
         self._most_output: int | None = None
         """The longest answer that the provider lets a call ask for, once it has refused a longer one."""
         self._by = f"{entry.endpoint} {model.model_name}"
-        self._historian = wire.Historian(entry.provider.dialect, self._by, model.system, model.profile)
+        self._encoder = wire.ConversationEncoder(entry.provider.dialect, self._by, model.system, model.profile)
 
     def __repr__(self) -> str:
         return f"RemoteModel({self.provider!r}, {self.name!r})"
@@ -73,7 +73,7 @@ class RemoteModel:
     def context_window(self) -> int | None:
         return self._context_window
 
-    async def stream(self, request: port.Request) -> AsyncIterator[port.Part]:
+    async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
         limit = request.max_output_tokens
         if limit is not None and self._most_output is not None:
             limit = min(limit, self._most_output)
@@ -85,30 +85,34 @@ class RemoteModel:
                         has_begun = True
                         yield part
                 return
-            except port.ModelTrouble as trouble:
-                lower = None if has_begun or limit is None else _lower_limit(trouble, limit)
+            except port.ModelError as trouble:
+                lower = None if has_begun or limit is None else _find_lower_limit(trouble, limit)
                 if lower is None:
                     raise
                 limit = self._most_output = lower
 
-    async def _stream(self, request: port.Request, limit: int | None) -> AsyncGenerator[port.Part, None]:
+    async def _stream(self, request: port.CompletionRequest, limit: int | None) -> AsyncGenerator[port.Part, None]:
         from pydantic_ai import direct
 
         level = request.thinking or self._entry.thinking
-        settings = self._settings(level)
+        settings = self._make_settings(level)
         if limit is not None and self._entry.provider.dialect is Dialect.OPENAI and self._entry.provider.kind != "openai":
             settings["extra_body"] = {"max_tokens": limit}  # OpenAI's newer name for it is not known everywhere
         elif limit is not None:
             settings["max_tokens"] = limit
-        history = self._historian.tell(request.conversation)
-        answer = _Answer(self._origin)
+        history = self._encoder.encode(request.conversation)
+        answer = _MessageBuilder(self._origin)
         opened = direct.model_request_stream(
-            self._model, history, model_settings=settings, model_request_parameters=wire.parameters(request), instrument=False
+            self._model,
+            history,
+            model_settings=settings,
+            model_request_parameters=wire.encode_parameters(request),
+            instrument=False,
         )
         patience = settings["timeout"] * _SILENCES
         try:
             async with contextlib.AsyncExitStack() as stack:
-                with bounds.listening() as answers:
+                with bounds.track_responses() as answers:
                     async with asyncio.timeout(patience):
                         response = await stack.enter_async_context(opened)
                 for heard in answers:
@@ -121,76 +125,82 @@ class RemoteModel:
                         break
                     if (part := answer.take(event)) is not None:
                         yield part
-                for part in self._ending(answer, response, request):
+                for part in self._finish_message(answer, response, request):
                     yield part
         except Exception as error:
-            trouble = troubles.of(error, self._origin)
+            trouble = troubles.translate_error(error, self._origin)
             if answer.size:
-                yield self._estimate(answer, request)  # the provider counts what it sent, too
+                yield self._estimate_usage(answer, request)  # the provider counts what it sent, too
             if trouble.status == 401:
                 self._on_refused_key()
             # Not chained: what the libraries raise holds requests, and those hold keys.
             raise trouble from None
 
-    def _settings(self, level: str | None) -> Any:
+    def _make_settings(self, level: str | None) -> Any:
         settings: dict[str, Any] = {"timeout": self._silence}
         if level is not None:
             if level not in entries.THINKING:
-                raise port.ModelTrouble(f"`{level}` is not a level of thinking", transient=False)
+                raise port.ModelError(f"`{level}` is not a level of thinking", transient=False)
             settings["thinking"] = False if level == "off" else level
         if level in _DEEP_THOUGHT:
-            settings["timeout"] = self._silence * _PATIENCE_FOR_THOUGHT
+            settings["timeout"] = self._silence * _THINKING_TIMEOUT_FACTOR
         if self._entry.provider.dialect is Dialect.ANTHROPIC or self._entry.provider.kind == "openrouter":
             settings["cache"] = True  # others cache by themselves; a conversation is sent again with every call
         if self._entry.headers:
             settings["extra_headers"] = dict(self._entry.headers)
         return settings
 
-    def _ending(self, answer: "_Answer", response: "StreamedResponse", request: port.Request) -> Iterator[port.Part]:
+    def _finish_message(
+        self, answer: "_MessageBuilder", response: "StreamedResponse", request: port.CompletionRequest
+    ) -> Iterator[port.Part]:
         """What is known only when all has been said. Raises `ModelTrouble` when that was not all."""
         details = response.provider_details or {}
         reason = details.get("finish_reason")
         if response.finish_reason == "content_filter":
-            raise troubles.withheld(self._origin, details.get("refusal"))
+            raise troubles.make_withheld_error(self._origin, details.get("refusal"))
         if reason is None or response.finish_reason == "error":
-            raise troubles.cut_off(self._origin)
+            raise troubles.make_cut_off_error(self._origin)
         if reason == _CONTEXT_FULL:
-            raise troubles.ran_out_of_context(self._origin)
-        yield from answer.rest()
+            raise troubles.make_context_error(self._origin)
+        yield from answer.take_rest()
         at_limit = response.finish_reason == "length"
         parts = response.get().parts
-        tools = {wire.tool_name(tool.name): tool.name for tool in request.tools}
-        calls = [_call(part, tools, at_limit=at_limit) for part in parts if part.part_kind == "tool-call"]
+        tools = {wire.encode_tool_name(tool.name): tool.name for tool in request.tools}
+        calls = [_make_call(part, tools, at_limit=at_limit) for part in parts if part.part_kind == "tool-call"]
         yield from calls
         if at_limit:
-            yield port.Ending("length")
-        yield self._usage(response, answer, request)
-        if not at_limit and (kept := answer.carried(self._by, parts)) is not None:
-            yield port.Carry(kept)
+            yield port.EndingPart("length")
+        yield self._make_usage(response, answer, request)
+        if not at_limit and (kept := answer.build_carry(self._by, parts)) is not None:
+            yield port.CarryPart(kept)
 
-    def _usage(self, response: "StreamedResponse", answer: "_Answer", request: port.Request) -> port.Usage:
+    def _make_usage(
+        self, response: "StreamedResponse", answer: "_MessageBuilder", request: port.CompletionRequest
+    ) -> port.UsagePart:
         counted = response.usage
         if counted.input_tokens or counted.output_tokens:
-            usage = port.Usage(counted.input_tokens, counted.output_tokens, counted.cache_read_tokens, counted.cache_write_tokens)
+            usage = port.UsagePart(
+                counted.input_tokens, counted.output_tokens, counted.cache_read_tokens, counted.cache_write_tokens
+            )
         else:  # a server that does not count; without an estimate no budget would hold
-            return self._estimate(answer, request)
+            return self._estimate_usage(answer, request)
         told = (response.provider_details or {}).get("cost")
-        cost = float(told) if isinstance(told, int | float) else prices.cost(self._entry, self.name, usage)
+        cost = float(told) if isinstance(told, int | float) else prices.compute_cost(self._entry, self.name, usage)
         return msgspec.structs.replace(usage, cost=cost)
 
-    def _estimate(self, answer: "_Answer", request: port.Request) -> port.Usage:
-        going_in, coming_out = _weight(request) // _CHARACTERS_A_TOKEN, -(-answer.size // _CHARACTERS_A_TOKEN)
-        usage = port.Usage(going_in, coming_out, is_estimate=True)
-        return msgspec.structs.replace(usage, cost=prices.cost(self._entry, self.name, usage))
+    def _estimate_usage(self, answer: "_MessageBuilder", request: port.CompletionRequest) -> port.UsagePart:
+        going_in, coming_out = _estimate_size(request) // _CHARACTERS_A_TOKEN, -(-answer.size // _CHARACTERS_A_TOKEN)
+        usage = port.UsagePart(going_in, coming_out, is_estimate=True)
+        return msgspec.structs.replace(usage, cost=prices.compute_cost(self._entry, self.name, usage))
 
 
-class _Answer:
+class _MessageBuilder:
     """Gathers one message from its events."""
 
-    def __init__(self, origin: troubles.Origin) -> None:
+    def __init__(self, origin: troubles.ErrorOrigin) -> None:
         self._origin = origin
-        self._text = surrogates.Mender()
-        self._thinking = surrogates.Mender()
+        self._text = surrogates.SurrogateRepairer()
+        self._thinking = surrogates.SurrogateRepairer()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._lengths: dict[int, int] = {}
@@ -201,71 +211,71 @@ class _Answer:
         if event.event_kind == "part_delta":
             delta = event.delta
             if delta.part_delta_kind == "text":
-                return self._said(event.index, delta.content_delta)
+                return self._add_text(event.index, delta.content_delta)
             if delta.part_delta_kind == "thinking":
-                return self._thought(event.index, delta.content_delta)
+                return self._add_thinking(event.index, delta.content_delta)
             if delta.part_delta_kind == "tool_call" and isinstance(delta.args_delta, str):
-                self._grow(len(delta.args_delta))
+                self._add_size(len(delta.args_delta))
         elif event.event_kind == "part_start":
             part = event.part
             if part.part_kind == "text":
-                return self._said(event.index, part.content)
+                return self._add_text(event.index, part.content)
             if part.part_kind == "thinking":
-                return self._thought(event.index, part.content)
+                return self._add_thinking(event.index, part.content)
             if part.part_kind == "tool-call" and isinstance(part.args, str):
-                self._grow(len(part.args))
+                self._add_size(len(part.args))
         return None
 
-    def rest(self) -> Iterator[port.Part]:
+    def take_rest(self) -> Iterator[port.Part]:
         """Halves of characters that nothing followed."""
         if left := self._thinking.close():
-            yield port.ThinkingDelta(left)
+            yield port.ThinkingPart(left)
         if left := self._text.close():
-            yield port.TextDelta(left)
+            yield port.TextPart(left)
 
-    def carried(self, by: str, parts: "Sequence[messages.ModelResponsePart]") -> dict[str, Any] | None:
+    def build_carry(self, by: str, parts: "Sequence[messages.ModelResponsePart]") -> dict[str, Any] | None:
         if self._text.changed or self._thinking.changed:
             return None
         pieces = []
         for index, part in enumerate(parts):
             length = self._lengths.get(index, 0)
             if part.part_kind == "text":
-                pieces.append(carry.Piece("text", length, _extras(part.provider_details)))
+                pieces.append(carry.CarryPiece("text", length, _collect_extras(part.provider_details)))
             elif part.part_kind == "thinking":
-                extras = _extras(part.provider_details, id=part.id, signature=part.signature)
-                pieces.append(carry.Piece("thinking", length, extras))
+                extras = _collect_extras(part.provider_details, id=part.id, signature=part.signature)
+                pieces.append(carry.CarryPiece("thinking", length, extras))
             elif part.part_kind == "tool-call":
-                pieces.append(carry.Piece("call", 0, _extras(part.provider_details)))
-        return carry.pack(by, "".join(self._texts), "".join(self._thoughts), pieces)
+                pieces.append(carry.CarryPiece("call", 0, _collect_extras(part.provider_details)))
+        return carry.pack_carry(by, "".join(self._texts), "".join(self._thoughts), pieces)
 
-    def _said(self, index: int, piece: str) -> port.TextDelta | None:
-        text = self._passed(index, self._text.feed(piece), self._texts)
-        return port.TextDelta(text) if text else None
+    def _add_text(self, index: int, piece: str) -> port.TextPart | None:
+        text = self._repair_text(index, self._text.feed(piece), self._texts)
+        return port.TextPart(text) if text else None
 
-    def _thought(self, index: int, piece: str | None) -> port.ThinkingDelta | None:
-        text = self._passed(index, self._thinking.feed(piece or ""), self._thoughts)
-        return port.ThinkingDelta(text) if text else None
+    def _add_thinking(self, index: int, piece: str | None) -> port.ThinkingPart | None:
+        text = self._repair_text(index, self._thinking.feed(piece or ""), self._thoughts)
+        return port.ThinkingPart(text) if text else None
 
-    def _passed(self, index: int, text: str, whole: list[str]) -> str:
+    def _repair_text(self, index: int, text: str, whole: list[str]) -> str:
         self._lengths[index] = self._lengths.get(index, 0) + len(text)
         whole.append(text)
-        self._grow(len(text))
+        self._add_size(len(text))
         return text
 
-    def _grow(self, characters: int) -> None:
+    def _add_size(self, characters: int) -> None:
         self.size += characters
         if self.size > LONGEST_MESSAGE:
-            raise troubles.too_much(self._origin, LONGEST_MESSAGE)
+            raise troubles.make_too_long_error(self._origin, LONGEST_MESSAGE)
 
 
-def _call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit: bool) -> port.ToolCall:
+def _make_call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit: bool) -> port.ToolCallPart:
     name = part.tool_name.encode(errors="replace").decode()
     tool = tools.get(name, name)
     try:
         args = msgspec.json.decode(part.args) if isinstance(part.args, str) and part.args.strip() else part.args or {}
         if isinstance(args, dict):
             msgspec.json.encode(args)  # what cannot be written down cannot be run
-            return port.ToolCall(tool, args)
+            return port.ToolCallPart(tool, args)
         problem = "the arguments are not a JSON object"
     except RecursionError:
         problem = "the arguments are nested too deeply"
@@ -273,14 +283,14 @@ def _call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit: boo
         problem = f"the arguments are not valid JSON ({str(error)[:100]})"
     if at_limit:
         problem = "the model's limit for one answer was reached in the middle of this call; make a smaller one"
-    return port.ToolCall(tool, {}, problem)
+    return port.ToolCallPart(tool, {}, problem)
 
 
-def _lower_limit(trouble: port.ModelTrouble, limit: int) -> int | None:
+def _find_lower_limit(error: port.ModelError, limit: int) -> int | None:
     """A length of the answer that the provider may take, after it has refused this one; None when that was not its reason."""
-    if trouble.status not in (400, 413, 422) or limit <= _SAFE_OUTPUT or not _ABOUT_THE_LIMIT.search(trouble.message):
+    if error.status not in (400, 413, 422) or limit <= _SAFE_OUTPUT or not _ABOUT_THE_LIMIT.search(error.message):
         return None
-    named = [int(number) for number in re.findall(r"\d{3,9}", trouble.message)]
+    named = [int(number) for number in re.findall(r"\d{3,9}", error.message)]
     return max([number for number in named if _SAFE_OUTPUT < number < limit], default=_SAFE_OUTPUT)
 
 
@@ -288,14 +298,14 @@ _NOT_KEPT = ("citations", "annotations", "raw_content", "logprobs")
 """Large, and nobody asks for them again."""
 
 
-def _extras(details: Any, **marks: str | None) -> dict[str, Any]:
+def _collect_extras(details: Any, **marks: str | None) -> dict[str, Any]:
     extras: dict[str, Any] = {name: mark for name, mark in marks.items() if mark}
     if isinstance(details, dict) and (kept := {key: value for key, value in details.items() if key not in _NOT_KEPT}):
         extras["details"] = kept
     return extras
 
 
-def _weight(request: port.Request) -> int:
+def _estimate_size(request: port.CompletionRequest) -> int:
     """Characters that went in, roughly."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
     pictured = sum(len(message.images) for message in request.conversation) * pictures.TOKENS * _CHARACTERS_A_TOKEN

@@ -30,22 +30,22 @@ class Backoff(Struct, frozen=True):
     longest_pause: float = 900.0
     """How long one call waits in all for a provider that is paused."""
 
-    def delay(self, attempt: int, trouble: port.ModelTrouble, random: Callable[[], float]) -> float | None:
+    def compute_delay(self, attempt: int, error: port.ModelError, random: Callable[[], float]) -> float | None:
         """How long to wait after the attempt of this number, the first being 1; None when the call has failed.
 
         `random` gives numbers from 0 up to 1.
         """
-        if not trouble.transient or attempt >= self.max_attempts:
+        if not error.transient or attempt >= self.max_attempts:
             return None
         doubled = self.base * 2.0 ** min(attempt - 1, _DOUBLINGS)
         ceiling = min(self.cap, doubled)
-        if trouble.retry_after is not None:
-            return self.asked_delay(trouble.retry_after, random)
-        if trouble.is_rate_limit:
+        if error.retry_after is not None:
+            return self.add_jitter(error.retry_after, random)
+        if error.is_rate_limit:
             longest = min(self.longest_retry_after, _RATE_LIMIT_FACTOR * doubled)
             return longest * (1 - _RATE_LIMIT_JITTER * random())
         return random() * ceiling
 
-    def asked_delay(self, asked: float, random: Callable[[], float]) -> float | None:
+    def add_jitter(self, asked: float, random: Callable[[], float]) -> float | None:
         """Never sooner than asked; a little later each, so that sessions that wait for the same moment do not share it."""
         return None if asked > self.longest_retry_after else asked + random() * min(self.cap, self.base)

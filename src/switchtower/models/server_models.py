@@ -19,7 +19,7 @@ from msgspec import Struct
 from switchtower.models import entries
 from switchtower.models.providers import Dialect
 
-PATIENCE = 3.0
+LIST_TIMEOUT = 3.0
 """Seconds for a server to answer."""
 FRESH = 300.0
 """Seconds for which a list is good."""
@@ -37,7 +37,7 @@ _EMBEDS = ("embed", "bert", "rerank")
 """Parts of the names of models that answer nothing."""
 
 
-class _Kept(Struct, frozen=True):
+class _CachedModels(Struct, frozen=True):
     names: tuple[str, ...] | None
     asked_at: float
 
@@ -45,41 +45,41 @@ class _Kept(Struct, frozen=True):
         """A list that lacks the wanted model is good for a moment only: the model may have been installed since."""
         if self.names is None:
             return now < self.asked_at + FRESH_FAILURE
-        lacks = model is not None and not has(self.names, model)
+        lacks = model is not None and not has_model(self.names, model)
         return now < self.asked_at + (FRESH_REFUSAL if lacks else FRESH)
 
 
 class ServerModels:
-    def __init__(self, clock: Callable[[], float], patience_s: float = PATIENCE) -> None:
+    def __init__(self, clock: Callable[[], float], timeout_s: float = LIST_TIMEOUT) -> None:
         self._clock = clock
-        self._patience_s = patience_s
-        self._kept: dict[str, _Kept] = {}
+        self._timeout_s = timeout_s
+        self._cached: dict[str, _CachedModels] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def is_fresh(self, entry: entries.Entry, model: str | None = None) -> bool:
-        kept = self._kept.get(entry.name)
+    def is_fresh(self, entry: entries.ProviderEntry, model: str | None = None) -> bool:
+        kept = self._cached.get(entry.name)
         return kept is not None and kept.is_fresh(self._clock(), model)
 
-    def names(self, entry: entries.Entry) -> tuple[str, ...] | None:
+    def get_names(self, entry: entries.ProviderEntry) -> tuple[str, ...] | None:
         """As the server listed them last; None when it has no list, or has not been asked."""
-        kept = self._kept.get(entry.name)
+        kept = self._cached.get(entry.name)
         return kept.names if kept is not None else None
 
-    def first(self, entry: entries.Entry) -> str | None:
+    def get_first(self, entry: entries.ProviderEntry) -> str | None:
         """The first model of the list that can hold a conversation."""
-        return next((name for name in self.names(entry) or () if not any(part in name.lower() for part in _EMBEDS)), None)
+        return next((name for name in self.get_names(entry) or () if not any(part in name.lower() for part in _EMBEDS)), None)
 
-    async def look_up(self, entry: entries.Entry, key: str | None) -> None:
+    async def refresh(self, entry: entries.ProviderEntry, key: str | None) -> None:
         """Asks the server. Callers that ask at once share one request."""
         asking = self._asking.get(entry.name)
         if asking is None:
-            asking = self._asking[entry.name] = asyncio.create_task(self._ask(entry, key), name=f"models of {entry.name}")
+            asking = self._asking[entry.name] = asyncio.create_task(self._fetch_names(entry, key), name=f"models of {entry.name}")
             asking.add_done_callback(lambda _: self._asking.pop(entry.name, None))
         await asyncio.wait({asking})
 
     def forget(self, name: str) -> None:
         """The entry of this name has changed: its server is asked again."""
-        self._kept.pop(name, None)
+        self._cached.pop(name, None)
 
     async def close(self) -> None:
         for asking in (waiting := list(self._asking.values())):
@@ -87,15 +87,15 @@ class ServerModels:
         if waiting:
             await asyncio.wait(waiting)
 
-    async def _ask(self, entry: entries.Entry, key: str | None) -> None:
+    async def _fetch_names(self, entry: entries.ProviderEntry, key: str | None) -> None:
         names = None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._patience_s):
-                names = await asyncio.to_thread(fetch, *request_for(entry, key), self._patience_s)
-        self._kept[entry.name] = _Kept(names or None, self._clock())
+            async with asyncio.timeout(self._timeout_s):
+                names = await asyncio.to_thread(fetch_list, *make_request(entry, key), self._timeout_s)
+        self._cached[entry.name] = _CachedModels(names or None, self._clock())
 
 
-def request_for(entry: entries.Entry, key: str | None) -> tuple[str, dict[str, str]]:
+def make_request(entry: entries.ProviderEntry, key: str | None) -> tuple[str, dict[str, str]]:
     """The address of an entry's list, and the headers to ask it with."""
     assert entry.base_url is not None, "an entry that can be used knows where"
     headers = dict(entry.headers)
@@ -116,12 +116,12 @@ def request_for(entry: entries.Entry, key: str | None) -> tuple[str, dict[str, s
             return f"{entry.base_url}/models", headers
 
 
-def fetch(url: str, headers: Mapping[str, str], patience_s: float) -> tuple[str, ...] | None:
+def fetch_list(url: str, headers: Mapping[str, str], timeout_s: float) -> tuple[str, ...] | None:
     """The names of a list; None when nothing there has one, and empty when the server keeps it to itself. Blocks."""
     try:
         parts = urlsplit(url)
         secure = parts.scheme == "https"
-        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(parts.netloc, timeout=patience_s)
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(parts.netloc, timeout=timeout_s)
     except (ValueError, http.client.HTTPException):
         return None
     try:
@@ -130,7 +130,7 @@ def fetch(url: str, headers: Mapping[str, str], patience_s: float) -> tuple[str,
         response = connection.getresponse()
         if response.status != 200:
             return () if response.status in (401, 403) else None
-        return _names(msgspec.json.decode(response.read(_MOST_BYTES)))
+        return _parse_names(msgspec.json.decode(response.read(_MOST_BYTES)))
     except (OSError, http.client.HTTPException, msgspec.MsgspecError, RecursionError, ValueError):
         return None
     finally:
@@ -138,7 +138,7 @@ def fetch(url: str, headers: Mapping[str, str], patience_s: float) -> tuple[str,
             connection.close()
 
 
-def _names(answer: Any) -> tuple[str, ...] | None:
+def _parse_names(answer: Any) -> tuple[str, ...] | None:
     """OpenAI's and Anthropic's `data[].id`, Google's and Ollama's `models[].name`."""
     if not isinstance(answer, dict) or not {"data", "models"} & answer.keys():
         return None
@@ -153,7 +153,7 @@ def _names(answer: Any) -> tuple[str, ...] | None:
     )
 
 
-def has(names: Sequence[str], wanted: str) -> bool:
+def has_model(names: Sequence[str], wanted: str) -> bool:
     """Whether a server that lists these names has the model. Aliases without a date, a tag or a variant count."""
     wanted = wanted.removeprefix("models/").lower()
     base = wanted.partition(":")[0].removesuffix("-latest")
@@ -165,7 +165,7 @@ def has(names: Sequence[str], wanted: str) -> bool:
     return False
 
 
-def nearest(names: Sequence[str], wanted: str) -> list[str]:
+def find_nearest(names: Sequence[str], wanted: str) -> list[str]:
     """The names of the list that are most like this one; the first ones when none is."""
     by_lower = {name.lower(): name for name in reversed(names)}
     close = difflib.get_close_matches(wanted.lower()[: entries.LONGEST_NAME], by_lower, _MOST_NEAREST, _LEAST_LIKENESS)

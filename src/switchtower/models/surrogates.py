@@ -4,7 +4,7 @@ a half is no text, and the journal holds only text."""
 _HIGH = ("\ud800", "\udbff")
 
 
-class Mender:
+class SurrogateRepairer:
     """For one text that arrives in pieces. A first half waits for its second; a half that stays alone becomes U+FFFD."""
 
     def __init__(self) -> None:
@@ -13,21 +13,21 @@ class Mender:
         """Something was not passed on just as it came."""
 
     def feed(self, piece: str) -> str:
-        if not self._half and _encodable(piece):
+        if not self._half and _is_encodable(piece):
             return piece
         self.changed = True
         text = self._half + piece
         self._half = ""
         if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
             text, self._half = text[:-1], text[-1]
-        return _mended(text)
+        return _repair(text)
 
     def close(self) -> str:
         left, self._half = self._half, ""
-        return _mended(left)
+        return _repair(left)
 
 
-def _encodable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     if text.isascii():
         return True
     try:
@@ -37,5 +37,5 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _mended(text: str) -> str:
+def _repair(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

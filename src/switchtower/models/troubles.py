@@ -38,7 +38,7 @@ _OVERFLOW = re.compile(
 _NOT_OVERFLOW = frozenset({401, 402, 403, 404, 405})
 
 
-class Origin(Struct, frozen=True):
+class ErrorOrigin(Struct, frozen=True):
     """Who was asked, as far as a trouble has to tell."""
 
     name: str
@@ -52,111 +52,111 @@ class Origin(Struct, frozen=True):
         return f"Origin({self.name!r}, {self.model!r})"
 
 
-def of(error: Exception, origin: Origin) -> port.ModelTrouble:
+def translate_error(error: Exception, origin: ErrorOrigin) -> port.ModelError:
     from pydantic_ai import exceptions
 
     match error:
-        case port.ModelTrouble():
+        case port.ModelError():
             return error
         case exceptions.ModelHTTPError():
-            return _answered(error, origin)
+            return _translate_response(error, origin)
         case exceptions.ModelRequestTimeout() | exceptions.ModelTimeoutError() | TimeoutError():
-            return _trouble(origin, "no answer in time", transient=True)
+            return _make_error(origin, "no answer in time", transient=True)
         case exceptions.ModelConnectionError(phase="connect" | "pool"):
-            return _trouble(
+            return _make_error(
                 origin, f"cannot connect to {origin.base_url}", hint="check the address and the network", transient=True
             )
         case exceptions.ModelConnectionError():
-            return cut_off(origin)
+            return make_cut_off_error(origin)
         case exceptions.ModelContextWindowExceededError():
-            return _too_long(origin, error.body, None)
+            return _make_overflow_error(origin, error.body, None)
         case exceptions.ModelQuotaExceededError():
-            return _trouble(origin, "no quota left", error.body, hint="check the account's billing", transient=False)
+            return _make_error(origin, "no quota left", error.body, hint="check the account's billing", transient=False)
         case exceptions.ModelRequestRejectedError() | exceptions.UserError():
-            return _trouble(origin, "request refused", getattr(error, "body", None) or str(error), transient=False)
+            return _make_error(origin, "request refused", getattr(error, "body", None) or str(error), transient=False)
         case exceptions.ModelAPIError() if error.in_stream:
-            return _trouble(origin, "error in the middle of the answer", error.body or str(error), transient=True)
+            return _make_error(origin, "error in the middle of the answer", error.body or str(error), transient=True)
         case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
-            return _trouble(origin, "unreadable answer", transient=True)
+            return _make_error(origin, "unreadable answer", transient=True)
         case _:
-            return _unforeseen(error, origin)
+            return _translate_unexpected(error, origin)
 
 
-def cut_off(origin: Origin) -> port.ModelTrouble:
-    return _trouble(origin, "connection lost before the answer was complete", transient=True)
+def make_cut_off_error(origin: ErrorOrigin) -> port.ModelError:
+    return _make_error(origin, "connection lost before the answer was complete", transient=True)
 
 
-def withheld(origin: Origin, reason: str | None) -> port.ModelTrouble:
-    return _trouble(origin, "answer withheld by a content filter", reason, transient=False)
+def make_withheld_error(origin: ErrorOrigin, reason: str | None) -> port.ModelError:
+    return _make_error(origin, "answer withheld by a content filter", reason, transient=False)
 
 
-def too_much(origin: Origin, characters: int) -> port.ModelTrouble:
-    return _trouble(origin, f"answer longer than {characters} characters", transient=False)
+def make_too_long_error(origin: ErrorOrigin, characters: int) -> port.ModelError:
+    return _make_error(origin, f"answer longer than {characters} characters", transient=False)
 
 
-def ran_out_of_context(origin: Origin) -> port.ModelTrouble:
-    return _too_long(origin, None, None)
+def make_context_error(origin: ErrorOrigin) -> port.ModelError:
+    return _make_overflow_error(origin, None, None)
 
 
-def _answered(error: "exceptions.ModelHTTPError", origin: Origin) -> port.ModelTrouble:
+def _translate_response(error: "exceptions.ModelHTTPError", origin: ErrorOrigin) -> port.ModelError:
     from pydantic_ai import exceptions
 
     status = error.status_code
-    if isinstance(error, exceptions.ModelContextWindowExceededError) or _overflows(status, error.body):
-        return _too_long(origin, error.body, status)
+    if isinstance(error, exceptions.ModelContextWindowExceededError) or _is_overflow(status, error.body):
+        return _make_overflow_error(origin, error.body, status)
     match error:
         case exceptions.ModelAuthenticationError() if status == 401 or "API_KEY" in str(error.body):
             # Not quoted: some repeat the key that they refuse.
-            return _trouble(origin, "API key refused", hint=origin.key_hint, transient=False, status=status)
+            return _make_error(origin, "API key refused", hint=origin.key_hint, transient=False, status=status)
         case exceptions.ModelAuthenticationError():
-            return _trouble(
+            return _make_error(
                 origin, f"access denied (HTTP {status})", error.body, hint=origin.key_hint, transient=False, status=status
             )
         case exceptions.ModelQuotaExceededError():
-            return _trouble(
+            return _make_error(
                 origin, "no quota left", error.body, hint="check the account's billing", transient=False, status=status
             )
         case exceptions.ModelNotFoundError():
             hint = f"check the model's name and the address {origin.base_url}"
             if error.suggested_model_id:
                 hint += f"; there is `{error.suggested_model_id.partition(':')[2]}`"
-            return _trouble(origin, f"unknown model `{origin.model}`", error.body, hint=hint, transient=False, status=status)
-    retry_after = rate_limits.seconds_to_wait(error.headers or {}, _text_of(error.body), time.time())
+            return _make_error(origin, f"unknown model `{origin.model}`", error.body, hint=hint, transient=False, status=status)
+    retry_after = rate_limits.compute_retry_after(error.headers or {}, _to_text(error.body), time.time())
     may_pass = status in MAY_PASS or status >= 500
     if error.provider_retry_hint is not None:
         may_pass = error.provider_retry_hint
     if status == 429:
-        return _trouble(origin, "rate limited (429)", error.body, transient=may_pass, status=status, retry_after=retry_after)
+        return _make_error(origin, "rate limited (429)", error.body, transient=may_pass, status=status, retry_after=retry_after)
     said = f"server error (HTTP {status})" if may_pass else f"request refused (HTTP {status})"
-    return _trouble(origin, said, error.body, transient=may_pass, status=status, retry_after=retry_after)
+    return _make_error(origin, said, error.body, transient=may_pass, status=status, retry_after=retry_after)
 
 
-def _overflows(status: int, body: object) -> bool:
+def _is_overflow(status: int, body: object) -> bool:
     if status in _NOT_OVERFLOW:
         return False
-    text = _text_of(body)
+    text = _to_text(body)
     if status == 429:
         return "must be reduced" in text  # larger than a whole minute's limit: waiting does not make it fit
     return status == 413 or _OVERFLOW.search(text) is not None
 
 
-def _too_long(origin: Origin, body: object, status: int | None) -> port.ModelTrouble:
-    return _trouble(origin, "conversation too long for this model", body, transient=False, status=status, overflow=True)
+def _make_overflow_error(origin: ErrorOrigin, body: object, status: int | None) -> port.ModelError:
+    return _make_error(origin, "conversation too long for this model", body, transient=False, status=status, overflow=True)
 
 
-def _unforeseen(error: Exception, origin: Origin) -> port.ModelTrouble:
+def _translate_unexpected(error: Exception, origin: ErrorOrigin) -> port.ModelError:
     """The libraries raise all sorts of things over an answer that is not what they expect. The log knows which."""
     if type(error).__module__.partition(".")[0] in ("httpx2", "httpcore2", "httpx", "anyio", "ssl") or isinstance(error, OSError):
-        return cut_off(origin)
+        return make_cut_off_error(origin)
     log.error("%s answered in a way nobody foresaw", origin.name, exc_info=error)
-    return _trouble(origin, "unreadable answer", transient=True)
+    return _make_error(origin, "unreadable answer", transient=True)
 
 
-def _text_of(body: object) -> str:
+def _to_text(body: object) -> str:
     return str(body)[:_LONGEST_BODY] if body is not None else ""
 
 
-def _quoted(body: object, origin: Origin) -> str:
+def _quote_body(body: object, origin: ErrorOrigin) -> str:
     """What the provider said, on one line, without secrets."""
     said: object = body
     for _ in range(3):
@@ -164,15 +164,15 @@ def _quoted(body: object, origin: Origin) -> str:
             said = said.get("error") or said.get("message") or said.get("detail") or ""
         elif isinstance(said, list) and said:
             said = said[0]
-    text = " ".join(_text_of(said if isinstance(said, str) else "").split())
+    text = " ".join(_to_text(said if isinstance(said, str) else "").split())
     if text.startswith("<"):
         return ""  # a page for browsers, by whatever stands in front of the provider
-    text = origin.redactor.text(text).strip(" .")
+    text = origin.redactor.redact_text(text).strip(" .")
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
-def _trouble(
-    origin: Origin,
+def _make_error(
+    origin: ErrorOrigin,
     what: str,
     body: object = None,
     *,
@@ -181,9 +181,9 @@ def _trouble(
     status: int | None = None,
     retry_after: float | None = None,
     overflow: bool = False,
-) -> port.ModelTrouble:
-    quote = _quoted(body, origin)
+) -> port.ModelError:
+    quote = _quote_body(body, origin)
     sentence = f"{origin.name}: {what}" + (f": {quote}" if quote else "") + (f"; hint: {hint}" if hint else "")
     if len(sentence) > LONGEST:
         sentence = f"{sentence[: LONGEST - 1]}…"
-    return port.ModelTrouble(sentence, transient=transient, retry_after=retry_after, overflow=overflow, status=status)
+    return port.ModelError(sentence, transient=transient, retry_after=retry_after, overflow=overflow, status=status)

@@ -20,7 +20,7 @@ NAMES = frozenset(_PROVIDER_OF)
 """Nothing else is handed over."""
 
 
-def in_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def select_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The provider variables that a process has and that can be handed over."""
     found = {name: environ.get(name, "").strip() for name in sorted(NAMES)}
     return {name: value for name, value in found.items() if _is_plain(value)}
@@ -41,7 +41,7 @@ class ProviderVariables:
     def __repr__(self) -> str:
         return f"ProviderVariables({', '.join(self._handed_over)})"  # the values are keys
 
-    def hand_over(self, given: Mapping[str, str]) -> bool:
+    def add_shell_variables(self, given: Mapping[str, str]) -> bool:
         """Takes what a shell has set; whether that changes something. Raises `InvalidCommand`, which repeats no value."""
         for name, value in given.items():
             if name not in NAMES:
@@ -56,7 +56,7 @@ class ProviderVariables:
         self.current = {**kept, **{name: value for values in self._handed_over.values() for name, value in values.items()}}
         return self.current != before
 
-    def place_of(self, name: str) -> str:
+    def describe_source(self, name: str) -> str:
         """Where a variable's value comes from, for people."""
         is_handed_over = name in self._handed_over.get(_PROVIDER_OF.get(name, ""), {})
         return SHELL if is_handed_over else self._place

@@ -25,12 +25,12 @@ _LONGEST_TOOL_NAME = 64
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def tool_name(name: str) -> str:
+def encode_tool_name(name: str) -> str:
     """As every provider takes it. A model that invents a tool may call it anything, and is told so under this name."""
     return _STRANGE.sub("_", name)[:_LONGEST_TOOL_NAME] or "unnamed"
 
 
-def parameters(request: port.Request) -> "ModelRequestParameters":
+def encode_parameters(request: port.CompletionRequest) -> "ModelRequestParameters":
     from pydantic_ai.messages import InstructionPart
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
@@ -39,7 +39,10 @@ def parameters(request: port.Request) -> "ModelRequestParameters":
         function_tools=[
             # Strictness is for schemas written with it in mind; those of others' tools are not.
             ToolDefinition(
-                name=tool_name(tool.name), description=tool.description, parameters_json_schema=tool.parameters, strict=False
+                name=encode_tool_name(tool.name),
+                description=tool.description,
+                parameters_json_schema=tool.parameters,
+                strict=False,
             )
             for tool in request.tools
         ],
@@ -47,7 +50,7 @@ def parameters(request: port.Request) -> "ModelRequestParameters":
     )
 
 
-class Historian:
+class ConversationEncoder:
     """Tells a conversation in the library's messages, for one model."""
 
     def __init__(self, dialect: Dialect, by: str, system: str, profile: Mapping[str, Any]) -> None:
@@ -58,88 +61,88 @@ class Historian:
         self._id_length: int | None = profile.get("tool_call_id_length")
         self._thinking_field: str | None = profile.get("openai_chat_thinking_field")
 
-    def tell(self, conversation: Sequence[engine.Message]) -> "list[messages.ModelMessage]":
+    def encode(self, conversation: Sequence[engine.Message]) -> "list[messages.ModelMessage]":
         from pydantic_ai import messages
 
         told: list[messages.ModelMessage] = []
         asked: list[messages.ModelRequestPart] = []
-        for message in _paired(conversation):
+        for message in _pair_calls_with_results(conversation):
             if message.role == "assistant":
                 if asked:
                     told.append(messages.ModelRequest(parts=asked))
                     asked = []
-                if parts := list(self._spoken(message)):
+                if parts := list(self._encode_assistant(message)):
                     told.append(messages.ModelResponse(parts=parts, provider_name=self._system))
             elif message.role == "tool":
-                asked.append(self._returned(message))
+                asked.append(self._encode_tool_result(message))
             else:
-                asked.append(_prompted(message))
+                asked.append(_encode_user(message))
         if asked:
             told.append(messages.ModelRequest(parts=asked))
         return told
 
-    def _spoken(self, message: engine.Message) -> "Iterator[messages.ModelResponsePart]":
+    def _encode_assistant(self, message: engine.Message) -> "Iterator[messages.ModelResponsePart]":
         from pydantic_ai import messages
 
-        for part in carry.parts(message, self._by):
+        for part in carry.iterate_parts(message, self._by):
             known: dict[str, Any] = {}
             if part.extras:
                 known = {"provider_name": self._system, "provider_details": part.extras.get("details")}
             if part.kind == "call":
                 call = message.calls[part.call]
-                yield messages.ToolCallPart(tool_name(call.tool), call.args, self._call_id(call.call_id), **known)
+                yield messages.ToolCallPart(encode_tool_name(call.tool), call.args, self._encode_call_id(call.call_id), **known)
             elif part.kind == "thinking":
-                if self._wants_back(part):
+                if self._can_return_thinking(part):
                     field, signature = part.extras.get("id"), part.extras.get("signature")
                     yield messages.ThinkingPart(part.text, id=field, signature=signature, **known)
             elif part.text.strip() or part.extras:
                 yield messages.TextPart(part.text, **known)
 
-    def _wants_back(self, thinking: carry.Part) -> bool:
+    def _can_return_thinking(self, thinking: carry.CarriedPart) -> bool:
         """Whether there is a place of its own for it; without one the library would mix it into the text."""
         if self._dialect is not Dialect.OPENAI or thinking.extras.get("details"):
             return True
         field = thinking.extras.get("id")
         return field not in (None, "content") and self._thinking_field in (None, field)
 
-    def _returned(self, message: engine.Message) -> "messages.ToolReturnPart":
+    def _encode_tool_result(self, message: engine.Message) -> "messages.ToolReturnPart":
         from pydantic_ai import messages
 
-        text = _said(message.text)
+        text = _replace_blank(message.text)
         # OpenAI's API has no mark for an error, and the library's way of saying it is harder to read than this.
         in_words = message.is_error and self._dialect is Dialect.OPENAI
         return messages.ToolReturnPart(
-            tool_name=tool_name(message.tool or ""),
+            tool_name=encode_tool_name(message.tool or ""),
             content=f"error: {text}" if in_words else text,
-            tool_call_id=self._call_id(message.call_id or ""),
+            tool_call_id=self._encode_call_id(message.call_id or ""),
             outcome="failed" if message.is_error and not in_words else "success",
         )
 
-    def _call_id(self, call_id: str) -> str:
+    def _encode_call_id(self, call_id: str) -> str:
         if self._id_length is None:
             return call_id
         return hashlib.sha256(call_id.encode()).hexdigest()[: self._id_length]
 
 
-def _prompted(message: engine.Message) -> "messages.UserPromptPart":
+def _encode_user(message: engine.Message) -> "messages.UserPromptPart":
     from pydantic_ai import messages
 
     if not message.images:
-        return messages.UserPromptPart(content=_said(message.text))
+        return messages.UserPromptPart(content=_replace_blank(message.text))
     content: list[messages.UserContent] = [message.text] if message.text.strip() else []
     for image in message.images:
-        if pictures.problem(image) is None:
-            content.append(messages.BinaryContent(pictures.content(image), media_type=image.media_type))
+        if pictures.find_image_problem(image) is None:
+            content.append(messages.BinaryContent(pictures.decode_image(image), media_type=image.media_type))
         else:  # an old one: its own run has failed for it, later ones must not
             content.append(UNREADABLE_PICTURE)
     return messages.UserPromptPart(content=content)
 
 
-def _said(text: str) -> str:
+def _replace_blank(text: str) -> str:
     return text if text.strip() else NOTHING
 
 
-def _paired(conversation: Sequence[engine.Message]) -> Iterator[engine.Message]:
+def _pair_calls_with_results(conversation: Sequence[engine.Message]) -> Iterator[engine.Message]:
     """Each assistant message with the results of its calls right behind it, all of them and no others."""
     waiting: dict[str, str] = {}
     for message in conversation:
@@ -148,12 +151,12 @@ def _paired(conversation: Sequence[engine.Message]) -> Iterator[engine.Message]:
                 del waiting[message.call_id]
                 yield message
             continue
-        yield from _unanswered(waiting.items())
+        yield from _make_missing_results(waiting.items())
         waiting = {call.call_id: call.tool for call in message.calls}
         yield message
-    yield from _unanswered(waiting.items())
+    yield from _make_missing_results(waiting.items())
 
 
-def _unanswered(calls: Iterable[tuple[str, str]]) -> Iterator[engine.Message]:
+def _make_missing_results(calls: Iterable[tuple[str, str]]) -> Iterator[engine.Message]:
     for call_id, tool in calls:
         yield engine.Message(role="tool", text=NOT_RUN, call_id=call_id, tool=tool, is_error=True)

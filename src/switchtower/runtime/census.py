@@ -5,7 +5,7 @@ from msgspec import Struct
 from switchtower.runtime.runtime import Runtime
 
 
-class Census(Struct, frozen=True):
+class RuntimeStats(Struct, frozen=True):
     lanes: int
     """Sessions in memory."""
     waiting: int
@@ -19,9 +19,9 @@ class Census(Struct, frozen=True):
     """Subscribers that page from the journal."""
 
 
-def take(runtime: Runtime) -> Census:
+def collect_stats(runtime: Runtime) -> RuntimeStats:
     lanes = tuple(runtime._lanes.values())
     waiting = [len(lane._waiting) for lane in lanes]
     subscribers = sum(lane.feed.cursors for lane in lanes)
     live = sum(len(lane.feed.live) for lane in lanes)
-    return Census(len(lanes), sum(waiting), max(waiting, default=0), len(runtime.runs), subscribers, subscribers - live)
+    return RuntimeStats(len(lanes), sum(waiting), max(waiting, default=0), len(runtime.runs), subscribers, subscribers - live)

@@ -6,22 +6,22 @@ from switchtower.core import commands, engine, events
 from switchtower.runtime.lane import Lane
 
 
-class Dialogs:
+class PendingDialogs:
     def __init__(self, lane: Lane, run_id: str) -> None:
         self._lane = lane
         self._run_id = run_id
         self._waiting: dict[str, asyncio.Future[engine.DialogAnswer]] = {}
 
-    async def consult(self, dialog: events.Dialog) -> engine.DialogAnswer:
+    async def open(self, dialog: events.Dialog) -> engine.DialogAnswer:
         opened = commands.OpenDialog(session_id=self._lane.session_id, run_id=self._run_id, dialog=dialog)
         dialog_id = str((await self._lane.ask(opened))["dialog_id"])
-        return await self._future(dialog_id)
+        return await self._get_future(dialog_id)
 
-    def answered(self, dialog_id: str, answer: engine.DialogAnswer) -> None:
+    def resolve(self, dialog_id: str, answer: engine.DialogAnswer) -> None:
         """An answer was committed. It may come before the asker has begun to wait."""
-        future = self._future(dialog_id)
+        future = self._get_future(dialog_id)
         if not future.done():
             future.set_result(answer)
 
-    def _future(self, dialog_id: str) -> asyncio.Future[engine.DialogAnswer]:
+    def _get_future(self, dialog_id: str) -> asyncio.Future[engine.DialogAnswer]:
         return self._waiting.setdefault(dialog_id, asyncio.get_running_loop().create_future())

@@ -8,26 +8,28 @@ from switchtower.core import conversation, engine, events, journal
 from switchtower.core.session import Run, Session
 from switchtower.core.timeline import Timeline
 
-PAGE = 1_000
+HISTORY_PAGE = 1_000
 
 
-async def task_of(journal_: journal.Journal, session: Session, run: Run, pending_approval: events.Approval | None) -> engine.Task:
+async def load_task(
+    journal_: journal.Journal, session: Session, run: Run, pending_approval: events.Approval | None
+) -> engine.Task:
     # What the session knows now is taken before the first wait: it may move on while the journal is read.
-    task = _task(session, run, pending_approval)
+    task = _make_task(session, run, pending_approval)
     told = conversation.Conversation()
     after_seq, head = 0, session.seq
     while after_seq < head:
-        entries = await journal_.read(session.id, after_seq, PAGE)
+        entries = await journal_.read(session.id, after_seq, HISTORY_PAGE)
         if not entries:
             break
         after_seq = entries[-1].seq
         await asyncio.sleep(0)  # a long history is read a page a turn, so that others come in between
         for entry in entries:
-            told.read(entry)
-    return _with_conversation(task, told)
+            told.add_entry(entry)
+    return _add_conversation(task, told)
 
 
-def _task(session: Session, run: Run, pending_approval: events.Approval | None) -> engine.Task:
+def _make_task(session: Session, run: Run, pending_approval: events.Approval | None) -> engine.Task:
     return engine.Task(
         session_id=session.id,
         run_id=run.id,
@@ -59,12 +61,12 @@ def _task(session: Session, run: Run, pending_approval: events.Approval | None) 
     )
 
 
-def _with_conversation(task: engine.Task, told: conversation.Conversation) -> engine.Task:
+def _add_conversation(task: engine.Task, history: conversation.Conversation) -> engine.Task:
     return msgspec.structs.replace(
         task,
-        messages=tuple(told.messages),
-        open_calls=tuple(told.open_calls.values()),
-        called=frozenset(told.called & told.open_calls.keys()),
-        flow=told.flow,
-        steps=tuple(told.steps),
+        messages=tuple(history.messages),
+        open_calls=tuple(history.open_calls.values()),
+        called=frozenset(history.called & history.open_calls.keys()),
+        flow=history.flow,
+        steps=tuple(history.steps),
     )

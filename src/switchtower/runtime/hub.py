@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from switchtower.core import errors, journal, tower
-from switchtower.runtime.limits import Limits
+from switchtower.runtime.limits import RuntimeLimits
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class Feed:
     """One session's live subscribers. `head` is the last seq that was published."""
 
-    def __init__(self, session_id: str, journal_: journal.Journal, limits: Limits) -> None:
+    def __init__(self, session_id: str, journal_: journal.Journal, limits: RuntimeLimits) -> None:
         self.session_id = session_id
         self.journal = journal_
         self.limits = limits
@@ -32,9 +32,9 @@ class Feed:
                 cursor.offer(batch)
             except Exception:
                 # One outlet's trouble is its own: the others are given the batch all the same.
-                cursor.fail()
+                cursor.drop_broken()
 
-    def move_to(self, head: int) -> None:
+    def reset_head(self, head: int) -> None:
         """The session was read from the journal: whoever is not at its head pages from there."""
         self.head = head
         for cursor in tuple(self.live):
@@ -46,13 +46,13 @@ class Feed:
 class Cursor:
     """One subscriber's place in one session."""
 
-    def __init__(self, feed: Feed, after_seq: int, outlet: tower.Outlet) -> None:
+    def __init__(self, feed: Feed, after_seq: int, subscriber: tower.Subscriber) -> None:
         self.cursor = after_seq
         self._feed = feed
-        self._outlet = outlet
+        self._subscriber = subscriber
         self._paging: asyncio.Task[None] | None = None
         self._closed = False
-        self._paced = outlet if isinstance(outlet, tower.Paced) else None
+        self._paced = subscriber if isinstance(subscriber, tower.LagObserver) else None
         self._behind = False
         feed.cursors += 1
 
@@ -66,14 +66,14 @@ class Cursor:
         if self.cursor == self._feed.head:
             self._go_live()
         else:
-            self._paging = asyncio.get_running_loop().create_task(self._page())
+            self._paging = asyncio.get_running_loop().create_task(self._read_page())
 
     def offer(self, batch: tower.Batch) -> None:
-        if not self._outlet.ready:
+        if not self._subscriber.is_ready:
             self._feed.live.discard(self)
             if self._paced is not None and not self._behind:
                 self._behind = True
-                self._paced.behind(batch.session_id)
+                self._paced.on_lagging(batch.session_id)
             return
         if batch.first_seq <= self.cursor:
             # Paging reads what is committed, which may be ahead of what is published.
@@ -83,12 +83,12 @@ class Cursor:
             batch = tower.Batch(batch.session_id, fresh)
         assert batch.first_seq == self.cursor + 1, "a live subscriber misses nothing"
         self.cursor = batch.last_seq
-        self._outlet.deliver(batch)
+        self._subscriber.deliver(batch)
 
-    async def _page(self) -> None:
+    async def _read_page(self) -> None:
         feed = self._feed
         try:
-            while self._outlet.ready and not self._closed:
+            while self._subscriber.is_ready and not self._closed:
                 if self.cursor >= feed.head:
                     self._go_live()
                     return
@@ -102,26 +102,26 @@ class Cursor:
                     return
                 if not entries or entries[-1].seq - self.cursor != len(entries):
                     self.close()
-                    self._outlet.fell_behind(feed.session_id)
+                    self._subscriber.on_gap(feed.session_id)
                     return
                 self.cursor = entries[-1].seq
-                self._outlet.deliver(tower.Batch(feed.session_id, entries))
+                self._subscriber.deliver(tower.Batch(feed.session_id, entries))
                 await asyncio.sleep(0)  # one page a turn: other clients and lanes come in between
         except Exception:
-            self.fail()
+            self.drop_broken()
         finally:
             self._paging = None
             # The outlet may have become ready again between the last check and here.
-            if self._outlet.ready and not self._closed and self not in feed.live:
+            if self._subscriber.is_ready and not self._closed and self not in feed.live:
                 self.wake()
 
     def _go_live(self) -> None:
         self._feed.live.add(self)
         if self._behind and self._paced is not None:
             self._behind = False
-            self._paced.caught_up(self._feed.session_id)
+            self._paced.on_caught_up(self._feed.session_id)
 
-    def fail(self) -> None:
+    def drop_broken(self) -> None:
         """The outlet raised, which is a bug of its own: it gets nothing more, and the log says why."""
         log.exception("an outlet of %s failed at seq %d", self._feed.session_id, self.cursor)
         self.close()

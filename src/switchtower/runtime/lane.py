@@ -19,12 +19,12 @@ from msgspec import Struct, field
 from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
 from switchtower.core import homes as homes_port
 from switchtower.core.decide import decide
-from switchtower.core.decision import Decision, Said
-from switchtower.core.session import Session, card, fold, fold_entries, from_snapshot, to_snapshot
-from switchtower.runtime.homes.afar import Afar
-from switchtower.runtime.homes.away import Ask
+from switchtower.core.decision import Decision, EphemeralInput
+from switchtower.core.session import Session, make_card, fold, fold_entries, decode_snapshot, encode_snapshot
+from switchtower.runtime.homes.afar import RemoteFollower
+from switchtower.runtime.homes.away import QueuedCommand
 from switchtower.runtime.hub import Cursor, Feed
-from switchtower.runtime.limits import Limits
+from switchtower.runtime.limits import RuntimeLimits
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ CARD_EVERY_MS = 1_000
 """How often a session that only streams is shown as active."""
 
 T = TypeVar("T")
-React = Callable[["Lane", str | None, events.AnyEvent, Said], None]
+ReactToEvent = Callable[["Lane", str | None, events.AnyEvent, EphemeralInput], None]
 
 
-class Services(Struct):
+class LaneServices(Struct):
     """What every lane needs."""
 
     journal: journal.Journal
@@ -44,29 +44,29 @@ class Services(Struct):
     now_ms: Callable[[], int]
     mint: ids.Mint
     receipt_ttl_ms: int
-    limits: Limits
-    react: React
+    limits: RuntimeLimits
+    react: ReactToEvent
     """Told of each notable event once it is committed and published; effects start there."""
-    lost: Callable[["Lane", str], None]
+    on_run_lost: Callable[["Lane", str], None]
     """Told that something a run said could not be stored, so that the run cannot go on as if it had been."""
-    idle: Callable[["Lane"], None]
+    on_idle: Callable[["Lane"], None]
     """Told when a lane has nothing left to do."""
     batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
-    homes: homes_port.Homes | None = None
+    ownership: homes_port.SessionOwnership | None = None
     """None: this daemon is alone, and every session is at home."""
-    far_watchers: list[tower.Watcher] = field(default_factory=list)
+    remote_watchers: list[tower.Watcher] = field(default_factory=list)
     """Of those who watch, the ones that want to hear of sessions at other nodes too."""
-    far_batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
-    take_up: Callable[["Lane", str | None], None] = lambda lane, lost: None
+    remote_batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
+    on_resume: Callable[["Lane", str | None], None] = lambda lane, lost: None
     """Told that the session's home is here now and that something is under way in it, which nobody works on."""
     stopping: Callable[[], bool] = lambda: False
-    left: Callable[["Lane"], None] = lambda lane: None
+    on_release: Callable[["Lane"], None] = lambda lane: None
     """Told that the session's home is elsewhere from now on: whatever works on it here has to end, without a word."""
 
 
-class Attach(Struct):
+class AttachRequest(Struct):
     after_seq: int
-    outlet: tower.Outlet
+    subscriber: tower.Subscriber
     admit: Callable[[Session], None]
     done: Callable[[tower.Attachment | errors.CoreError], None]
 
@@ -77,22 +77,22 @@ class Barrier(Struct):
     reached: asyncio.Future[None]
 
 
-class Glance(Struct):
+class SessionRead(Struct):
     """The session as it is when everything before it is committed, and nothing after it is decided."""
 
     seen: asyncio.Future[Session]
 
 
-Progress = tuple[str, events.AnyEvent]
+RunProgress = tuple[str, events.AnyEvent]
 """An event of a run, by its engine. A bare tuple: nearly all traffic is this."""
 
-Item = Ask | Attach | Barrier | Glance | Progress
+LaneItem = QueuedCommand | AttachRequest | Barrier | SessionRead | RunProgress
 
-Answer = tuple[tower.Done, tower.Outcome | errors.CoreError]
+PendingResponse = tuple[tower.OutcomeCallback, tower.SubmitOutcome | errors.CoreError]
 
 
 class Lane:
-    def __init__(self, session_id: str, services: Services) -> None:
+    def __init__(self, session_id: str, services: LaneServices) -> None:
         self.session_id = session_id
         self.session: Session | None = None
         self.feed = Feed(session_id, services.journal, services.limits)
@@ -100,67 +100,76 @@ class Lane:
         self.redactor = services.redactor.for_session(session_id)
         self._most_uncommitted = services.limits.uncommitted_events
         self._epoch = 1
-        self._waiting: list[Item] = []
+        self._waiting: list[LaneItem] = []
         self._worker: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._receipts: dict[str, journal.Receipt] = {}
         self._snapshot_seq = 0
         self._card_at_ms = 0
-        self._held: list[Ask] | None = None
+        self._held: list[QueuedCommand] | None = None
         """What others ask while this node takes up what was under way."""
-        self.at_home = services.homes is None
-        self.afar = None if services.homes is None else Afar(self, services, services.homes)
+        self.is_owner = services.ownership is None
+        self.remote = None if services.ownership is None else RemoteFollower(self, services, services.ownership)
 
-    def begin(self) -> None:
+    def begin_new(self) -> None:
         """For a session that is only now to be started: there is nothing to load."""
-        if self.session is None and not self.busy:
+        if self.session is None and not self.is_busy:
             self.session = Session(id=self.session_id)
 
     @property
-    def busy(self) -> bool:
-        return self._worker is not None or bool(self._waiting) or (self.afar is not None and self.afar.is_busy)
+    def is_busy(self) -> bool:
+        return self._worker is not None or bool(self._waiting) or (self.remote is not None and self.remote.is_busy)
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done, *, ours: bool = False, hop: bool = False) -> None:
+    def submit(
+        self, command: commands.AnyCommand, done: tower.OutcomeCallback, *, is_internal: bool = False, is_forwarded: bool = False
+    ) -> None:
         """`ours`: of this node's own timers. `hop`: another node asks, which believes that the home is here."""
-        if (refusal := self._overloaded()) is not None:
+        if (refusal := self._check_overload()) is not None:
             done(refusal)
             return
-        ask = Ask(command, done, ours, hop)
-        if self._goes_straight_on(ask):
+        ask = QueuedCommand(command, done, is_internal, is_forwarded)
+        if self._can_forward_now(ask):
             return
         self._waiting.append(ask)
         self.wake()
 
-    def _goes_straight_on(self, ask: Ask) -> bool:
+    def _can_forward_now(self, ask: QueuedCommand) -> bool:
         """What is for a home that is known, with nothing before it, needs no turn of this lane."""
-        if self.at_home or self.afar is None or self._waiting or self._worker is not None or ask.ours or ask.hop:
+        if (
+            self.is_owner
+            or self.remote is None
+            or self._waiting
+            or self._worker is not None
+            or ask.is_internal
+            or ask.is_forwarded
+        ):
             return False
-        if not self.afar.away.knows_the_home:
+        if not self.remote.forwarder.has_known_owner:
             return False
-        self.afar.away.send(ask)
+        self.remote.forwarder.send(ask)
         return True
 
-    def _overloaded(self) -> errors.Overloaded | None:
-        waiting = len(self._waiting) + (0 if self.afar is None else len(self.afar.away) + len(self._held or ()))
+    def _check_overload(self) -> errors.Overloaded | None:
+        waiting = len(self._waiting) + (0 if self.remote is None else len(self.remote.forwarder) + len(self._held or ()))
         if waiting < self._services.limits.waiting_commands:
             return None
         return errors.Overloaded(f"{waiting} requests wait in {self.session_id}")
 
-    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
         """For our own rooms: like `submit`, awaited, and never refused for crowding."""
-        answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Ask(command, partial(tower.settle, answer), ours=True))
+        answer: asyncio.Future[tower.SubmitOutcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append(QueuedCommand(command, partial(tower.resolve_future, answer), is_internal=True))
         self.wake()
         return await answer
 
-    def attach(self, request: Attach) -> None:
-        if (refusal := self._overloaded()) is not None:
+    def attach(self, request: AttachRequest) -> None:
+        if (refusal := self._check_overload()) is not None:
             request.done(refusal)
             return
         self._waiting.append(request)
         self.wake()
 
-    def progress(self, run_id: str, event: events.AnyEvent) -> bool:
+    def add_progress(self, run_id: str, event: events.AnyEvent) -> bool:
         """Takes one event of a run. True: too many are uncommitted, and the engine should wait for `room`."""
         self._waiting.append((run_id, event))
         if self._worker is None:
@@ -174,29 +183,29 @@ class Lane:
         self.wake()
         await barrier.reached
 
-    async def look(self) -> Session:
+    async def read_session(self) -> Session:
         """A copy: the session itself goes on, and holds what is not committed yet while its next turn is stored."""
-        glance = Glance(asyncio.get_running_loop().create_future())
+        glance = SessionRead(asyncio.get_running_loop().create_future())
         self._waiting.append(glance)
         self.wake()
         return await glance.seen
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Returns when what is waiting has been taken up."""
         if self._waiting:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
-    def hold(self) -> None:
+    def hold_commands(self) -> None:
         """From now on what others ask has to wait."""
         self._held = self._held or []
 
-    def release(self) -> None:
+    def release_commands(self) -> None:
         asks, self._held = self._held, None
-        self.put_first(asks or ())
+        self.requeue(asks or ())
 
-    def put_first(self, asks: Sequence[Ask]) -> None:
+    def requeue(self, asks: Sequence[QueuedCommand]) -> None:
         self._waiting[:0] = asks
         self.wake()
 
@@ -206,58 +215,58 @@ class Lane:
 
     async def _work(self) -> None:
         try:
-            while self._waiting or (self.afar is not None and not self.at_home and self.afar.has_work):
+            while self._waiting or (self.remote is not None and not self.is_owner and self.remote.has_work):
                 items, self._waiting = self._waiting, []
                 if self._room:
                     self._room.set_result(None)
                     self._room = None
-                if self.afar is not None and not self.at_home and not await self.afar.arrive(items):
+                if self.remote is not None and not self.is_owner and not await self.remote.process(items):
                     continue
                 if self._held is not None:
-                    self._held += [item for item in items if isinstance(item, Ask) and not item.ours]
-                    items = [item for item in items if not isinstance(item, Ask) or item.ours]
+                    self._held += [item for item in items if isinstance(item, QueuedCommand) and not item.is_internal]
+                    items = [item for item in items if not isinstance(item, QueuedCommand) or item.is_internal]
                 try:
                     session = self.session or await self.load()
                     stage, answers = await self._commit(session, items)
                 except Exception as failure:
-                    self.give_up(items, failure)
+                    self.fail_turn(items, failure)
                 else:
-                    await self._tell_all(stage, answers, items)
+                    await self._publish_turn(stage, answers, items)
                 if not self._waiting:
                     await asyncio.sleep(0)  # who was answered often goes on at once, and then no new task is needed
         finally:
             self._worker = None
-            self._services.idle(self)
+            self._services.on_idle(self)
 
     async def load(self) -> Session:
         stored = await self._services.journal.load(self.session_id)
         session = Session(id=self.session_id)
         if stored is not None:
-            if self.afar is None:
+            if self.remote is None:
                 self._epoch = stored.epoch
             self._snapshot_seq = stored.snapshot_seq
             if stored.snapshot is not None:
-                session = from_snapshot(stored.snapshot)
+                session = decode_snapshot(stored.snapshot)
             while entries := await self._services.journal.read(self.session_id, session.seq, LOAD_PAGE):
                 fold_entries(session, entries)
-        self.feed.move_to(session.seq)
+        self.feed.reset_head(session.seq)
         self.session = session
         return session
 
-    def settle_in(self, epoch: int) -> None:
+    def become_owner(self, epoch: int) -> None:
         """The session's home is here, and all that was stored before is folded."""
         self._epoch = epoch
-        self.at_home = True
+        self.is_owner = True
 
-    def forget(self) -> None:
+    def discard_state(self) -> None:
         """What is folded here may be more than what was stored: the journal is read again next time."""
         self.session = None
         self._receipts.clear()
 
-    async def _commit(self, session: Session, items: list[Item]) -> tuple["_Stage", list[Answer]]:
+    async def _commit(self, session: Session, items: list[LaneItem]) -> tuple["_TurnBuilder", list[PendingResponse]]:
         """Decides what is asked and stores all that came of it. When this raises, nothing of the turn has happened."""
-        stage = _Stage(session, self._services.now_ms())
-        answers: list[Answer] = []
+        stage = _TurnBuilder(session, self._services.now_ms())
+        answers: list[PendingResponse] = []
         for item in items:
             if type(item) is tuple:
                 run_id, event = item
@@ -267,55 +276,55 @@ class Lane:
                     if kind is events.TextDelta or kind is events.ThinkingDelta or kind is events.ToolProgressed:
                         stage.add_delta(run_id, event)
                     else:
-                        stage.add(run_id, await self._redact(event))
-            elif isinstance(item, Ask):
+                        stage.append(run_id, await self._redact(event))
+            elif isinstance(item, QueuedCommand):
                 answers.append((item.done, await self._decide(stage, item.command)))
         if stage.entries or stage.receipts:
-            await self._services.journal.append(self._append_of(stage))
+            await self._services.journal.append(self._make_append(stage))
             self._receipts.clear()
         return stage, answers
 
-    async def _tell_all(self, stage: "_Stage", answers: list[Answer], items: list[Item]) -> None:
+    async def _publish_turn(self, stage: "_TurnBuilder", answers: list[PendingResponse], items: list[LaneItem]) -> None:
         """The turn has happened and nothing undoes it. Trouble in telling one of them is that one's alone."""
         for done, outcome in answers:
-            self.tell(done, outcome)
+            self.respond(done, outcome)
         if stage.entries:
             batch = tower.Batch(self.session_id, stage.entries)
             self.feed.publish(batch)
             for watcher in tuple(self._services.batch_watchers):
-                self.show(watcher, stage.session, batch)
+                self.notify_watcher(watcher, stage.session, batch)
             for run, event, said in stage.notable:
-                if self.at_home:
+                if self.is_owner:
                     self._react(run, event, said)
-            if self.afar is not None and not self.at_home:
-                self.afar.reclaim()  # the home was left while the turn was stored: whoever has it takes up what was begun
-        await self.let_see(stage.session, items)
+            if self.remote is not None and not self.is_owner:
+                self.remote.reclaim()  # the home was left while the turn was stored: whoever has it takes up what was begun
+        await self.serve_readers(stage.session, items)
 
-    async def let_see(self, session: Session, items: Sequence[Item]) -> None:
+    async def serve_readers(self, session: Session, items: Sequence[LaneItem]) -> None:
         """Those who only wanted to look, or to come in."""
         for item in items:
-            if isinstance(item, Attach):
+            if isinstance(item, AttachRequest):
                 await self._attach(session, item)
             elif isinstance(item, Barrier) and not item.reached.done():
                 item.reached.set_result(None)
-            elif isinstance(item, Glance) and not item.seen.done():
-                item.seen.set_result(from_snapshot(to_snapshot(session)))
+            elif isinstance(item, SessionRead) and not item.seen.done():
+                item.seen.set_result(decode_snapshot(encode_snapshot(session)))
 
-    def without_writes(self, items: Sequence[Item]) -> list[Item]:
+    def serve_without_writes(self, items: Sequence[LaneItem]) -> list[LaneItem]:
         """Of what cannot be decided here, that which can be served all the same. What engines said is lost."""
         writes = [item for item in items if isinstance(item, tuple | Barrier)]
         if writes:
             self._refuse(writes, errors.Fenced())
         return [item for item in items if not isinstance(item, tuple | Barrier)]
 
-    async def _decide(self, stage: "_Stage", command: commands.AnyCommand) -> tower.Outcome | errors.CoreError:
+    async def _decide(self, stage: "_TurnBuilder", command: commands.AnyCommand) -> tower.SubmitOutcome | errors.CoreError:
         session, services = stage.session, self._services
         try:
             key = command.idempotency_key
             if key is not None:
-                receipt = self._receipts.get(key) or await services.journal.receipt(session.id, key, stage.now_ms)
+                receipt = self._receipts.get(key) or await services.journal.find_receipt(session.id, key, stage.now_ms)
                 if receipt is not None:
-                    return {**receipts.prior_outcome(receipt, command), "replayed": True}
+                    return {**receipts.replay_outcome(receipt, command), "replayed": True}
             decision = decide(session, command, now_ms=stage.now_ms, mint=services.mint)
             outcome = {**decision.outcome, "after_seq": session.seq}
             part: Decision | None = decision
@@ -325,13 +334,13 @@ class Lane:
                         # Of another host, told in whole pieces.
                         safe = await self._redact_text(event.text)
                         told = event if safe is event.text else msgspec.structs.replace(event, text=safe)
-                        stage.add_delta(part.run_id, self.redactor.event(told))
+                        stage.add_delta(part.run_id, self.redactor.redact_event(told))
                         stage.is_news = True
                     else:
-                        stage.add(part.run_id, await self._redact(event), part.said)
+                        stage.append(part.run_id, await self._redact(event), part.ephemeral_input)
                 part = part.following
             if key is not None:
-                receipt = receipts.issue(command, outcome, stage.now_ms + services.receipt_ttl_ms)
+                receipt = receipts.issue_receipt(command, outcome, stage.now_ms + services.receipt_ttl_ms)
                 self._receipts[key] = receipt
                 stage.receipts.append(receipt)
             stage.receipts += command.receipts
@@ -342,38 +351,42 @@ class Lane:
     async def _redact(self, event: events.AnyEvent) -> events.AnyEvent:
         """A large text is redacted in a thread, so that other sessions do not wait for it."""
         if self.redactor.is_large(event):
-            return await asyncio.to_thread(self.redactor.event, event)
-        return self.redactor.event(event)
+            return await asyncio.to_thread(self.redactor.redact_event, event)
+        return self.redactor.redact_event(event)
 
     async def _redact_text(self, text: str) -> str:
-        return self.redactor.text(text) if len(text) <= redact.LARGE else await asyncio.to_thread(self.redactor.text, text)
+        return (
+            self.redactor.redact_text(text)
+            if len(text) <= redact.LARGE
+            else await asyncio.to_thread(self.redactor.redact_text, text)
+        )
 
-    def _append_of(self, stage: "_Stage") -> journal.Append:
+    def _make_append(self, stage: "_TurnBuilder") -> journal.Append:
         session = stage.session
         append = journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
         if stage.notable or stage.is_news or stage.now_ms - self._card_at_ms >= CARD_EVERY_MS:
-            append.card = card(session)
+            append.card = make_card(session)
             self._card_at_ms = stage.now_ms
         if stage.run_ended or session.seq - self._snapshot_seq >= self._services.limits.snapshot_every:
-            append.snapshot = to_snapshot(session)
+            append.snapshot = encode_snapshot(session)
             self._snapshot_seq = session.seq
         return append
 
-    async def _attach(self, session: Session, item: Attach) -> None:
+    async def _attach(self, session: Session, item: AttachRequest) -> None:
         try:
             if session.seq == 0 or session.is_deleted:
                 raise errors.SessionNotFound(session.id)
             item.admit(session)
-            pruned_through = await self._services.journal.gap_after(session.id, item.after_seq)
+            pruned_through = await self._services.journal.find_gap(session.id, item.after_seq)
             gap = pruned_through is not None or item.after_seq > session.seq
         except Exception as failure:
-            self.tell(item.done, _refusal_of(failure))
+            self.respond(item.done, _make_refusal(failure))
             return
-        cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.outlet)
-        if not self.tell(item.done, tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
+        cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.subscriber)
+        if not self.respond(item.done, tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
             cursor.close()
 
-    def tell(self, done: Callable[[T], None], outcome: T) -> bool:
+    def respond(self, done: Callable[[T], None], outcome: T) -> bool:
         """Whether it could be told. A peer's trouble is that peer's: its neighbours in the turn are told all the same."""
         try:
             done(outcome)
@@ -382,35 +395,35 @@ class Lane:
             return False
         return True
 
-    def show(self, watcher: Callable[[Session, T], None], session: Session, what: T) -> None:
+    def notify_watcher(self, watcher: Callable[[Session, T], None], session: Session, what: T) -> None:
         try:
             watcher(session, what)
         except Exception:
             log.exception("a watcher of %s failed", self.session_id)
 
-    def _react(self, run_id: str | None, event: events.AnyEvent, said: Said) -> None:
+    def _react(self, run_id: str | None, event: events.AnyEvent, ephemeral_input: EphemeralInput) -> None:
         try:
-            self._services.react(self, run_id, event, said)
+            self._services.react(self, run_id, event, ephemeral_input)
         except Exception:
             log.exception("the effect of %s in %s failed", event.kind, self.session_id)
             if run_id is not None:
-                self._services.lost(self, run_id)
+                self._services.on_run_lost(self, run_id)
 
-    def give_up(self, items: Sequence[Item], failure: Exception) -> None:
+    def fail_turn(self, items: Sequence[LaneItem], failure: Exception) -> None:
         """Nothing of this turn happened: forget what was folded, read the journal again next time, and say so to who asked."""
-        self.forget()
-        if self.afar is not None and isinstance(failure, errors.Fenced):
+        self.discard_state()
+        if self.remote is not None and isinstance(failure, errors.Fenced):
             log.warning("%s has its home at another node now", self.session_id)
-            self.afar.leave_home()
+            self.remote.lose_ownership()
             for item in items:
-                if isinstance(item, Ask) and not item.ours:
-                    self.afar.away.send(item)
-            items = [item for item in items if not isinstance(item, Ask) or item.ours]
+                if isinstance(item, QueuedCommand) and not item.is_internal:
+                    self.remote.forwarder.send(item)
+            items = [item for item in items if not isinstance(item, QueuedCommand) or item.is_internal]
         else:
             log.error("a turn of %s was lost before its commit", self.session_id, exc_info=failure)
-        self._refuse(items, _refusal_of(failure))
+        self._refuse(items, _make_refusal(failure))
 
-    def _refuse(self, items: Sequence[Item], refusal: errors.CoreError) -> None:
+    def _refuse(self, items: Sequence[LaneItem], refusal: errors.CoreError) -> None:
         unstored_runs = set()
         for item in items:
             if isinstance(item, tuple):
@@ -418,22 +431,22 @@ class Lane:
             elif isinstance(item, Barrier):
                 if not item.reached.done():
                     item.reached.set_exception(refusal)
-            elif isinstance(item, Glance):
+            elif isinstance(item, SessionRead):
                 if not item.seen.done():
                     item.seen.set_exception(refusal)
             else:
                 done: Callable[[errors.CoreError], None] = item.done
-                self.tell(done, refusal)
+                self.respond(done, refusal)
         for run_id in unstored_runs:
-            self._services.lost(self, run_id)
+            self._services.on_run_lost(self, run_id)
 
 
-def _refusal_of(failure: Exception) -> errors.CoreError:
+def _make_refusal(failure: Exception) -> errors.CoreError:
     """What an asker hears of a failure: no detail of our own bugs."""
     return failure if isinstance(failure, errors.CoreError) else errors.JournalUnavailable()
 
 
-class _Stage:
+class _TurnBuilder:
     """What one turn is about to commit. The session is folded as it goes, so that each decision sees the ones before it."""
 
     __slots__ = ("entries", "is_news", "notable", "now_ms", "receipts", "run_ended", "session")
@@ -443,7 +456,7 @@ class _Stage:
         self.now_ms = now_ms
         self.entries: list[journal.Entry] = []
         self.receipts: list[journal.Receipt] = []
-        self.notable: list[tuple[str | None, events.AnyEvent, Said]] = []
+        self.notable: list[tuple[str | None, events.AnyEvent, EphemeralInput]] = []
         self.run_ended = False
         self.is_news = False
         """The index is to say that something has happened, though only text was told."""
@@ -454,9 +467,9 @@ class _Stage:
         fold(self.session, seq, self.now_ms, run_id, event)
         self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
 
-    def add(self, run_id: str | None, event: events.AnyEvent, said: Said = None) -> None:
+    def append(self, run_id: str | None, event: events.AnyEvent, ephemeral_input: EphemeralInput = None) -> None:
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
         self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
-        self.notable.append((run_id, event, said))
+        self.notable.append((run_id, event, ephemeral_input))
         self.run_ended = self.run_ended or isinstance(event, events.RunCompleted)

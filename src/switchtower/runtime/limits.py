@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True):
+class RuntimeLimits(Struct, frozen=True):
     waiting_commands: int = 1_000
     """Requests that may wait in one lane; further ones are refused and may be tried again."""
     uncommitted_events: int = 512
@@ -16,11 +16,11 @@ class Limits(Struct, frozen=True):
     """Entries after which a session's fold is stored again while a run goes on."""
     journal_retry: float = 1.0
     """Seconds that a journal which could not store or read something is left alone."""
-    housekeeping: float = 3_600.0
+    retention_interval: float = 3_600.0
     """Seconds between two rounds of retention over all sessions."""
     stop_grace: float = 5.0
     """Seconds that a cancelled engine may clean up before its run is closed without it."""
-    home_patience: float = 20.0
+    owner_timeout: float = 20.0
     """Seconds that a session's home is waited for, while no node can be asked about it."""
-    following: float = 5.0
+    follow_interval: float = 5.0
     """Seconds between two looks at what other nodes may have stored without our hearing of it."""

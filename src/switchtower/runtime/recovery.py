@@ -9,18 +9,18 @@ import logging
 from collections.abc import Callable
 
 from switchtower.core import commands, states
-from switchtower.core.session import ERRAND
+from switchtower.core.session import REMOTE_CALL
 from switchtower.runtime.lane import Lane
-from switchtower.runtime.runs import Runs
+from switchtower.runtime.runs import RunManager
 
 log = logging.getLogger(__name__)
 
 SHELL_INTERRUPTED = "the daemon ended while the command was running"
 INTERRUPTED = "the daemon ended while the run was working"
-ERRAND_INTERRUPTED = "the daemon ended before it was done"
+REMOTE_CALL_INTERRUPTED = "the daemon ended before it was done"
 
 
-async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int], *, lost: str | None = None) -> None:
+async def recover(lane: Lane, runs: RunManager, kill_processes: Callable[[str], int], *, lost: str | None = None) -> None:
     """`lost` is the machine that nobody hears of any more, when this is not the one that the run was on."""
     await lane.flush()  # loads the session
     session = lane.session
@@ -33,23 +33,23 @@ async def recover(lane: Lane, runs: Runs, kill_processes: Callable[[str], int], 
         )
         await lane.ask(finish)
     for errand_id in list(session.errands):
-        ended = commands.FinishErrand(
-            session_id=session.id, errand_id=errand_id, ok=False, duration_ms=0, error=ERRAND_INTERRUPTED
+        ended = commands.FinishRemoteCall(
+            session_id=session.id, errand_id=errand_id, ok=False, duration_ms=0, error=REMOTE_CALL_INTERRUPTED
         )
         await lane.ask(ended)
     if session.run is None:
         return
     run = session.run
-    for approval in [approval for approval in run.pending.values() if approval.kind == ERRAND]:
-        await lane.ask(commands.WithdrawApproval(session_id=session.id, approval_id=approval.id, reason=ERRAND_INTERRUPTED))
+    for approval in [approval for approval in run.pending.values() if approval.kind == REMOTE_CALL]:
+        await lane.ask(commands.WithdrawApproval(session_id=session.id, approval_id=approval.id, reason=REMOTE_CALL_INTERRUPTED))
     killed = kill_processes(run.id)
     if killed:
         log.warning("killed %d processes that run %s had left behind", killed, run.id)
-    if session.outlives_its_daemon:
+    if session.can_resume_after_restart:
         assert session.state in states.ACTIVE, "a run that goes on is active"
         runs.start(lane, run.id)
         for approval in run.pending.values():
-            runs.arm(lane, approval)
+            runs.schedule_expiry(lane, approval)
     else:
         gone = lost if session.terminal is not None else None
         await lane.ask(commands.InterruptRun(session_id=session.id, run_id=run.id, reason=INTERRUPTED, lost=gone))

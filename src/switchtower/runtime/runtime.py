@@ -32,14 +32,14 @@ from switchtower.core import (
     tower,
 )
 from switchtower.core import workshop as workshop_port
-from switchtower.core.decision import Said
+from switchtower.core.decision import EphemeralInput
 from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor
-from switchtower.runtime.lane import Attach, Lane, Services
-from switchtower.runtime.limits import Limits
+from switchtower.runtime.lane import AttachRequest, Lane, LaneServices
+from switchtower.runtime.limits import RuntimeLimits
 from switchtower.runtime.recovery import recover
-from switchtower.runtime.runs import Runs
-from switchtower.runtime.shells import Shells
+from switchtower.runtime.runs import RunManager
+from switchtower.runtime.shells import ShellRunner
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ W = TypeVar("W")
 
 _ID_BYTES = 10
 _SECRET_BYTES = 20
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = RuntimeLimits()
 
 
 class Runtime:
@@ -58,15 +58,15 @@ class Runtime:
         self,
         journal_: journal.Journal,
         engines: Mapping[str, engine.Engine],
-        workshop: workshop_port.Workshop,
+        host_services: workshop_port.HostServices,
         *,
         redactor: redact.Redactor,
         approval_timeout_ms: int,
         receipt_ttl_ms: int,
         retention: journal.Retention,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: RuntimeLimits = DEFAULT_LIMITS,
         search_: search.Search | None = None,
-        homes_: homes.Homes | None = None,
+        ownership: homes.SessionOwnership | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.now_ms = clock
@@ -76,22 +76,22 @@ class Runtime:
         self._search = search_ or search.NoSearch()
         self._removing: set[asyncio.Task[None]] = set()
         self._taking_up: dict[str, asyncio.Task[None]] = {}
-        self.workshop = workshop
+        self.host_services = host_services
         self._retention = retention
         self._lanes: dict[str, Lane] = {}
         self._idle: OrderedDict[str, Lane] = OrderedDict()
         self._watchers: list[tower.Watcher] = []
-        self.nodes: nodes.Nodes | None = None
+        self.nodes: nodes.ClusterNodes | None = None
         """The other nodes of this tower. None: it is alone."""
-        self.elsewhere: tower.Elsewhere | None = None
+        self.elsewhere: tower.HostForwarder | None = None
         """Who reaches the hosts of sessions that do not live here."""
         self.undelivered: Callable[[], Mapping[str, int] | None] = dict
         """The first seq of each session that a hub has not acknowledged: from there on nothing is pruned, and nothing at all
         while that is not known."""
         self._stopping = False
-        self._housekeeping: asyncio.Task[None] | None = None
+        self._retention_task: asyncio.Task[None] | None = None
         self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # a full one leaves the rest to the hourly round
-        services = Services(
+        services = LaneServices(
             journal=journal_,
             redactor=redactor,
             now_ms=clock,
@@ -99,33 +99,33 @@ class Runtime:
             receipt_ttl_ms=receipt_ttl_ms,
             limits=limits,
             react=self._react,
-            lost=lambda lane, run_id: self.runs.lost(lane, run_id),
-            idle=self._lane_is_idle,
-            homes=homes_,
-            left=self._left,
-            take_up=self._take_up,
+            on_run_lost=lambda lane, run_id: self.runs.fail_unstored(lane, run_id),
+            on_idle=self._on_lane_idle,
+            ownership=ownership,
+            on_release=self._release_lane,
+            on_resume=self._resume_lane,
             stopping=lambda: self._stopping,
         )
         self._services = services
-        self.runs = Runs(services, engines, workshop, approval_timeout_ms)
-        self.shells = Shells(services, workshop)
+        self.runs = RunManager(services, engines, host_services, approval_timeout_ms)
+        self.shells = ShellRunner(services, host_services)
 
     async def start(self) -> None:
         """Takes up what was active when the last daemon ended, before anyone can ask. Of several nodes, `residence` does."""
-        if self._services.homes is None:
+        if self._services.ownership is None:
             await self._recover_all()
-        for card in await self._journal.cards(limit=MOST_RECOVERED, states=[events.SessionState.DELETED]):
+        for card in await self._journal.list_cards(limit=MOST_RECOVERED, states=[events.SessionState.DELETED]):
             self._remove(card.session_id)
-        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
+        self._retention_task = asyncio.get_running_loop().create_task(self._run_retention())
 
     async def _recover_all(self) -> None:
-        active = await self._journal.cards(limit=MOST_RECOVERED, states=states.ACTIVE)
-        at_hand = await self._journal.cards(limit=MOST_RECOVERED, loaded=True)
+        active = await self._journal.list_cards(limit=MOST_RECOVERED, states=states.ACTIVE)
+        at_hand = await self._journal.list_cards(limit=MOST_RECOVERED, loaded=True)
         with_shells = [card for card in at_hand if card.shells and card.active_run_id is None]
         for card in [*active, *with_shells]:
             try:
                 if card.host is None:  # what lives elsewhere goes on there
-                    await recover(self._lane(card.session_id), self.runs, self.workshop.kill_processes)
+                    await recover(self._get_lane(card.session_id), self.runs, self.host_services.kill_processes)
             except Exception:
                 # One session that cannot be read must not keep the others from being served.
                 log.exception("%s could not be recovered", card.session_id)
@@ -134,15 +134,15 @@ class Runtime:
         if self._stopping:
             return
         self._stopping = True
-        if self._housekeeping:
-            self._housekeeping.cancel()
+        if self._retention_task:
+            self._retention_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._housekeeping
+                await self._retention_task
         if self._taking_up:
             await asyncio.wait(list(self._taking_up.values()))
         await self.shells.stop()
         await self.runs.stop()
-        if self._services.homes is not None:
+        if self._services.ownership is not None:
             for removing in self._removing:
                 removing.cancel()  # it may wait for others; the next start removes what is left
         if self._removing:
@@ -154,131 +154,139 @@ class Runtime:
     # The tower port
 
     def mint(self, prefix: str) -> str:
-        randomness = int.from_bytes(self._random(_ID_BYTES), "big")
+        randomness = int.from_bytes(self._make_random(_ID_BYTES), "big")
         if prefix in ids.UUID_KINDS:
-            randomness = ids.as_version_7(randomness)
-        return ids.spell(prefix, self.now_ms(), randomness)
+            randomness = ids.mark_version_7(randomness)
+        return ids.format_id(prefix, self.now_ms(), randomness)
 
     def mint_secret(self, prefix: str) -> str:
-        return f"{prefix}_{self._random(_SECRET_BYTES).hex()}"
+        return f"{prefix}_{self._make_random(_SECRET_BYTES).hex()}"
 
-    def _random(self, count: int) -> bytes:
+    def _make_random(self, count: int) -> bytes:
         if len(self._randomness) < count:
             self._randomness = os.urandom(4_096)
         taken, self._randomness = self._randomness[:count], self._randomness[count:]
         return taken
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done, *, hop: bool = False) -> None:
+    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback, *, is_forwarded: bool = False) -> None:
         """`hop`: another node asks, which believes that the session's home is here."""
         if self._stopping:
             done(errors.ShuttingDown())
             return
-        if isinstance(command, commands.StartSession) and command.actor.run_id is not None and not hop:
+        if isinstance(command, commands.StartSession) and command.actor.run_id is not None and not is_forwarded:
             try:
-                command = self._bound(command, command.actor.run_id)
+                command = self._bind_child(command, command.actor.run_id)
             except errors.CoreError as refusal:
                 done(refusal)
                 return
-        lane = self._lane(command.session_id)
+        lane = self._get_lane(command.session_id)
         if isinstance(command, commands.StartSession) and command.id_is_fresh:
-            lane.begin()
-        if isinstance(command, TYPING) and not self.runs.takes_typing(lane):
+            lane.begin_new()
+        if isinstance(command, TYPING) and not self.runs.can_take_input(lane):
             done(errors.Overloaded("the program does not read what is typed"))
             return
-        lane.submit(command, partial(self._answer, command, done) if self.elsewhere is not None else done, hop=hop)
+        lane.submit(
+            command, partial(self._answer, command, done) if self.elsewhere is not None else done, is_forwarded=is_forwarded
+        )
 
-    def _bound(self, command: commands.StartSession, run_id: str) -> commands.StartSession:
+    def _bind_child(self, command: commands.StartSession, run_id: str) -> commands.StartSession:
         """What a process of a run starts, as a child of that run. Each protocol's sessions begin here."""
-        parent = self.runs.session_of(run_id)
-        root = self.workshop.resolve_folder(command.workspace.root)
-        inside = parent is not None and PurePath(root).is_relative_to(self.workshop.resolve_folder(parent.workspace.root))
+        parent = self.runs.find_session(run_id)
+        root = self.host_services.resolve_folder(command.workspace.root)
+        inside = parent is not None and PurePath(root).is_relative_to(self.host_services.resolve_folder(parent.workspace.root))
         command = replace(command, workspace=replace(command.workspace, root=root))
-        bound = admission.bind(command, parent, self.runs.lent(run_id), self.now_ms(), is_inside=inside)
+        bound = admission.bind_to_parent(command, parent, self.runs.get_lent_usage(run_id), self.now_ms(), is_inside=inside)
         self.runs.count_child(run_id)
         return bound
 
-    def session_of_run(self, run_id: str) -> Session | None:
-        return self.runs.session_of(run_id)
+    def find_session_of_run(self, run_id: str) -> Session | None:
+        return self.runs.find_session(run_id)
 
-    def _answer(self, command: commands.AnyCommand, done: tower.Done, outcome: tower.Outcome | errors.CoreError) -> None:
+    def _answer(
+        self, command: commands.AnyCommand, done: tower.OutcomeCallback, outcome: tower.SubmitOutcome | errors.CoreError
+    ) -> None:
         """What the session's host is to decide is handed to it, and the asker hears from there."""
-        if isinstance(outcome, errors.LivesElsewhere) and self.elsewhere is not None:
+        if isinstance(outcome, errors.SessionOnOtherHost) and self.elsewhere is not None:
             self.elsewhere.forward(outcome.detail or "", command, done)
         else:
             done(outcome)
 
-    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
-        answer: asyncio.Future[tower.Outcome] = asyncio.get_running_loop().create_future()
-        self.submit(command, partial(tower.settle, answer))
+    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+        answer: asyncio.Future[tower.SubmitOutcome] = asyncio.get_running_loop().create_future()
+        self.submit(command, partial(tower.resolve_future, answer))
         return await answer
 
     def attach(
         self,
         session_id: str,
         after_seq: int,
-        outlet: tower.Outlet,
+        subscriber: tower.Subscriber,
         *,
         admit: Callable[[Session], None],
         done: Callable[[tower.Attachment | errors.CoreError], None],
     ) -> None:
-        self._lane(session_id).attach(Attach(after_seq, outlet, admit, done))
+        self._get_lane(session_id).attach(AttachRequest(after_seq, subscriber, admit, done))
 
-    def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
-        lane = self._lane(session_id)
-        cursor = Cursor(lane.feed, after_seq, outlet)
-        if lane.afar is not None:
-            lane.afar.moved()  # it may not have been followed so far
+    def subscribe(self, session_id: str, after_seq: int, subscriber: tower.Subscriber) -> tower.Subscription:
+        lane = self._get_lane(session_id)
+        cursor = Cursor(lane.feed, after_seq, subscriber)
+        if lane.remote is not None:
+            lane.remote.on_remote_append()  # it may not have been followed so far
         return cursor
 
-    async def session(self, session_id: str) -> Session:
-        session = await self._lane(session_id).look()
+    async def get_session(self, session_id: str) -> Session:
+        session = await self._get_lane(session_id).read_session()
         if session.seq == 0 or session.is_deleted:
             raise errors.SessionNotFound(session_id)
         return session
 
-    async def cards(
+    async def list_cards(
         self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = (), any_id: bool = False
     ) -> list[journal.Card]:
-        found = await self._journal.cards(limit=limit, loaded=loaded, states=states)
+        found = await self._journal.list_cards(limit=limit, loaded=loaded, states=states)
         return found if any_id else [card for card in found if ids.is_session_id(card.session_id)]
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
+    async def search(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
         hits = await self._search.find(text, limit, session_id=session_id)
         return [hit for hit in hits if ids.is_session_id(hit.session_id)]
 
-    async def entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
+    async def read_entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
         return await self._journal.read(session_id, after_seq, limit)
 
-    async def entries_before(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
+    async def read_entries_before(
+        self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True
+    ) -> list[journal.Entry]:
         return await self._journal.read_back(session_id, before_seq, limit, streamed=streamed)
 
-    async def card(self, session_id: str) -> journal.Card | None:
-        return next(iter(await self._journal.cards(limit=1, session_id=session_id)), None)
+    async def find_card(self, session_id: str) -> journal.Card | None:
+        return next(iter(await self._journal.list_cards(limit=1, session_id=session_id)), None)
 
-    async def receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
-        return await self._journal.receipts(scope, limit, self.now_ms())
+    async def list_receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
+        return await self._journal.list_receipts(scope, limit, self.now_ms())
 
-    def watch(self, watcher: tower.Watcher, *, at_home: bool = False) -> Callable[[], None]:
-        return _joined(watcher, self._watchers, None if at_home else self._services.far_watchers)
+    def watch(self, watcher: tower.Watcher, *, owned_only: bool = False) -> Callable[[], None]:
+        return _make_unsubscribe(watcher, self._watchers, None if owned_only else self._services.remote_watchers)
 
-    def watch_batches(self, watcher: tower.BatchWatcher, *, at_home: bool = False) -> Callable[[], None]:
-        return _joined(watcher, self._services.batch_watchers, None if at_home else self._services.far_batch_watchers)
+    def watch_batches(self, watcher: tower.BatchWatcher, *, owned_only: bool = False) -> Callable[[], None]:
+        return _make_unsubscribe(
+            watcher, self._services.batch_watchers, None if owned_only else self._services.remote_batch_watchers
+        )
 
     # Several nodes
 
-    async def adopt(self, session_id: str, epoch: int, *, lost: str | None = None) -> None:
+    async def take_ownership(self, session_id: str, epoch: int, *, lost: str | None = None) -> None:
         """This node has become the session's home: returns when what was under way there is taken up or closed. `lost` is the
         machine that it was on, when that is not this one."""
-        lane = self._lane(session_id)
-        assert lane.afar is not None, "alone, there is nothing to adopt"
-        lane.afar.come_home(epoch, lost=lost)
+        lane = self._get_lane(session_id)
+        assert lane.remote is not None, "alone, there is nothing to adopt"
+        lane.remote.become_owner(epoch, lost=lost)
         with contextlib.suppress(errors.Fenced):  # it was another node's again in no time
             await lane.flush()
             if (taking_up := self._taking_up.get(session_id)) is not None:
                 await asyncio.wait([taking_up])
 
-    def _take_up(self, lane: Lane, lost: str | None) -> None:
-        lane.hold()
+    def _resume_lane(self, lane: Lane, lost: str | None) -> None:
+        lane.hold_commands()
         task = asyncio.get_running_loop().create_task(self._recover(lane, lost), name=f"takes {lane.session_id} up")
         self._taking_up[lane.session_id] = task
 
@@ -290,10 +298,10 @@ class Runtime:
             return self._taking_up.get(lane.session_id) is this
 
         try:
-            while lane.at_home and is_the_latest() and not self._stopping:
-                await self.runs.ended(lane.session_id)  # what was given up here may still be cleaning up
+            while lane.is_owner and is_the_latest() and not self._stopping:
+                await self.runs.wait_until_idle(lane.session_id)  # what was given up here may still be cleaning up
                 try:
-                    await recover(lane, self.runs, self.workshop.kill_processes, lost=lost)
+                    await recover(lane, self.runs, self.host_services.kill_processes, lost=lost)
                 except (errors.JournalUnavailable, errors.NoActiveRun) as problem:
                     # No such run: it was another node's for a moment, which closed it. There may be a new one to take up.
                     log.warning("%s cannot be taken up yet: %s", lane.session_id, problem)
@@ -307,43 +315,43 @@ class Runtime:
         finally:
             if is_the_latest():
                 del self._taking_up[lane.session_id]
-                lane.release()
+                lane.release_commands()
 
-    def at_home(self) -> list[Lane]:
+    def owned_lanes(self) -> list[Lane]:
         """The lanes in memory whose sessions have this node as their home."""
-        return [lane for lane in self._lanes.values() if lane.at_home]
+        return [lane for lane in self._lanes.values() if lane.is_owner]
 
-    def heard(self, heads: Mapping[str, tuple[int, int]]) -> None:
+    def apply_remote_heads(self, heads: Mapping[str, tuple[int, int]]) -> None:
         """Other nodes have stored something: by session, from which seq to which."""
-        watched = bool(self._services.far_watchers or self._services.far_batch_watchers)
+        watched = bool(self._services.remote_watchers or self._services.remote_batch_watchers)
         for session_id, (before, _) in heads.items():
-            lane = self._lane(session_id) if watched else self._lanes.get(session_id)
-            if lane is not None and lane.afar is not None:
-                lane.afar.moved(before)
+            lane = self._get_lane(session_id) if watched else self._lanes.get(session_id)
+            if lane is not None and lane.remote is not None:
+                lane.remote.on_remote_append(before)
 
-    def followed(self) -> dict[str, int]:
+    def followed_heads(self) -> dict[str, int]:
         """The sessions at other nodes that somebody here listens to, and how far they are known."""
         return {
             lane.session_id: lane.feed.head
             for lane in self._lanes.values()
-            if not lane.at_home and lane.afar is not None and lane.afar.is_followed
+            if not lane.is_owner and lane.remote is not None and lane.remote.has_followers
         }
 
-    def _left(self, lane: Lane) -> None:
+    def _release_lane(self, lane: Lane) -> None:
         self.runs.abandon(lane)
         self.shells.abandon(lane)
 
     # Lanes
 
-    def _lane(self, session_id: str) -> Lane:
+    def _get_lane(self, session_id: str) -> Lane:
         lane = self._lanes.get(session_id)
         if lane is None:
             lane = self._lanes[session_id] = Lane(session_id, self._services)
         return lane
 
-    def _react(self, lane: Lane, run_id: str | None, event: events.AnyEvent, said: Said) -> None:
-        self.runs.react(lane, run_id, event, said)
-        self.shells.react(lane, event)
+    def _react(self, lane: Lane, run_id: str | None, event: events.AnyEvent, ephemeral_input: EphemeralInput) -> None:
+        self.runs.apply(lane, run_id, event, ephemeral_input)
+        self.shells.apply(lane, event)
         if self._watchers and lane.session is not None:
             for watcher in tuple(self._watchers):
                 watcher(lane.session, event)
@@ -353,16 +361,16 @@ class Runtime:
             self._ended.put_nowait(lane.session_id)
 
     def _remove(self, session_id: str) -> None:
-        removing = asyncio.get_running_loop().create_task(self._remove_for_good(session_id))
+        removing = asyncio.get_running_loop().create_task(self._delete_session(session_id))
         self._removing.add(removing)
         removing.add_done_callback(self._removing.discard)
 
-    async def _remove_for_good(self, session_id: str) -> None:
+    async def _delete_session(self, session_id: str) -> None:
         """What an end of the daemon leaves of it goes at the next start."""
         try:
-            if self._services.homes is not None:
+            if self._services.ownership is not None:
                 # Whoever follows it at another node reads of its end before that is gone.
-                await asyncio.sleep(self._services.limits.following)
+                await asyncio.sleep(self._services.limits.follow_interval)
             await self._journal.delete(session_id)
             await self._search.forget(session_id)
         except Exception:
@@ -370,11 +378,11 @@ class Runtime:
         self._lanes.pop(session_id, None)
         self._idle.pop(session_id, None)
 
-    def _lane_is_idle(self, lane: Lane) -> None:
+    def _on_lane_idle(self, lane: Lane) -> None:
         """Keeps the lanes that were used last; the others are read from the journal again when somebody asks."""
-        if lane.feed.head == 0 and not (lane.afar is not None and lane.afar.away.knows_the_home):
+        if lane.feed.head == 0 and not (lane.remote is not None and lane.remote.forwarder.has_known_owner):
             # A forged id must not leave anything behind.
-            if not lane.busy:
+            if not lane.is_busy:
                 self._lanes.pop(lane.session_id, None)
             return
         self._idle[lane.session_id] = lane
@@ -388,19 +396,19 @@ class Runtime:
                 else:
                     self._lanes.pop(session_id, None)
 
-    async def _is_housekeeper(self) -> bool:
+    async def _is_retention_node(self) -> bool:
         """Of several nodes one sees to the sessions of all."""
-        if self._services.homes is None:
+        if self._services.ownership is None:
             return True
         try:
-            return isinstance(await self._services.homes.claim("seat:house", begins=True), homes.Here)
+            return isinstance(await self._services.ownership.claim("seat:house", begins=True), homes.OwnedHere)
         except errors.CoreError:
             return False
 
-    async def _keep_house(self) -> None:
+    async def _run_retention(self) -> None:
         """Prunes a session when a run of it has ended, and all of them now and then, however many runs end meanwhile."""
         loop = asyncio.get_running_loop()
-        next_round = loop.time() + self._services.limits.housekeeping
+        next_round = loop.time() + self._services.limits.retention_interval
         while True:
             session_id: str | None = None
             if loop.time() < next_round:
@@ -408,8 +416,8 @@ class Runtime:
                     async with asyncio.timeout_at(next_round):
                         session_id = await self._ended.get()
             if session_id is None:
-                next_round = loop.time() + self._services.limits.housekeeping
-                if not await self._is_housekeeper():
+                next_round = loop.time() + self._services.limits.retention_interval
+                if not await self._is_retention_node():
                     continue
             if (undelivered := self.undelivered()) is None:
                 continue
@@ -419,7 +427,7 @@ class Runtime:
                 log.exception("housekeeping failed; it goes on with the next round")
 
 
-def _joined(watcher: W, *lists: "list[W] | None") -> Callable[[], None]:
+def _make_unsubscribe(watcher: W, *lists: "list[W] | None") -> Callable[[], None]:
     """Puts the watcher into the lists; returns what takes it out."""
     joined = [watchers for watchers in lists if watchers is not None]
     for watchers in joined:
@@ -435,6 +443,6 @@ def _joined(watcher: W, *lists: "list[W] | None") -> Callable[[], None]:
 def _is_in_use(lane: Lane) -> bool:
     """A session that is not loaded, because its last turn was lost, may have a run."""
     session = lane.session
-    if not lane.at_home:
-        return lane.busy or lane.feed.cursors > 0
-    return lane.busy or lane.feed.cursors > 0 or session is None or session.run is not None or bool(session.shells)
+    if not lane.is_owner:
+        return lane.is_busy or lane.feed.cursors > 0
+    return lane.is_busy or lane.feed.cursors > 0 or session is None or session.run is not None or bool(session.shells)

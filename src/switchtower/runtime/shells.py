@@ -5,7 +5,7 @@ import asyncio
 import logging
 
 from switchtower.core import commands, errors, events, workshop
-from switchtower.runtime.lane import Lane, Services
+from switchtower.runtime.lane import Lane, LaneServices
 
 log = logging.getLogger(__name__)
 
@@ -13,23 +13,23 @@ NOT_RUN = 126
 """The exit code that shells have for what cannot be run."""
 
 
-class Shells:
-    def __init__(self, services: Services, workshop_: workshop.Workshop) -> None:
+class ShellRunner:
+    def __init__(self, services: LaneServices, host_services_: workshop.HostServices) -> None:
         self._services = services
-        self._workshop = workshop_
+        self._host_services = host_services_
         self._running: dict[str, asyncio.Task[commands.FinishShell]] = {}
         self._of_sessions: dict[str, set[str]] = {}
-        self._keepers: set[asyncio.Task[None]] = set()
+        self._supervisors: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    def react(self, lane: Lane, event: events.AnyEvent) -> None:
+    def apply(self, lane: Lane, event: events.AnyEvent) -> None:
         if isinstance(event, events.ShellStarted) and not self._stopping:
             loop = asyncio.get_running_loop()
             doing = self._running[event.shell_id] = loop.create_task(self._run(lane, event), name=f"shell {event.shell_id}")
             self._of_sessions.setdefault(lane.session_id, set()).add(event.shell_id)
-            keeper = loop.create_task(self._keep(lane, event, doing))
-            self._keepers.add(keeper)
-            keeper.add_done_callback(self._keepers.discard)
+            keeper = loop.create_task(self._supervise(lane, event, doing))
+            self._supervisors.add(keeper)
+            keeper.add_done_callback(self._supervisors.discard)
         elif isinstance(event, events.ShellCancelRequested) and (task := self._running.get(event.shell_id)):
             task.cancel()
 
@@ -43,29 +43,29 @@ class Shells:
         self._stopping = True
         for task in self._running.values():
             task.cancel()
-        if self._keepers:
-            await asyncio.wait(list(self._keepers))
+        if self._supervisors:
+            await asyncio.wait(list(self._supervisors))
 
     async def _run(self, lane: Lane, started: events.ShellStarted) -> commands.FinishShell:
         session = lane.session
         assert session is not None, "a shell starts in its session"
         try:
-            finished = await self._workshop.run_shell(started.command, session.workspace, session.sandbox, started.shell_id)
+            finished = await self._host_services.run_shell(started.command, session.workspace, session.sandbox, started.shell_id)
         except errors.CoreError as refusal:
-            return _finish(lane, started, NOT_RUN, refusal.message)
+            return _make_finish(lane, started, NOT_RUN, refusal.message)
         except Exception:
             log.exception("the command %s failed", started.shell_id)
-            return _finish(lane, started, NOT_RUN, "the command failed inside the daemon; its log says why")
-        return _finish(lane, started, finished.exit_code, finished.text)
+            return _make_finish(lane, started, NOT_RUN, "the command failed inside the daemon; its log says why")
+        return _make_finish(lane, started, finished.exit_code, finished.text)
 
-    async def _keep(self, lane: Lane, started: events.ShellStarted, doing: "asyncio.Task[commands.FinishShell]") -> None:
+    async def _supervise(self, lane: Lane, started: events.ShellStarted, doing: "asyncio.Task[commands.FinishShell]") -> None:
         """Sees it to its end; the work may be cancelled at any moment, even before it has begun."""
         await asyncio.wait([doing])
         self._running.pop(started.shell_id, None)
         self._of_sessions[lane.session_id].discard(started.shell_id)
         if not self._of_sessions[lane.session_id]:
             del self._of_sessions[lane.session_id]
-        finish = _finish(lane, started, None, "", cancelled=True) if doing.cancelled() else doing.result()
+        finish = _make_finish(lane, started, None, "", cancelled=True) if doing.cancelled() else doing.result()
         while True:
             try:
                 await lane.ask(finish)
@@ -81,7 +81,7 @@ class Shells:
             await asyncio.sleep(self._services.limits.journal_retry)
 
 
-def _finish(
+def _make_finish(
     lane: Lane, started: events.ShellStarted, exit_code: int | None, text: str, *, cancelled: bool = False
 ) -> commands.FinishShell:
     return commands.FinishShell(

@@ -6,16 +6,16 @@ from typing import TypeVar
 
 from switchtower.core import engine
 
-T = TypeVar("T")
+StepResult = TypeVar("StepResult")
 
 
-class Steps:
+class CancellableSteps:
     def __init__(self) -> None:
         self._doing: dict[str, asyncio.Future[object]] = {}
 
-    async def do(self, step: str, work: Awaitable[T]) -> T:
+    async def run(self, step: str, work: Awaitable[StepResult]) -> StepResult:
         """Raises `engine.StepStopped` when it was stopped; a run that is cancelled is cancelled as ever."""
-        task: asyncio.Future[T] = asyncio.ensure_future(work)
+        task: asyncio.Future[StepResult] = asyncio.ensure_future(work)
         self._doing[step] = task  # type: ignore[assignment]
         try:
             await asyncio.wait([task])
@@ -26,7 +26,7 @@ class Steps:
         finally:
             self._doing.pop(step, None)
         if task.cancelled():
-            raise engine.StepStopped(step)
+            raise engine.StepCancelled(step)
         return task.result()
 
     def stop(self, step: str) -> None:

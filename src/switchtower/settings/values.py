@@ -16,14 +16,14 @@ SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _SPELLED = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen. Port 0 picks a free one."""
 
     host: str
     port: int
 
 
-def address(text: str) -> Address | None:
+def parse_address(text: str) -> ListenAddress | None:
     """`HOST:PORT` in its parts (`[::1]:8787` for IPv6); None when it is `off`."""
     if text == "off":
         return None
@@ -31,40 +31,40 @@ def address(text: str) -> Address | None:
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and _is_port(port)):
         raise ValueError(f"`{text}` is not HOST:PORT")
-    return Address(host, int(port))
+    return ListenAddress(host, int(port))
 
 
-def text(value: object) -> str:
+def parse_text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"`{value}` is not text")
     return value
 
 
-def path(value: object) -> Path:
+def parse_path(value: object) -> Path:
     try:
-        return Path(value if isinstance(value, Path) else text(value)).expanduser().absolute()
+        return Path(value if isinstance(value, Path) else parse_text(value)).expanduser().absolute()
     except RuntimeError:
         raise ValueError(f"`{value}` names a user that does not exist") from None
 
 
-def socket_path(value: object) -> Path:
-    place = path(value)
-    if not fits_a_socket(place):
+def parse_socket_path(value: object) -> Path:
+    place = parse_path(value)
+    if not is_valid_socket_path(place):
         raise ValueError(f"`{place}` is longer than the {SOCKET_PATH_LIMIT} bytes that a Unix socket's path may have")
     return place
 
 
-def fits_a_socket(place: Path) -> bool:
+def is_valid_socket_path(place: Path) -> bool:
     return len(os.fsencode(place)) <= SOCKET_PATH_LIMIT
 
 
-def listen(value: object) -> str:
-    spelled = text(value)
-    address(spelled)
+def parse_listen(value: object) -> str:
+    spelled = parse_text(value)
+    parse_address(spelled)
     return spelled
 
 
-def loopback_port(value: object) -> str:
+def parse_loopback_port(value: object) -> str:
     """A port alone, which is one of this machine's own."""
     port = str(value).strip()
     if not _is_port(port):
@@ -76,7 +76,7 @@ def _is_port(port: str) -> bool:
     return port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65_536
 
 
-def switch(value: object) -> bool:
+def parse_switch(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or value.lower() not in _SPELLED:
@@ -84,36 +84,36 @@ def switch(value: object) -> bool:
     return _SPELLED[value.lower()]
 
 
-class OneOf:
+class OneOfParser:
     """One of a few words, in any case."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices
 
     def __call__(self, value: object) -> str:
-        word = text(value).lower()
+        word = parse_text(value).lower()
         if word not in self.choices:
             raise ValueError(f"`{value}` is not known")
         return word
 
 
-class SomeOf:
+class SomeOfParser:
     """Some of a few words, in any case: a list in the file, or with commas between them."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices
 
     def __call__(self, value: object) -> tuple[str, ...]:
-        words = tuple(word.lower() for word in names(value))
+        words = tuple(word.lower() for word in parse_names(value))
         for word in words:
             if word not in self.choices:
                 raise ValueError(f"`{word}` is not known")
         return words
 
 
-def url(value: object) -> str:
+def parse_url(value: object) -> str:
     """A web address with a host, and without a user or a fragment."""
-    spelled = text(value)
+    spelled = parse_text(value)
     scheme, separator, rest = spelled.partition("://")
     host = re.split(r"[/?]", rest, maxsplit=1)[0]
     is_clean = spelled.isprintable() and not any(mark in spelled for mark in " #@")
@@ -122,21 +122,21 @@ def url(value: object) -> str:
     return spelled
 
 
-def urls(value: object) -> tuple[str, ...]:
-    return tuple(url(each) for each in names(value))
+def parse_urls(value: object) -> tuple[str, ...]:
+    return tuple(parse_url(each) for each in parse_names(value))
 
 
-def public_url(value: object) -> str:
+def parse_public_url(value: object) -> str:
     """Where a site is: a web address without a path."""
-    spelled = url(value).rstrip("/")
+    spelled = parse_url(value).rstrip("/")
     if any(mark in spelled.partition("://")[2] for mark in "/?"):
         raise ValueError(f"`{value}` has a path")
     return spelled
 
 
-def hub_url(value: object) -> str:
+def parse_hub_url(value: object) -> str:
     """Where a hub is, as a web address without a path."""
-    spelled = text(value).rstrip("/")
+    spelled = parse_text(value).rstrip("/")
     scheme, separator, rest = spelled.partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     if not separator or scheme not in ("http", "https") or not rest or any(mark in rest for mark in " /?#@"):
@@ -144,8 +144,8 @@ def hub_url(value: object) -> str:
     return f"{scheme}://{rest}"
 
 
-def regex(value: object) -> str:
-    spelled = text(value)
+def parse_regex(value: object) -> str:
+    spelled = parse_text(value)
     try:
         re.compile(spelled)
     except re.error as problem:
@@ -153,7 +153,7 @@ def regex(value: object) -> str:
     return spelled
 
 
-def names(value: object) -> tuple[str, ...]:
+def parse_names(value: object) -> tuple[str, ...]:
     """A list in the file, or names with commas between them."""
     if isinstance(value, str):
         return tuple(name.strip() for name in value.split(",") if name.strip())
@@ -162,9 +162,9 @@ def names(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def origins(value: object) -> tuple[str, ...]:
+def parse_origins(value: object) -> tuple[str, ...]:
     """Names of hosts, and origins of pages as browsers spell them: `scheme://host[:port]`."""
-    entries = names(value)
+    entries = parse_names(value)
     for entry in entries:
         _, separator, rest = entry.partition("://")
         if separator and (not rest or any(mark in rest for mark in " /?#@")):
@@ -172,11 +172,11 @@ def origins(value: object) -> tuple[str, ...]:
     return entries
 
 
-def networks(value: object) -> tuple[str, ...]:
+def parse_networks(value: object) -> tuple[str, ...]:
     """Addresses, or networks such as `10.0.0.0/8`."""
     import ipaddress
 
-    spelled = names(value)
+    spelled = parse_names(value)
     for network in spelled:
         try:
             ipaddress.ip_network(network)
@@ -185,7 +185,7 @@ def networks(value: object) -> tuple[str, ...]:
     return spelled
 
 
-def whole(least: int) -> Callable[[object], int]:
+def make_integer_parser(least: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         try:
             number = int(value) if isinstance(value, str) else value
@@ -200,7 +200,7 @@ def whole(least: int) -> Callable[[object], int]:
     return parse
 
 
-def number(least: float) -> Callable[[object], float]:
+def make_number_parser(least: float) -> Callable[[object], float]:
     def parse(value: object) -> float:
         try:
             parsed = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
@@ -215,17 +215,17 @@ def number(least: float) -> Callable[[object], float]:
     return parse
 
 
-def listen_address(value: object) -> str:
+def parse_listen_address(value: object) -> str:
     """As `listen`, of something that cannot be switched off."""
-    spelled = text(value)
-    if address(spelled) is None:
+    spelled = parse_text(value)
+    if parse_address(spelled) is None:
         raise ValueError("it cannot be off")
     return spelled
 
 
-def store_url(value: object) -> str:
+def parse_store_url(value: object) -> str:
     """The address of a PostgreSQL. What it says beyond its scheme is the database's to judge, and may hold a password."""
-    spelled = text(value)
+    spelled = parse_text(value)
     if not spelled.startswith(("postgresql://", "postgres://")):
         raise ValueError("it is not the address of a PostgreSQL")
     return spelled

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-FIRST = bytes(32)
+FIRST_HASH = bytes(32)
 """Stands for the hash before the first link."""
 
 SESSIONS, ACCOUNTS = "sessions", "accounts"
@@ -20,10 +20,10 @@ SESSIONS, ACCOUNTS = "sessions", "accounts"
 CHAINED = {"approval.requested": False, "approval.decided": True, "approval.expired": True, "session.deleted": True}
 """The kinds of events that are links, and whether the link keeps the event's data. What was asked may be large, and goes with
 its session."""
-DELETED = "session.deleted"
+DELETED_KIND = "session.deleted"
 
 
-class Link(NamedTuple):
+class AuditLink(NamedTuple):
     number: int
     ts_ms: int
     session_id: str
@@ -37,16 +37,23 @@ class Link(NamedTuple):
     hash: bytes
 
 
-def make(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, data: bytes) -> Link:
+def make_link(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, data: bytes) -> AuditLink:
     """The link behind the one whose hash is `previous`."""
     digest = hashlib.sha256(data).digest()
     record = data if CHAINED.get(kind, True) else None
-    return Link(
-        number, ts_ms, session_id, seq, kind, digest, record, chained(previous, number, ts_ms, session_id, seq, kind, digest)
+    return AuditLink(
+        number,
+        ts_ms,
+        session_id,
+        seq,
+        kind,
+        digest,
+        record,
+        compute_link_hash(previous, number, ts_ms, session_id, seq, kind, digest),
     )
 
 
-def chained(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, digest: bytes) -> bytes:
+def compute_link_hash(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, digest: bytes) -> bytes:
     """The name of the session comes last: it is the only part that may hold any character."""
     # Spelled as PostgreSQL can hold it, so that a chain stays the same in another store.
     name = session_id.replace("\\", "\\\\").replace("\0", "\\0")
@@ -54,45 +61,45 @@ def chained(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int,
     return hashlib.sha256(previous + digest + about).digest()
 
 
-class Break(Struct, frozen=True):
+class ChainBreak(Struct, frozen=True):
     """Where a chain does not hold."""
 
     number: int
     what: str
 
 
-class Verified(Struct):
+class ChainReport(Struct):
     """What a check has found."""
 
     name: str
     """Which chain it is."""
     links: int = 0
-    head: str = FIRST.hex()
+    head: str = FIRST_HASH.hex()
     """The hash of the last link: keep it elsewhere, and a later check can show that the chain still holds it."""
     deleted: int = 0
     """Links of sessions that were deleted: only the digest can be checked."""
-    broken: Break | None = None
+    broken: ChainBreak | None = None
     """The first one."""
     heads: set[str] = set()
     """Those of `wanted` that were met."""
 
 
-class Check:
+class ChainVerifier:
     """Takes the links of one chain in order. The first break ends it."""
 
     def __init__(self, name: str, wanted: frozenset[str] = frozenset()) -> None:
         """`wanted`: heads that were kept elsewhere."""
-        self.found = Verified(name)
+        self.found = ChainReport(name)
         self._wanted = wanted
-        self._previous = FIRST
+        self._previous = FIRST_HASH
 
-    def take(self, links: Iterable[Link]) -> Iterator[Link]:
+    def verify_links(self, links: Iterable[AuditLink]) -> Iterator[AuditLink]:
         """Those that hold, to be compared with what they are about."""
         for link in links:
             if self.found.broken is not None:
                 return
-            if (problem := self._problem(link)) is not None:
-                self.fail(link.number, problem)
+            if (problem := self._find_problem(link)) is not None:
+                self.record_break(link.number, problem)
                 return
             self._previous = link.hash
             self.found.links += 1
@@ -101,43 +108,45 @@ class Check:
                 self.found.heads.add(self.found.head)
             yield link
 
-    def fail(self, number: int, what: str) -> None:
+    def record_break(self, number: int, what: str) -> None:
         if self.found.broken is None:
-            self.found.broken = Break(number, what)
+            self.found.broken = ChainBreak(number, what)
 
-    def compare(self, link: Link, data: bytes | None, deleted_at: int) -> None:
+    def compare_event(self, link: AuditLink, data: bytes | None, deleted_at: int) -> None:
         """With the event that the link is about; None: it is not in the journal. `deleted_at` is the number of the link that
         records the deletion of its session, or 0."""
         if link.number <= deleted_at:
             self.found.deleted += 1
         elif data is None:
-            self.fail(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) is gone from the journal")
+            self.record_break(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) is gone from the journal")
         elif hashlib.sha256(data).digest() != link.digest:
-            self.fail(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) was changed in the journal")
+            self.record_break(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) was changed in the journal")
 
-    def stray(self, session_id: str, seq: int, kind: str) -> None:
+    def record_stray(self, session_id: str, seq: int, kind: str) -> None:
         """An event that is no link."""
-        self.fail(self.found.links + 1, f"{kind} of {session_id} (seq {seq}) is in the journal and not in the chain")
+        self.record_break(self.found.links + 1, f"{kind} of {session_id} (seq {seq}) is in the journal and not in the chain")
 
-    def end(self, head: tuple[int, bytes] | None) -> None:
+    def verify_head(self, head: tuple[int, bytes] | None) -> None:
         """`head` is the stored number and hash of the last link."""
         if self.found.broken is not None:
             return
-        stored = head or (0, FIRST)
+        stored = head or (0, FIRST_HASH)
         if stored != (self.found.links, self._previous):
-            self.fail(self.found.links + 1, f"the chain ends at {self.found.links}, and its stored head is at {stored[0]}")
+            self.record_break(
+                self.found.links + 1, f"the chain ends at {self.found.links}, and its stored head is at {stored[0]}"
+            )
 
-    def _problem(self, link: Link) -> str | None:
+    def _find_problem(self, link: AuditLink) -> str | None:
         try:
-            return self._compared(link)
+            return self._compare_link(link)
         except (TypeError, AttributeError, ValueError):  # a file of SQLite's may hold any type in any column
             return "the link cannot be read"
 
-    def _compared(self, link: Link) -> str | None:
+    def _compare_link(self, link: AuditLink) -> str | None:
         if link.number != self.found.links + 1:
             return f"link {self.found.links + 1} is missing"
         if link.record is not None and hashlib.sha256(link.record).digest() != link.digest:
             return f"the record of {link.kind} was changed"
-        if chained(self._previous, *link[:6]) != link.hash:
+        if compute_link_hash(self._previous, *link[:6]) != link.hash:
             return f"the link of {link.kind} was changed, or what is before it was"
         return None

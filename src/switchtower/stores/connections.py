@@ -10,7 +10,7 @@ from pathlib import Path
 _CACHED_STATEMENTS = 256  # the multi-row inserts alone come in some seventy lengths
 
 
-def for_writing(path: Path) -> sqlite3.Connection:
+def open_for_writing(path: Path) -> sqlite3.Connection:
     """Opens the file, or creates it with its folder. What SQLite puts beside it inherits its mode."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -25,7 +25,7 @@ def for_writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def for_reading(path: Path) -> sqlite3.Connection:
+def open_for_reading(path: Path) -> sqlite3.Connection:
     return _connect(path, "ro")
 
 

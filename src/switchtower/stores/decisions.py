@@ -5,44 +5,46 @@ from typing import Any
 import msgspec
 
 from switchtower.core import audit, codec, events, journal, mirrors
-from switchtower.core.session import question_of
+from switchtower.core.session import summarize_approval
 
-Place = tuple[int, int, int]
+AuditCursor = tuple[int, int, int]
 """When, whose and where: the order of the whole log."""
 
-BEHIND_THE_LAST: Place = (2**62, 2**62, 2**62)
+END_CURSOR: AuditCursor = (2**62, 2**62, 2**62)
 MOST_LOOKED_BACK = 64
 """Questions of one session that are looked through for the one that was decided: nearly always it is the last."""
 
-Decided = events.ApprovalDecided | events.ApprovalExpired
+DecidingEvent = events.ApprovalDecided | events.ApprovalExpired
 _decode_card = msgspec.json.Decoder(journal.Card).decode
 
 
-def place(ts_ms: int, sid: int, seq: int) -> str:
+def encode_cursor(ts_ms: int, sid: int, seq: int) -> str:
     return f"{ts_ms}-{sid}-{seq}"
 
 
-def read_place(text: str) -> Place:
+def decode_cursor(text: str) -> AuditCursor:
     parts = text.split("-")
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) <= 18 for part in parts):
-        raise audit.BadPlace(text[:64])
+        raise audit.InvalidAuditCursor(text[:64])
     ts_ms, sid, seq = map(int, parts)
     return ts_ms, sid, seq
 
 
-def read(kind: str, data: bytes) -> Decided:
+def decode_decision(kind: str, data: bytes) -> DecidingEvent:
     event = codec.decode(kind, data)
-    assert isinstance(event, Decided), "the query asks for no other"
+    assert isinstance(event, DecidingEvent), "the query asks for no other"
     return event
 
 
-def asked_in(data: bytes) -> events.Approval:
+def decode_request(data: bytes) -> events.Approval:
     event = codec.decode(events.ApprovalRequested.kind, data)
     assert isinstance(event, events.ApprovalRequested), "the query asks for no other"
     return event.approval
 
 
-def told(at: Place, event: Decided, session_id: str, card: bytes, asked: events.Approval | None) -> audit.Decision:
+def make_record(
+    at: AuditCursor, event: DecidingEvent, session_id: str, card: bytes, asked: events.Approval | None
+) -> audit.AuditRecord:
     listed = _decode_card(card)
     decided: dict[str, Any] = {"verdict": "expired", "by": "", "via": "", "client": None, "comment": None, "rule": None}
     if isinstance(event, events.ApprovalDecided):
@@ -56,22 +58,22 @@ def told(at: Place, event: Decided, session_id: str, card: bytes, asked: events.
             "address": by.address,
             "claims": by.claims,
             "comment": event.comment,
-            "rule": None if event.rule is None else _rule(event.rule),
+            "rule": None if event.rule is None else _format_rule(event.rule),
         }
-    return audit.Decision(
-        place=place(*at),
+    return audit.AuditRecord(
+        place=encode_cursor(*at),
         ts_ms=at[0],
         session_id=session_id,
         seq=at[2],
         session_title=listed.title,
         host=listed.host,
         approval_id=event.approval_id,
-        tool="" if asked is None else question_of(asked).tool,
+        tool="" if asked is None else summarize_approval(asked).tool,
         title="" if asked is None else asked.title,
         summary="" if asked is None else asked.summary,
         **decided,
     )
 
 
-def _rule(rule: events.Rule) -> str:
+def _format_rule(rule: events.Rule) -> str:
     return " ".join(part for part in (rule.effect, rule.tool, rule.path, rule.command) if part)

@@ -13,19 +13,19 @@ import msgspec
 from switchtower.core import errors, journal
 from switchtower.stores import sqlite_chain, strips
 from switchtower.stores.audit_chain import CHAINED
-from switchtower.stores.inserts import Insert
-from switchtower.stores.standings import Standing, Standings
+from switchtower.stores.inserts import BulkInsert
+from switchtower.stores.standings import SessionHead, SessionHeadsCache
 
 _CARD_COLUMNS = ("sid", "session_id", "epoch", "state", "created_at_ms", "updated_at_ms", "loaded", "card")
-_SESSIONS = Insert("sessions", *_CARD_COLUMNS)
-_CARDS = Insert(
+_SESSIONS = BulkInsert("sessions", *_CARD_COLUMNS)
+_CARDS = BulkInsert(
     "sessions",
     *_CARD_COLUMNS,
     conflict=" ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, state = excluded.state,"
     " updated_at_ms = excluded.updated_at_ms, loaded = excluded.loaded, card = excluded.card",
 )
-_EVENTS = Insert("events", "sid", *strips.COLUMNS)
-_SNAPSHOTS = Insert(
+_EVENTS = BulkInsert("events", "sid", *strips.COLUMNS)
+_SNAPSHOTS = BulkInsert(
     "snapshots", "sid", "seq", "data", conflict=" ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq, data = excluded.data"
 )
 _RECEIPT_COLUMNS = ("scope", "key", "fingerprint", "outcome", "recorded_at_ms", "expires_at_ms")
@@ -33,45 +33,45 @@ _REPLACE_RECEIPT = (
     " ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, outcome = excluded.outcome,"
     " recorded_at_ms = excluded.recorded_at_ms, expires_at_ms = excluded.expires_at_ms"
 )
-_RECEIPTS = Insert(
+_RECEIPTS = BulkInsert(
     "receipts",
     *_RECEIPT_COLUMNS,
     conflict=f"{_REPLACE_RECEIPT} WHERE receipts.expires_at_ms <= excluded.recorded_at_ms",
 )
-_REPLACING_RECEIPTS = Insert("receipts", *_RECEIPT_COLUMNS, conflict=_REPLACE_RECEIPT)
+_REPLACING_RECEIPTS = BulkInsert("receipts", *_RECEIPT_COLUMNS, conflict=_REPLACE_RECEIPT)
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Group:
+class SqliteBatch:
     """Rows wait here as flat lists of values, in the shape that the inserts take."""
 
-    def __init__(self, standings: Standings, *, look_up_new: bool) -> None:
+    def __init__(self, heads: SessionHeadsCache, *, look_up_new: bool) -> None:
         """`look_up_new`: ask the file whether a session that begins here is there already. Otherwise the insert finds out."""
-        self._standings = standings
+        self._heads = heads
         self._look_up_new = look_up_new
         self._sessions: list[Any] = []
         self._cards: dict[int, tuple[Any, ...]] = {}
         self._epochs: dict[int, int] = {}
         self._events: list[Any] = []
-        self._chained: list[sqlite_chain.Happening] = []
+        self._chained: list[sqlite_chain.ChainedEvent] = []
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._receipts: list[Any] = []
         self._replacing: dict[tuple[str, str], tuple[Any, ...]] = {}
 
     def add(self, append: journal.Append) -> None:
         begins = bool(append.entries) and append.entries[0].seq == 1
-        standing = self._standings.find(append.session_id, ask_file=self._look_up_new or not begins)
+        standing = self._heads.find(append.session_id, ask_file=self._look_up_new or not begins)
         is_new = standing is None
         if standing is None:
-            standing = self._first(append)
+            standing = self._begin_session(append)
         elif append.epoch < standing.epoch:
             raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
         card = None if append.card is None else _encode(append.card)
-        receipts = [(receipt, _receipt_values(receipt, append)) for receipt in append.receipts]
+        receipts = [(receipt, _make_receipt_values(receipt, append)) for receipt in append.receipts]
 
         sid, head = standing.sid, standing.head
-        chained: list[sqlite_chain.Happening] = []
+        chained: list[sqlite_chain.ChainedEvent] = []
         for entry in append.entries:
             head += 1
             if entry[3] in CHAINED:
@@ -94,7 +94,7 @@ class Group:
                 *(append.card.created_at_ms, append.card.updated_at_ms, append.card.loaded is True, card),
             )
             if is_new:
-                self._standings.remember(append.session_id, standing)
+                self._heads.remember(append.session_id, standing)
                 self._sessions += row
             else:
                 self._cards[sid] = row
@@ -109,20 +109,20 @@ class Group:
             else:
                 self._receipts += values
 
-    def _first(self, append: journal.Append) -> Standing:
+    def _begin_session(self, append: journal.Append) -> SessionHead:
         if append.entries and append.entries[0].seq != 1:
             raise errors.Fenced(f"`{append.session_id}` is not here, so it cannot go on with seq {append.entries[0].seq}")
         if not append.entries or append.card is None:
             raise ValueError(f"the first append to `{append.session_id}` needs an entry and a card")
-        return Standing(self._standings.unused_sid(), append.epoch, 0)
+        return SessionHead(self._heads.next_sid(), append.epoch, 0)
 
     def write(self, connection: sqlite3.Connection) -> None:
         statements = [
-            *_SESSIONS.statements(self._sessions),
-            *_CARDS.statements([value for row in self._cards.values() for value in row]),
+            *_SESSIONS.build_statements(self._sessions),
+            *_CARDS.build_statements([value for row in self._cards.values() for value in row]),
             *(("UPDATE sessions SET epoch = ? WHERE sid = ?", [epoch, sid]) for sid, epoch in self._epochs.items()),
-            *_EVENTS.statements(self._events),
-            *_SNAPSHOTS.statements([value for row in self._snapshots.values() for value in row]),
+            *_EVENTS.build_statements(self._events),
+            *_SNAPSHOTS.build_statements([value for row in self._snapshots.values() for value in row]),
         ]
         cursor = connection.cursor()
         if len(statements) == 1 and not (self._receipts or self._replacing or self._chained):
@@ -132,17 +132,17 @@ class Group:
         cursor.execute("BEGIN")
         for sql, values in statements:
             cursor.execute(sql, values)
-        for sql, values in _RECEIPTS.statements(self._receipts):
+        for sql, values in _RECEIPTS.build_statements(self._receipts):
             if cursor.execute(sql, values).rowcount * _RECEIPTS.width != len(values):
                 raise errors.Fenced("a receipt with the same identity is there already")
-        for sql, values in _REPLACING_RECEIPTS.statements([value for row in self._replacing.values() for value in row]):
+        for sql, values in _REPLACING_RECEIPTS.build_statements([value for row in self._replacing.values() for value in row]):
             cursor.execute(sql, values)
         if self._chained:
-            sqlite_chain.extend(connection, self._chained)
+            sqlite_chain.extend_chain(connection, self._chained)
         cursor.execute("COMMIT")
 
 
-def _receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
+def _make_receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
     """A receipt replaces an expired one, as of the time that the append itself tells, or any if it says so."""
     recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
     outcome = _encode(receipt.outcome)

@@ -15,7 +15,7 @@ _LONG = 256
 _EXACT = 64
 
 
-class Insert:
+class BulkInsert:
     def __init__(self, into: str, *columns: str, conflict: str = "") -> None:
         self.width = len(columns)
         self._head = f"INSERT OR ROLLBACK INTO {into} ({', '.join(columns)}) VALUES "  # noqa: S608 - the names are written in this room
@@ -23,17 +23,17 @@ class Insert:
         self._conflict = conflict
         self._sql: dict[int, str] = {}
 
-    def statements(self, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    def build_statements(self, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
         """The statements that insert these rows, given as one flat list: a single one for up to 64 rows."""
         width = self.width
         start, rows = 0, len(values) // width
         while rows:
             length = rows if rows <= _EXACT else _EXACT if rows < _LONG else _LONG
-            yield self._statement(length), values[start : start + length * width]
+            yield self._build_statement(length), values[start : start + length * width]
             start += length * width
             rows -= length
 
-    def _statement(self, length: int) -> str:
+    def _build_statement(self, length: int) -> str:
         sql = self._sql.get(length)
         if sql is None:
             sql = self._sql[length] = self._head + ", ".join([self._row] * length) + self._conflict

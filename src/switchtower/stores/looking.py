@@ -1,7 +1,7 @@
 """Why a store cannot be looked at from outside. Every store's tools tell it in the same words."""
 
 
-class CannotLook(Exception):
+class StoreUnreadable(Exception):
     """Why a file or a database cannot be read at all, with a remedy."""
 
     def __init__(self, problem: str, *, hint: str) -> None:

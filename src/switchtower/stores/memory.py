@@ -15,7 +15,7 @@ _PRUNABLE = frozenset(kind for kind, event_type in events.BY_KIND.items() if eve
 _seq_of = attrgetter("seq")
 
 
-class _Session:
+class _StoredSession:
     def __init__(self, number: int, card: journal.Card) -> None:
         self.number = number
         self.card = card
@@ -31,7 +31,7 @@ class MemoryJournal:
     """Implements `journal.Journal`."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _StoredSession] = {}
         self._receipts: dict[tuple[str, str], journal.Receipt] = {}
         self._is_open = False
 
@@ -52,7 +52,7 @@ class MemoryJournal:
         self._check(append, session)
         if session is None:
             assert append.card is not None, "checked: a first append has a card"
-            session = self._sessions[append.session_id] = _Session(len(self._sessions), append.card)
+            session = self._sessions[append.session_id] = _StoredSession(len(self._sessions), append.card)
         session.epoch = append.epoch
         if append.entries:
             session.entries += append.entries
@@ -65,7 +65,7 @@ class MemoryJournal:
             self._receipts.pop((receipt.scope, receipt.key), None)  # the newest stands last
             self._receipts[receipt.scope, receipt.key] = receipt
 
-    def _check(self, append: journal.Append, session: _Session | None) -> None:
+    def _check(self, append: journal.Append, session: _StoredSession | None) -> None:
         head = 0 if session is None else session.head
         if session is not None and append.epoch < session.epoch:
             raise errors.Fenced(f"`{append.session_id}` is in epoch {session.epoch}, not {append.epoch}")
@@ -76,19 +76,19 @@ class MemoryJournal:
             raise ValueError(f"the first append to `{append.session_id}` needs an entry and a card")
         now_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
         guarded = [(receipt.scope, receipt.key) for receipt in append.receipts if not receipt.replaces]
-        if len(set(guarded)) < len(guarded) or any(self._live_receipt(*identity, now_ms) for identity in guarded):
+        if len(set(guarded)) < len(guarded) or any(self._find_live_receipt(*identity, now_ms) for identity in guarded):
             raise errors.Fenced("a receipt with the same identity is there already")
 
-    def _live_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+    def _find_live_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
         receipt = self._receipts.get((scope, key))
         return receipt if receipt is not None and receipt.expires_at_ms > now_ms else None
 
-    async def load(self, session_id: str) -> journal.Stored | None:
+    async def load(self, session_id: str) -> journal.StoredSession | None:
         self._check_open()
         session = self._sessions.get(session_id)
         if session is None:
             return None
-        return journal.Stored(
+        return journal.StoredSession(
             session_id=session_id, epoch=session.epoch, snapshot_seq=session.snapshot_seq, snapshot=session.snapshot
         )
 
@@ -108,21 +108,21 @@ class MemoryJournal:
         before = session.entries[: bisect_left(session.entries, before_seq, key=_seq_of)]
         return [entry for entry in before if streamed or not events.BY_KIND[entry.kind].prunable][-limit:] if limit > 0 else []
 
-    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
+    async def find_gap(self, session_id: str, after_seq: int) -> int | None:
         self._check_open()
         session = self._sessions.get(session_id)
         return session.pruned_through if session is not None and session.pruned_through > after_seq else None
 
-    async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+    async def find_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
         self._check_open()
-        return self._live_receipt(scope, key, now_ms)
+        return self._find_live_receipt(scope, key, now_ms)
 
-    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+    async def list_receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
         self._check_open()
         live = [receipt for receipt in self._receipts.values() if receipt.scope == scope and receipt.expires_at_ms > now_ms]
         return live[::-1][:limit]
 
-    async def cards(
+    async def list_cards(
         self,
         *,
         limit: int,
@@ -157,13 +157,13 @@ class MemoryJournal:
         keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
     ) -> int:
         self._check_open()
-        for identity in [identity for identity in self._receipts if not self._live_receipt(*identity, now_ms)]:
+        for identity in [identity for identity in self._receipts if not self._find_live_receipt(*identity, now_ms)]:
             del self._receipts[identity]
         wanted = [(key, session) for key, session in self._sessions.items() if session_id in (None, key)]
         return sum(_prune(session, retention, now_ms, keep_from.get(key)) for key, session in wanted)
 
 
-def _prune(session: _Session, retention: journal.Retention, now_ms: int, keep_from: int | None) -> int:
+def _prune(session: _StoredSession, retention: journal.Retention, now_ms: int, keep_from: int | None) -> int:
     beyond_count = session.head - retention.keep_entries if retention.keep_entries else 0
     old_before_ms = now_ms - retention.keep_ms if retention.keep_ms else 0
     kept: list[journal.Entry] = []

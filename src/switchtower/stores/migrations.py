@@ -11,7 +11,7 @@ from pathlib import Path
 from switchtower.core import errors
 
 
-def known(folder: str = "sql") -> dict[int, str]:
+def load_scripts(folder: str = "sql") -> dict[int, str]:
     """The scripts by schema version."""
     scripts: dict[int, str] = {}
     for file in (Path(__file__).parent / folder).iterdir():
@@ -21,7 +21,7 @@ def known(folder: str = "sql") -> dict[int, str]:
 
 
 def migrate(connection: sqlite3.Connection, folder: str = "sql") -> None:
-    scripts = known(folder)
+    scripts = load_scripts(folder)
     newest = max(scripts)
     (current,) = connection.execute("PRAGMA user_version").fetchone()
     if current > newest:

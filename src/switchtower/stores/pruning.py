@@ -13,7 +13,7 @@ from switchtower.stores import strips
 _STRETCH = 1_000
 
 
-def prune(
+def prune_entries(
     connection: sqlite3.Connection,
     retention: journal.Retention,
     now_ms: int,
@@ -22,9 +22,9 @@ def prune(
 ) -> Generator[None, None, int]:
     pruned = 0
     if retention.keep_entries or retention.keep_ms:
-        floors = {sid: seq for kept, seq in keep_from.items() for sid in _sids(connection, kept)}
-        for sid in _sids(connection, session_id):
-            pruned += yield from _sweep(connection, sid, retention, now_ms, floors.get(sid))
+        floors = {sid: seq for kept, seq in keep_from.items() for sid in _iterate_sids(connection, kept)}
+        for sid in _iterate_sids(connection, session_id):
+            pruned += yield from _prune_session(connection, sid, retention, now_ms, floors.get(sid))
             yield
     while connection.execute(
         "DELETE FROM receipts WHERE (scope, key) IN (SELECT scope, key FROM receipts WHERE expires_at_ms <= ? LIMIT ?)",
@@ -34,7 +34,7 @@ def prune(
     return pruned
 
 
-def _sids(connection: sqlite3.Connection, session_id: str | None) -> Iterator[int]:
+def _iterate_sids(connection: sqlite3.Connection, session_id: str | None) -> Iterator[int]:
     """Sessions one look-up at a time: a query left open between the steps would keep the log from being checkpointed."""
     if session_id is not None:
         for (sid,) in connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).fetchall():
@@ -48,7 +48,7 @@ def _sids(connection: sqlite3.Connection, session_id: str | None) -> Iterator[in
         yield sid
 
 
-def _sweep(
+def _prune_session(
     connection: sqlite3.Connection, sid: int, retention: journal.Retention, now_ms: int, keep_from: int | None
 ) -> Generator[None, None, int]:
     """Removes one session's prunable entries up to the first that retention keeps."""
@@ -70,16 +70,16 @@ def _sweep(
         rows = connection.execute(
             "SELECT seq, count, ts_ms, kind FROM events WHERE sid = ? AND seq > ? ORDER BY seq LIMIT ?", (sid, after, _STRETCH)
         ).fetchall()
-        stretch = _Stretch()
+        stretch = _PruneRange()
         # The first row of which retention keeps something ends the sweep.
-        swept = all(stretch.take(row, last, beyond_count, old_before_ms) for row in rows)
+        swept = all(stretch.add_row(row, last, beyond_count, old_before_ms) for row in rows)
         pruned += stretch.commit(connection, sid)
         after = rows[-1][0] if rows and swept else last
         yield
     return pruned
 
 
-class _Stretch:
+class _PruneRange:
     """What goes in one transaction: whole rows, and the first entries of the row in which retention's line falls."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Stretch:
         self._through = 0
         self._count = 0
 
-    def take(self, row: tuple[int, int, int, str], last: int, beyond_count: int, old_before_ms: int) -> bool:
+    def add_row(self, row: tuple[int, int, int, str], last: int, beyond_count: int, old_before_ms: int) -> bool:
         """Marks what may go of a row. False: something prunable of it stays, or the row is beyond `last`."""
         seq, count, ts_ms, kind = row
         first = seq - count + 1
@@ -116,7 +116,7 @@ class _Stretch:
             (data,) = connection.execute("SELECT data FROM events WHERE sid = ? AND seq = ?", (sid, seq)).fetchone()
             connection.execute(
                 "UPDATE events SET count = count - ?, data = ? WHERE sid = ? AND seq = ?",
-                (entries, strips.behead(data, entries), sid, seq),
+                (entries, strips.drop_first_entries(data, entries), sid, seq),
             )
         connection.execute("UPDATE sessions SET pruned_through = ? WHERE sid = ?", (self._through, sid))
         connection.execute("COMMIT")

@@ -19,24 +19,24 @@ _decode_card = msgspec.json.Decoder(journal.Card).decode
 _decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Reader:
+class SqliteReader:
     def __init__(self, path: Path) -> None:
-        self._connection = connections.for_reading(path)
+        self._connection = connections.open_for_reading(path)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _rows(self, sql: str, *values: object) -> list[Any]:
+    def _fetch_rows(self, sql: str, *values: object) -> list[Any]:
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as problem:
-            raise troubles.told(problem) from problem
+            raise troubles.translate_error(problem) from problem
 
-    def load(self, session_id: str) -> journal.Stored | None:
-        for epoch, seq, snapshot in self._rows(
+    def load(self, session_id: str) -> journal.StoredSession | None:
+        for epoch, seq, snapshot in self._fetch_rows(
             "SELECT epoch, coalesce(seq, 0), data FROM sessions LEFT JOIN snapshots USING (sid) WHERE session_id = ?", session_id
         ):
-            return journal.Stored(session_id=session_id, epoch=epoch, snapshot_seq=seq, snapshot=snapshot)
+            return journal.StoredSession(session_id=session_id, epoch=epoch, snapshot_seq=seq, snapshot=snapshot)
         return None
 
     def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
@@ -50,7 +50,7 @@ class Reader:
             ) as rows:
                 return strips.unpack(rows, after_seq, limit)
         except sqlite3.Error as problem:
-            raise troubles.told(problem) from problem
+            raise troubles.translate_error(problem) from problem
 
     def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool) -> list[journal.Entry]:
         unwanted = () if streamed else tuple(strips.PACKED)
@@ -65,17 +65,17 @@ class Reader:
             with contextlib.closing(self._connection.execute(sql, (session_id, beyond, *unwanted))) as rows:
                 return strips.unpack_back(rows, before_seq, limit)
         except sqlite3.Error as problem:
-            raise troubles.told(problem) from problem
+            raise troubles.translate_error(problem) from problem
 
-    def gap_after(self, session_id: str, after_seq: int) -> int | None:
-        for (pruned_through,) in self._rows(
+    def find_gap(self, session_id: str, after_seq: int) -> int | None:
+        for (pruned_through,) in self._fetch_rows(
             "SELECT pruned_through FROM sessions WHERE session_id = ? AND pruned_through > ?", session_id, after_seq
         ):
             return cast(int, pruned_through)
         return None
 
-    def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
-        for fingerprint, outcome, expires_at_ms in self._rows(
+    def find_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        for fingerprint, outcome, expires_at_ms in self._fetch_rows(
             "SELECT fingerprint, outcome, expires_at_ms FROM receipts WHERE scope = ? AND key = ? AND expires_at_ms > ?",
             *(scope, key, now_ms),
         ):
@@ -84,8 +84,8 @@ class Reader:
             )
         return None
 
-    def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
-        rows = self._rows(
+    def list_receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        rows = self._fetch_rows(
             "SELECT key, fingerprint, outcome, expires_at_ms FROM receipts WHERE scope = ? AND expires_at_ms > ?"
             " ORDER BY recorded_at_ms DESC LIMIT ?",
             *(scope, now_ms, limit),
@@ -97,18 +97,18 @@ class Reader:
             for key, fingerprint, outcome, expires_at_ms in rows
         ]
 
-    def loaded_cards(self, limit: int) -> list[journal.Card]:
-        rows = self._rows(
+    def list_loaded_cards(self, limit: int) -> list[journal.Card]:
+        rows = self._fetch_rows(
             "SELECT card FROM sessions WHERE loaded AND state != ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", _DELETED, limit
         )
         return [_decode_card(card) for (card,) in rows]
 
-    def cards(self, limit: int, states: Sequence[events.SessionState], session_id: str | None) -> list[journal.Card]:
+    def list_cards(self, limit: int, states: Sequence[events.SessionState], session_id: str | None) -> list[journal.Card]:
         if session_id is not None:
-            rows = self._rows("SELECT state, card FROM sessions WHERE session_id = ?", session_id)
+            rows = self._fetch_rows("SELECT state, card FROM sessions WHERE session_id = ?", session_id)
             return [_decode_card(card) for state, card in rows if (state in states if states else state != _DELETED)][:limit]
         if not states:
-            rows = self._rows(
+            rows = self._fetch_rows(
                 "SELECT card FROM sessions WHERE state != ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", _DELETED, limit
             )
             return [_decode_card(card) for (card,) in rows]
@@ -116,7 +116,7 @@ class Reader:
         newest = [
             row
             for state in frozenset(states)
-            for row in self._rows(
+            for row in self._fetch_rows(
                 "SELECT updated_at_ms, sid, card FROM sessions WHERE state = ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?",
                 *(state.value, limit),
             )

@@ -6,7 +6,7 @@ from collections.abc import Generator
 _PIECE = 2_000
 
 
-def remove(connection: sqlite3.Connection, session_id: str) -> Generator[None, None, int]:
+def delete_session(connection: sqlite3.Connection, session_id: str) -> Generator[None, None, int]:
     """Its row goes last: until then a restart finds it, and goes on. Returns how many entries went."""
     row = connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
     if row is None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from switchtower.core import errors, events, journal
 from switchtower.stores import pruning, troubles
-from switchtower.stores.reader import Reader
-from switchtower.stores.writer import Writer
+from switchtower.stores.reader import SqliteReader
+from switchtower.stores.writer import SqliteWriter
 
 
 class SqliteJournal:
@@ -16,16 +16,16 @@ class SqliteJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._open: tuple[Writer, Reader] | None = None
+        self._open: tuple[SqliteWriter, SqliteReader] | None = None
 
     async def open(self) -> None:
-        writer = Writer(self._path)
+        writer = SqliteWriter(self._path)
         await writer.start()
         try:
-            self._open = writer, Reader(self._path)
+            self._open = writer, SqliteReader(self._path)
         except sqlite3.Error as problem:
             await writer.stop()
-            raise troubles.told(problem) from problem
+            raise troubles.translate_error(problem) from problem
 
     async def close(self) -> None:
         if self._open is not None:
@@ -35,14 +35,14 @@ class SqliteJournal:
             await writer.stop()
 
     @property
-    def _writer(self) -> Writer:
-        return self._parts()[0]
+    def _writer(self) -> SqliteWriter:
+        return self._get_parts()[0]
 
     @property
-    def _reader(self) -> Reader:
-        return self._parts()[1]
+    def _reader(self) -> SqliteReader:
+        return self._get_parts()[1]
 
-    def _parts(self) -> tuple[Writer, Reader]:
+    def _get_parts(self) -> tuple[SqliteWriter, SqliteReader]:
         if self._open is None:
             raise errors.JournalUnavailable("it is not open")
         return self._open
@@ -50,7 +50,7 @@ class SqliteJournal:
     def append(self, append: journal.Append) -> asyncio.Future[None]:
         return self._writer.submit(append)
 
-    async def load(self, session_id: str) -> journal.Stored | None:
+    async def load(self, session_id: str) -> journal.StoredSession | None:
         return self._reader.load(session_id)
 
     async def read(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
@@ -59,16 +59,16 @@ class SqliteJournal:
     async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[journal.Entry]:
         return self._reader.read_back(session_id, before_seq, limit, streamed=streamed)
 
-    async def gap_after(self, session_id: str, after_seq: int) -> int | None:
-        return self._reader.gap_after(session_id, after_seq)
+    async def find_gap(self, session_id: str, after_seq: int) -> int | None:
+        return self._reader.find_gap(session_id, after_seq)
 
-    async def receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
-        return self._reader.receipt(scope, key, now_ms)
+    async def find_receipt(self, scope: str, key: str, now_ms: int) -> journal.Receipt | None:
+        return self._reader.find_receipt(scope, key, now_ms)
 
-    async def receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
-        return self._reader.receipts(scope, limit, now_ms)
+    async def list_receipts(self, scope: str, limit: int, now_ms: int) -> list[journal.Receipt]:
+        return self._reader.list_receipts(scope, limit, now_ms)
 
-    async def cards(
+    async def list_cards(
         self,
         *,
         limit: int,
@@ -77,12 +77,12 @@ class SqliteJournal:
         loaded: bool = False,
     ) -> list[journal.Card]:
         if not loaded:
-            return self._reader.cards(limit, states, session_id)
-        cards = self._reader.loaded_cards(limit)
+            return self._reader.list_cards(limit, states, session_id)
+        cards = self._reader.list_loaded_cards(limit)
         return [card for card in cards if (not states or card.state in states) and session_id in (None, card.session_id)]
 
     async def delete(self, session_id: str) -> int:
-        return await self._writer.remove(session_id)
+        return await self._writer.delete_session(session_id)
 
     async def prune(
         self,
@@ -92,4 +92,6 @@ class SqliteJournal:
         *,
         keep_from: Mapping[str, int] = journal.NOTHING_KEPT,
     ) -> int:
-        return await self._writer.do(lambda connection: pruning.prune(connection, retention, now_ms, session_id, keep_from))
+        return await self._writer.run_chore(
+            lambda connection: pruning.prune_entries(connection, retention, now_ms, session_id, keep_from)
+        )

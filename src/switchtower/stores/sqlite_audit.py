@@ -27,34 +27,36 @@ class SqliteAudit:
     def __init__(self, journal_path: Path) -> None:
         self._journal_path = journal_path
 
-    async def page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> audit.Page:
-        start = decisions.BEHIND_THE_LAST if before is None else decisions.read_place(before)
-        return await asyncio.to_thread(self._page, limit, start, since_ms)
+    async def read_page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> audit.AuditPage:
+        start = decisions.END_CURSOR if before is None else decisions.decode_cursor(before)
+        return await asyncio.to_thread(self._read_page, limit, start, since_ms)
 
-    def _page(self, limit: int, start: decisions.Place, since_ms: int) -> audit.Page:
+    def _read_page(self, limit: int, start: decisions.AuditCursor, since_ms: int) -> audit.AuditPage:
         try:
-            with closing(connections.for_reading(self._journal_path)) as connection:
+            with closing(connections.open_for_reading(self._journal_path)) as connection:
                 connection.execute("BEGIN")  # all of it is of one moment
                 rows = connection.execute(_DECIDED, (*start, since_ms, limit + 1)).fetchall()
-                found = [told for row in rows[:limit] if (told := _decision(connection, *row)) is not None]
+                found = [told for row in rows[:limit] if (told := _make_decision(connection, *row)) is not None]
         except sqlite3.Error as problem:
-            raise troubles.told(problem) from problem
+            raise troubles.translate_error(problem) from problem
         is_more = len(rows) > limit
-        return audit.Page(found, decisions.place(*rows[limit - 1][:3]) if is_more else None)
+        return audit.AuditPage(found, decisions.encode_cursor(*rows[limit - 1][:3]) if is_more else None)
 
 
-def _decision(connection: sqlite3.Connection, ts_ms: int, sid: int, seq: int, kind: str, data: bytes) -> audit.Decision | None:
+def _make_decision(
+    connection: sqlite3.Connection, ts_ms: int, sid: int, seq: int, kind: str, data: bytes
+) -> audit.AuditRecord | None:
     """None for one of a session that is being deleted."""
     session: tuple[str, bytes] | None = connection.execute(_SESSION, (sid,)).fetchone()
     if session is None:
         return None
-    event = decisions.read(kind, data)
-    return decisions.told((ts_ms, sid, seq), event, *session, _question(connection, sid, seq, event.approval_id))
+    event = decisions.decode_decision(kind, data)
+    return decisions.make_record((ts_ms, sid, seq), event, *session, _find_request(connection, sid, seq, event.approval_id))
 
 
-def _question(connection: sqlite3.Connection, sid: int, seq: int, approval_id: str) -> events.Approval | None:
+def _find_request(connection: sqlite3.Connection, sid: int, seq: int, approval_id: str) -> events.Approval | None:
     for (data,) in connection.execute(_ASKED, (sid, seq, decisions.MOST_LOOKED_BACK)):
-        asked = decisions.asked_in(data)
+        asked = decisions.decode_request(data)
         if asked.id == approval_id:
             return asked
     return None

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from switchtower.stores import audit_chain
-from switchtower.stores.audit_chain import Link
+from switchtower.stores.audit_chain import AuditLink
 
 _PAGE = 1_000
 _INSERT = "INSERT INTO audit (number, ts_ms, session_id, seq, kind, digest, record, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -20,25 +20,25 @@ SELECT ts_ms, session_id, seq, kind, data FROM (
 ) JOIN sessions USING (sid) ORDER BY ts_ms, sid, seq
 """
 
-Happening = tuple[int, str, int, str, bytes]
+ChainedEvent = tuple[int, str, int, str, bytes]
 """When, in which session, at which seq, of which kind, and its data."""
 
 
-def head(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+def read_chain_head(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
     """None: nothing was ever recorded."""
     row: tuple[int, bytes] | None = connection.execute("SELECT number, hash FROM audit_head").fetchone()
     return row
 
 
-def adopt(connection: sqlite3.Connection) -> None:
+def adopt_past_decisions(connection: sqlite3.Connection) -> None:
     """Once in the life of a journal: adds what was decided before there was a chain. In a separate transaction."""
-    if head(connection) is not None:
+    if read_chain_head(connection) is not None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if head(connection) is None and connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is None:
-            put_head(connection, 0, audit_chain.FIRST)
-            extend(connection, connection.execute(_DECIDED_BEFORE))
+        if read_chain_head(connection) is None and connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is None:
+            store_chain_head(connection, 0, audit_chain.FIRST_HASH)
+            extend_chain(connection, connection.execute(_DECIDED_BEFORE))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -46,37 +46,37 @@ def adopt(connection: sqlite3.Connection) -> None:
         raise
 
 
-def extend(connection: sqlite3.Connection, happenings: Iterable[Happening]) -> None:
-    number, previous = head(connection) or _last(connection) or (0, audit_chain.FIRST)
-    links: list[Link] = []
+def extend_chain(connection: sqlite3.Connection, happenings: Iterable[ChainedEvent]) -> None:
+    number, previous = read_chain_head(connection) or _read_last_link(connection) or (0, audit_chain.FIRST_HASH)
+    links: list[AuditLink] = []
     for happening in happenings:
         number += 1
-        links.append(audit_chain.make(previous, number, *happening))
+        links.append(audit_chain.make_link(previous, number, *happening))
         previous = links[-1].hash
     if links:
-        put(connection, links)
-        put_head(connection, number, previous)
+        insert_links(connection, links)
+        store_chain_head(connection, number, previous)
 
 
-def put(connection: sqlite3.Connection, links: Iterable[Link]) -> None:
+def insert_links(connection: sqlite3.Connection, links: Iterable[AuditLink]) -> None:
     connection.executemany(_INSERT, links)
 
 
-def put_head(connection: sqlite3.Connection, number: int, hash_: bytes) -> None:
+def store_chain_head(connection: sqlite3.Connection, number: int, hash_: bytes) -> None:
     connection.execute(_HEAD, (number, hash_))
 
 
-def _last(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+def _read_last_link(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
     row: tuple[int, bytes] | None = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
     return row
 
 
-def read(connection: sqlite3.Connection) -> Iterator[Link]:
+def read_links(connection: sqlite3.Connection) -> Iterator[AuditLink]:
     """All of them, in order, a page at a time."""
     after = -(2**63)
     while rows := connection.execute(
         "SELECT number, ts_ms, session_id, seq, kind, digest, record, hash FROM audit WHERE number > ? ORDER BY number LIMIT ?",
         (after, _PAGE),
     ).fetchall():
-        yield from map(Link._make, rows)
+        yield from map(AuditLink._make, rows)
         after = rows[-1][0]

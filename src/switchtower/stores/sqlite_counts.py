@@ -7,9 +7,9 @@ from pathlib import Path
 from switchtower.stores import connections, troubles
 
 
-def states(journal_path: Path) -> dict[str, int]:
+def count_states(journal_path: Path) -> dict[str, int]:
     try:
-        with closing(connections.for_reading(journal_path)) as connection:
+        with closing(connections.open_for_reading(journal_path)) as connection:
             return dict(connection.execute("SELECT state, count(*) FROM sessions GROUP BY state").fetchall())
     except sqlite3.Error as problem:
-        raise troubles.told(problem) from problem
+        raise troubles.translate_error(problem) from problem

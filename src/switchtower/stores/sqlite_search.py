@@ -39,41 +39,41 @@ class SqliteSearch:
         self._journal_path = journal_path
         self._lock = Lock()
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
-        wanted = query(text)
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
+        wanted = build_query(text)
         if wanted is None:
             return []
-        return await asyncio.to_thread(self._locked, lambda index: self._find(index, wanted, limit, session_id))
+        return await asyncio.to_thread(self._run_locked, lambda index: self._find(index, wanted, limit, session_id))
 
     async def forget(self, session_id: str) -> None:
         if self._path.exists():
-            await asyncio.to_thread(self._locked, lambda index: _forget(index, session_id))
+            await asyncio.to_thread(self._run_locked, lambda index: _forget(index, session_id))
 
     async def close(self) -> None:
         """Nothing is held between two searches."""
 
     # Everything below runs in a thread, one at a time.
 
-    def _locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _run_locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
             try:
                 with closing(_open(self._path)) as index:
                     return work(index)
             except sqlite3.Error as problem:
-                raise troubles.told(problem) from problem
+                raise troubles.translate_error(problem) from problem
 
-    def _find(self, index: sqlite3.Connection, wanted: str, limit: int, session_id: str | None) -> list[search.Hit]:
-        with closing(connections.for_reading(self._journal_path)) as journal:
+    def _find(self, index: sqlite3.Connection, wanted: str, limit: int, session_id: str | None) -> list[search.SearchHit]:
+        with closing(connections.open_for_reading(self._journal_path)) as journal:
             _catch_up(index, journal)
         rows = index.execute(
             "SELECT session_id, seq, ts_ms, kind, snippet(words, 0, '', '', '…', ?) FROM words"
             " WHERE words MATCH ? AND (? IS NULL OR session_id = ?) ORDER BY rank, ts_ms DESC LIMIT ?",
             (_SNIPPET_WORDS, wanted, session_id, session_id, limit),
         )
-        return [search.Hit(found, seq, ts_ms, kind, snippet) for found, seq, ts_ms, kind, snippet in rows]
+        return [search.SearchHit(found, seq, ts_ms, kind, snippet) for found, seq, ts_ms, kind, snippet in rows]
 
 
-def query(text: str) -> str | None:
+def build_query(text: str) -> str | None:
     """In the words of the index; None for a text without words. Nothing in it is an operator."""
     text = re.sub(r"[\x00-\x1f\ud800-\udfff]", " ", text)
     phrases = [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|([^\s"]+)', text)]
@@ -88,21 +88,21 @@ def query(text: str) -> str | None:
 def _open(path: Path) -> sqlite3.Connection:
     """Anew when it is broken or of another version: all of it can be read again."""
     with suppress(sqlite3.DatabaseError):
-        connection = connections.for_writing(path)
+        connection = connections.open_for_writing(path)
         with suppress(sqlite3.DatabaseError):
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version == VERSION:
                 connection.execute("SELECT count(*) FROM read_so_far").fetchone()
-                return _unsynced(connection)
+                return _disable_sync(connection)
         connection.close()
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         (path.parent / name).unlink(missing_ok=True)
-    connection = connections.for_writing(path)
+    connection = connections.open_for_writing(path)
     connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {VERSION};COMMIT;")
-    return _unsynced(connection)
+    return _disable_sync(connection)
 
 
-def _unsynced(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _disable_sync(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = OFF")
     return connection
 
@@ -143,7 +143,7 @@ def _read_session(
         for seq, ts_ms, kind, data in rows:
             after_seq = seq
             if kind in texts.TEXTS:
-                for text in texts.of(kind, data):
+                for text in texts.extract_texts(kind, data):
                     if text.strip():
                         place = (text[: texts.LONGEST], session_id, seq, ts_ms, kind)
                         index.execute("INSERT INTO words (text, session_id, seq, ts_ms, kind) VALUES (?, ?, ?, ?, ?)", place)

@@ -6,24 +6,24 @@ from pathlib import Path
 from msgspec import Struct
 
 from switchtower.stores import sqlite_look
-from switchtower.stores.looking import CannotLook
+from switchtower.stores.looking import StoreUnreadable
 
 MOST_LISTED = 10
 
 
-class Kind(Struct, frozen=True):
+class KindStats(Struct, frozen=True):
     kind: str
     entries: int
     bytes: int
 
 
-class Large(Struct, frozen=True):
+class LargeSession(Struct, frozen=True):
     session_id: str
     entries: int
     bytes: int
 
 
-class Stats(Struct, frozen=True, kw_only=True):
+class JournalStats(Struct, frozen=True, kw_only=True):
     path: str
     schema: int
     file_bytes: int
@@ -40,26 +40,26 @@ class Stats(Struct, frozen=True, kw_only=True):
     pruned_sessions: int
     oldest_ms: int | None
     newest_ms: int | None
-    kinds: list[Kind]
-    largest: list[Large]
+    kinds: list[KindStats]
+    largest: list[LargeSession]
 
 
-def stats(path: Path) -> Stats:
+def collect_journal_stats(path: Path) -> JournalStats:
     """Raises `CannotLook`, also for what breaks on the way."""
-    with sqlite_look.opened(path) as connection:
+    with sqlite_look.open_readonly(path) as connection:
         try:
             connection.execute("BEGIN")  # all numbers are of one moment
-            return _counted(connection, path)
+            return _collect(connection, path)
         except sqlite3.Error as problem:
-            raise CannotLook(f"`{path}` cannot be read: {problem}", hint="see `tower journal verify`") from None
+            raise StoreUnreadable(f"`{path}` cannot be read: {problem}", hint="see `tower journal verify`") from None
 
 
-def _counted(connection: sqlite3.Connection, path: Path) -> Stats:
+def _collect(connection: sqlite3.Connection, path: Path) -> JournalStats:
     def one(sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0] or 0)
 
     kinds = [
-        Kind(*row)
+        KindStats(*row)
         for row in connection.execute("SELECT kind, sum(count), sum(length(data)) FROM events GROUP BY kind ORDER BY 3 DESC")
     ]
     largest = connection.execute(
@@ -69,9 +69,9 @@ def _counted(connection: sqlite3.Connection, path: Path) -> Stats:
     )
     oldest_ms, newest_ms = connection.execute("SELECT min(created_at_ms), max(updated_at_ms) FROM sessions").fetchone()
     log = path.with_name(f"{path.name}-wal")
-    return Stats(
+    return JournalStats(
         path=str(path),
-        schema=sqlite_look.schema_version(connection),
+        schema=sqlite_look.read_schema_version(connection),
         file_bytes=path.stat().st_size,
         log_bytes=log.stat().st_size if log.exists() else 0,
         free_bytes=one("PRAGMA freelist_count") * one("PRAGMA page_size"),
@@ -85,5 +85,5 @@ def _counted(connection: sqlite3.Connection, path: Path) -> Stats:
         oldest_ms=oldest_ms,
         newest_ms=newest_ms,
         kinds=kinds,
-        largest=[Large(*row) for row in largest],
+        largest=[LargeSession(*row) for row in largest],
     )

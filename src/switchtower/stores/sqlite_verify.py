@@ -8,34 +8,34 @@ from pathlib import Path
 
 from switchtower.core import events
 from switchtower.stores import sqlite_look, strips, verifying
-from switchtower.stores.verifying import Progress, Report
+from switchtower.stores.verifying import ReportProgress, VerificationReport
 
 _PAGE = 500
 
 
-def verify(path: Path, progress: Progress = lambda *_: None) -> Report:
+def verify_journal(path: Path, progress: ReportProgress = lambda *_: None) -> VerificationReport:
     """Raises `looking.CannotLook` for what is no journal. Takes as long as reading all of it takes."""
-    report = Report(str(path))
-    with sqlite_look.opened(path) as connection:
-        report.schema = sqlite_look.schema_version(connection)
+    report = VerificationReport(str(path))
+    with sqlite_look.open_readonly(path) as connection:
+        report.schema = sqlite_look.read_schema_version(connection)
         try:
             _check_pages(connection, report, progress)
             _check_sessions(connection, report, progress)
             _check_strays(connection, report)
             _check_receipts(connection, report, progress)
         except sqlite3.DatabaseError as problem:
-            report.add(str(path), f"cannot be read any further: {problem}")
+            report.add_problem(str(path), f"cannot be read any further: {problem}")
     return report
 
 
-def _check_pages(connection: sqlite3.Connection, report: Report, progress: Progress) -> None:
+def _check_pages(connection: sqlite3.Connection, report: VerificationReport, progress: ReportProgress) -> None:
     progress("pages", 0, 1)
     for (found,) in connection.execute("PRAGMA integrity_check(100)"):
         if found != "ok":
-            report.add(report.path, str(found))
+            report.add_problem(report.path, str(found))
 
 
-def _check_sessions(connection: sqlite3.Connection, report: Report, progress: Progress) -> None:
+def _check_sessions(connection: sqlite3.Connection, report: VerificationReport, progress: ReportProgress) -> None:
     (total,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
     sid = 0
     while True:
@@ -54,29 +54,29 @@ def _check_sessions(connection: sqlite3.Connection, report: Report, progress: Pr
             # What was deleted goes away piece by piece.
             if state != events.SessionState.DELETED.value:
                 try:
-                    check = verifying.SessionCheck(report, session_id, state, *rest)
-                    check.take(_rows(connection, sid))
-                    check.end()
+                    check = verifying.SessionVerifier(report, session_id, state, *rest)
+                    check.check_rows(_read_rows(connection, sid))
+                    check.finish()
                 except sqlite3.DatabaseError as problem:  # of its own pages; the others' may be sound
-                    report.add(session_id, f"cannot be read any further: {problem}")
+                    report.add_problem(session_id, f"cannot be read any further: {problem}")
         finally:
             connection.execute("ROLLBACK")
         progress("sessions", report.sessions, max(total, report.sessions))
 
 
-def _rows(connection: sqlite3.Connection, sid: int) -> Iterator[strips.Row]:
+def _read_rows(connection: sqlite3.Connection, sid: int) -> Iterator[strips.PackedRow]:
     """One at a time: a row may be large."""
     yield from connection.execute("SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? ORDER BY seq", (sid,))
 
 
-def _check_strays(connection: sqlite3.Connection, report: Report) -> None:
+def _check_strays(connection: sqlite3.Connection, report: VerificationReport) -> None:
     for table in ("events", "snapshots"):
         (count,) = connection.execute(f"SELECT count(*) FROM {table} WHERE sid NOT IN (SELECT sid FROM sessions)").fetchone()  # noqa: S608
         if count:
-            report.add(report.path, f"{count} rows of `{table}` belong to no session")
+            report.add_problem(report.path, f"{count} rows of `{table}` belong to no session")
 
 
-def _check_receipts(connection: sqlite3.Connection, report: Report, progress: Progress) -> None:
+def _check_receipts(connection: sqlite3.Connection, report: VerificationReport, progress: ReportProgress) -> None:
     (total,) = connection.execute("SELECT count(*) FROM receipts").fetchone()
     place = ("", "")
     while rows := connection.execute(

@@ -9,7 +9,7 @@ import sqlite3
 _LIMIT = 4_096
 
 
-class Standing:
+class SessionHead:
     __slots__ = ("epoch", "head", "sid")
 
     def __init__(self, sid: int, epoch: int, head: int) -> None:
@@ -18,13 +18,13 @@ class Standing:
         self.head = head
 
 
-class Standings:
+class SessionHeadsCache:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._by_session: dict[str, Standing] = {}
+        self._by_session: dict[str, SessionHead] = {}
         self._last_sid: int | None = None
 
-    def find(self, session_id: str, *, ask_file: bool = True) -> Standing | None:
+    def find(self, session_id: str, *, ask_file: bool = True) -> SessionHead | None:
         standing = self._by_session.get(session_id)
         if standing is None and ask_file:
             # The newest entry of a session is never pruned, so it tells the head.
@@ -34,18 +34,18 @@ class Standings:
                 (session_id,),
             ).fetchone()
             if row is not None:
-                standing = self._by_session[session_id] = Standing(*row)
+                standing = self._by_session[session_id] = SessionHead(*row)
         return standing
 
-    def unused_sid(self) -> int:
+    def next_sid(self) -> int:
         if self._last_sid is None:
             (self._last_sid,) = self._connection.execute("SELECT coalesce(max(sid), 0) FROM sessions").fetchone()
         return self._last_sid + 1
 
-    def remember(self, session_id: str, standing: Standing) -> None:
+    def remember(self, session_id: str, head: SessionHead) -> None:
         """A new session's; its sid is used from now on."""
-        self._by_session[session_id] = standing
-        self._last_sid = standing.sid
+        self._by_session[session_id] = head
+        self._last_sid = head.sid
 
     def forget(self) -> None:
         self._by_session.clear()

@@ -19,7 +19,7 @@ _PAGE_BYTES = 2_097_152
 """About how much one read takes up, however large the entries are."""
 
 COLUMNS = ("seq", "count", "ts_ms", "run_id", "kind", "data")
-Row = tuple[int, int, int, str | None, str, bytes]
+PackedRow = tuple[int, int, int, str | None, str, bytes]
 
 
 def pack(sid: int, entries: Sequence[journal.Entry], values: list[Any]) -> None:
@@ -49,7 +49,7 @@ def pack(sid: int, entries: Sequence[journal.Entry], values: list[Any]) -> None:
         values += (sid, last_seq, len(strip), strip_ts_ms, strip_run_id, strip_kind, b"\n".join(strip))
 
 
-def unpack(rows: Iterable[Row], after_seq: int, limit: int) -> list[journal.Entry]:
+def unpack(rows: Iterable[PackedRow], after_seq: int, limit: int) -> list[journal.Entry]:
     """The entries of these rows beyond a cursor, as many as wanted or as fit a page. Takes no more rows than it needs."""
     entries: list[Any] = []
     size = 0
@@ -72,7 +72,7 @@ def unpack(rows: Iterable[Row], after_seq: int, limit: int) -> list[journal.Entr
     return cast(list[journal.Entry], entries)
 
 
-def unpack_back(rows: Iterable[Row], before_seq: int, limit: int) -> list[journal.Entry]:
+def unpack_back(rows: Iterable[PackedRow], before_seq: int, limit: int) -> list[journal.Entry]:
     """The entries before a seq, of rows that come last first: as many as wanted or as fit a page, in order."""
     pages: list[list[journal.Entry]] = []
     found = size = 0
@@ -87,6 +87,6 @@ def unpack_back(rows: Iterable[Row], before_seq: int, limit: int) -> list[journa
     return [entry for page in reversed(pages) for entry in page][-limit:] if limit > 0 else []
 
 
-def behead(data: bytes, entries: int) -> bytes:
+def drop_first_entries(data: bytes, entries: int) -> bytes:
     """A strip's data without its first entries."""
     return data.split(b"\n", entries)[entries]

@@ -8,12 +8,12 @@ LONGEST = 16_384
 """Of one event so much is looked at."""
 
 
-def of(kind: str, data: bytes) -> Iterator[str]:
+def extract_texts(kind: str, data: bytes) -> Iterator[str]:
     """Of an event as it is stored; its kind is one of `TEXTS`."""
     yield from TEXTS[kind](codec.decode(kind, data))
 
 
-def _said(event: events.AnyEvent) -> Iterator[str]:
+def _extract_message(event: events.AnyEvent) -> Iterator[str]:
     assert isinstance(
         event,
         events.RunStarted
@@ -26,35 +26,35 @@ def _said(event: events.AnyEvent) -> Iterator[str]:
     yield event.text
 
 
-def _called(event: events.AnyEvent) -> Iterator[str]:
+def _extract_call(event: events.AnyEvent) -> Iterator[str]:
     assert isinstance(event, events.ToolCalled)
     yield " ".join([event.tool, *(value for value in event.args.values() if isinstance(value, str))])
 
 
-def _titled(event: events.AnyEvent) -> Iterator[str]:
+def _extract_title(event: events.AnyEvent) -> Iterator[str]:
     assert isinstance(event, events.SessionConfigured)
     yield event.title or ""
 
 
-def _asked(event: events.AnyEvent) -> Iterator[str]:
+def _extract_question(event: events.AnyEvent) -> Iterator[str]:
     assert isinstance(event, events.ApprovalRequested)
     yield f"{event.approval.title} {event.approval.summary}"
 
 
-def _commanded(event: events.AnyEvent) -> Iterator[str]:
+def _extract_command(event: events.AnyEvent) -> Iterator[str]:
     assert isinstance(event, events.ShellStarted)
     yield event.command
 
 
 TEXTS: dict[str, Callable[[events.AnyEvent], Iterator[str]]] = {
-    events.RunStarted.kind: _said,
-    events.MessageCompleted.kind: _said,
-    events.MessageDelivered.kind: _said,
-    events.MessageImported.kind: _said,
-    events.ToolFinished.kind: _said,
-    events.ShellFinished.kind: _said,
-    events.ToolCalled.kind: _called,
-    events.SessionConfigured.kind: _titled,
-    events.ApprovalRequested.kind: _asked,
-    events.ShellStarted.kind: _commanded,
+    events.RunStarted.kind: _extract_message,
+    events.MessageCompleted.kind: _extract_message,
+    events.MessageDelivered.kind: _extract_message,
+    events.MessageImported.kind: _extract_message,
+    events.ToolFinished.kind: _extract_message,
+    events.ShellFinished.kind: _extract_message,
+    events.ToolCalled.kind: _extract_call,
+    events.SessionConfigured.kind: _extract_title,
+    events.ApprovalRequested.kind: _extract_question,
+    events.ShellStarted.kind: _extract_command,
 }

@@ -5,7 +5,7 @@ import sqlite3
 from switchtower.core import errors
 
 
-def is_of_the_disk(problem: Exception) -> bool:
+def is_disk_error(problem: Exception) -> bool:
     """Full, unreadable, locked or damaged. Not what one append brought on itself, such as a broken constraint."""
     return isinstance(problem, OSError) or type(problem) in (
         sqlite3.OperationalError,
@@ -14,9 +14,9 @@ def is_of_the_disk(problem: Exception) -> bool:
     )
 
 
-def told(problem: Exception) -> Exception:
+def translate_error(problem: Exception) -> Exception:
     """The problem as the caller hears of it. What is not the disk's is passed on as it is."""
-    if not is_of_the_disk(problem):
+    if not is_disk_error(problem):
         return problem
     unavailable = errors.JournalUnavailable(str(problem))
     unavailable.__cause__ = problem

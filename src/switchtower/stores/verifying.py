@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from switchtower.core import codec, events, journal
-from switchtower.core.session import Session, fold, from_snapshot, to_snapshot
+from switchtower.core.session import Session, fold, decode_snapshot, encode_snapshot
 from switchtower.stores import strips
 
-MOST_TROUBLES = 1_000
+MAX_PROBLEMS = 1_000
 """Told one by one; of the others only the number."""
 MOST_OF_A_SESSION = 20
 
-Progress = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """What is looked at, how much of it is done, and how much there is."""
 
 _decode_card = msgspec.json.Decoder(journal.Card).decode
@@ -24,13 +24,13 @@ _decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
 _UNREADABLE = (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError)
 
 
-class Trouble(Struct, frozen=True):
+class VerificationProblem(Struct, frozen=True):
     place: str
     """The file, a session, or an entry of one."""
     what: str
 
 
-class Report(Struct):
+class VerificationReport(Struct):
     path: str
     schema: int = 0
     sessions: int = 0
@@ -40,26 +40,26 @@ class Report(Struct):
     snapshots_compared: int = 0
     """Those of sessions of which everything is kept."""
     receipts: int = 0
-    troubles: list[Trouble] = []
+    troubles: list[VerificationProblem] = []
     more_troubles: int = 0
 
     @property
-    def ok(self) -> bool:
+    def is_ok(self) -> bool:
         return not self.troubles
 
-    def add(self, place: str, what: str) -> None:
-        if len(self.troubles) < MOST_TROUBLES:
-            self.troubles.append(Trouble(place, what))
+    def add_problem(self, place: str, what: str) -> None:
+        if len(self.troubles) < MAX_PROBLEMS:
+            self.troubles.append(VerificationProblem(place, what))
         else:
             self.more_troubles += 1
 
 
-class SessionCheck:
+class SessionVerifier:
     """One session, from its first kept entry to its last."""
 
     def __init__(
         self,
-        report: Report,
+        report: VerificationReport,
         session_id: str,
         state: str,
         card: bytes,
@@ -77,38 +77,40 @@ class SessionCheck:
         self._check_card(card, state)
         self._stored = self._read_snapshot(snapshot) if snapshot_seq is not None else None
         # Where something was pruned, the fold begins as a load does: with the snapshot.
-        self._folded = self._copy_of_the_snapshot() if pruned_through else Session(id=session_id)
+        self._folded = self._copy_snapshot() if pruned_through else Session(id=session_id)
 
     @property
     def head(self) -> int:
         """The last entry that was seen."""
         return self._head
 
-    def take(self, rows: Iterable[strips.Row]) -> None:
+    def check_rows(self, rows: Iterable[strips.PackedRow]) -> None:
         """The next rows, in order."""
         for row in rows:
             try:
                 self._check_row(row)
             except (TypeError, AttributeError):  # SQLite keeps any type in any column
-                self._tell("the row holds values of other types than it should", row[0])
+                self._add_problem("the row holds values of other types than it should", row[0])
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """After the last row."""
         self._report.pruned_sessions += self._pruned_through > 0
         if not self._head:
-            self._tell("has no entries")
+            self._add_problem("has no entries")
             return
         if self._snapshot_seq is not None and self._snapshot_seq > self._head:
-            self._tell(f"has a snapshot as of seq {self._snapshot_seq}, and its last entry is {self._head}")
+            self._add_problem(f"has a snapshot as of seq {self._snapshot_seq}, and its last entry is {self._head}")
         if self._pruned_through and self._pruned_through >= self._head:
-            self._tell(f"is pruned through seq {self._pruned_through}, and its last entry is {self._head}")
+            self._add_problem(f"is pruned through seq {self._pruned_through}, and its last entry is {self._head}")
         if self._pruned_through and self._pruned_through > (self._snapshot_seq or 0):
-            self._tell(f"is pruned through seq {self._pruned_through}, which its snapshot ({self._snapshot_seq}) does not cover")
+            self._add_problem(
+                f"is pruned through seq {self._pruned_through}, which its snapshot ({self._snapshot_seq}) does not cover"
+            )
 
-    def _tell(self, what: str, seq: int | None = None) -> None:
+    def _add_problem(self, what: str, seq: int | None = None) -> None:
         self._told += 1
         if self._told <= MOST_OF_A_SESSION:
-            self._report.add(self._id if seq is None else f"{self._id} seq {seq}", what)
+            self._report.add_problem(self._id if seq is None else f"{self._id} seq {seq}", what)
         else:
             self._report.more_troubles += 1
         self._folded = None  # what follows from a mistake is no second one
@@ -117,62 +119,62 @@ class SessionCheck:
         try:
             read = _decode_card(card)
         except _UNREADABLE as problem:
-            self._tell(f"its card cannot be read: {problem}")
+            self._add_problem(f"its card cannot be read: {problem}")
             return
         if read.session_id != self._id or read.state.value != state:
-            self._tell("its card is another session's, or of another state than its row")
+            self._add_problem("its card is another session's, or of another state than its row")
 
     def _read_snapshot(self, snapshot: bytes) -> Session | None:
         self._report.snapshots += 1
         try:
-            read = from_snapshot(snapshot)
+            read = decode_snapshot(snapshot)
         except _UNREADABLE as problem:
-            self._tell(f"its snapshot cannot be read: {problem}", self._snapshot_seq)
+            self._add_problem(f"its snapshot cannot be read: {problem}", self._snapshot_seq)
             return None
         if (read.id, read.seq) != (self._id, self._snapshot_seq):
-            self._tell(f"its snapshot is of `{read.id}` as of seq {read.seq}", self._snapshot_seq)
+            self._add_problem(f"its snapshot is of `{read.id}` as of seq {read.seq}", self._snapshot_seq)
             return None
         return read
 
-    def _copy_of_the_snapshot(self) -> Session | None:
-        return None if self._stored is None else from_snapshot(to_snapshot(self._stored))
+    def _copy_snapshot(self) -> Session | None:
+        return None if self._stored is None else decode_snapshot(encode_snapshot(self._stored))
 
-    def _check_row(self, row: strips.Row) -> None:
+    def _check_row(self, row: strips.PackedRow) -> None:
         last, count, ts_ms, run_id, kind, data = row
         first = last - count + 1
-        self._check_place(first, last, count, kind)
+        self._check_position(first, last, count, kind)
         self._head = max(self._head, last)
         pieces = data.split(b"\n") if count != 1 else [data]
         if len(pieces) != count:
-            self._tell(f"the row holds {len(pieces)} entries and says {count}", last)
+            self._add_problem(f"the row holds {len(pieces)} entries and says {count}", last)
             return
         self._report.entries += count
         if kind not in events.BY_KIND:
-            self._tell(f"`{kind}` cannot be read: no event has this kind", first)
+            self._add_problem(f"`{kind}` cannot be read: no event has this kind", first)
             return
         for seq, piece in enumerate(pieces, first):
             try:
                 event = codec.decode(kind, piece)
             except _UNREADABLE as problem:
-                self._tell(f"`{kind}` cannot be read: {problem}", seq)
+                self._add_problem(f"`{kind}` cannot be read: {problem}", seq)
                 return
             self._fold(seq, ts_ms, run_id, event)
 
-    def _check_place(self, first: int, last: int, count: int, kind: str) -> None:
+    def _check_position(self, first: int, last: int, count: int, kind: str) -> None:
         expected = self._head + 1
         if count < 1 or first < 1:
-            self._tell(f"the row says that it holds {count} entries", last)
+            self._add_problem(f"the row says that it holds {count} entries", last)
         elif first < expected:
-            self._tell(f"is there twice (the entry before it is {self._head})", first)
+            self._add_problem(f"is there twice (the entry before it is {self._head})", first)
         elif first > expected and first - 1 > self._pruned_through:
             missing = f"{expected}" if first - 1 == expected else f"{expected} to {first - 1}"
-            self._tell(f"{missing} is missing, and retention went only through {self._pruned_through}", expected)
+            self._add_problem(f"{missing} is missing, and retention went only through {self._pruned_through}", expected)
         elif expected == 1 and kind != events.SessionStarted.kind:
-            self._tell(f"the session does not begin with `{events.SessionStarted.kind}`", first)
+            self._add_problem(f"the session does not begin with `{events.SessionStarted.kind}`", first)
         if count > 1 and kind not in strips.PACKED:
-            self._tell(f"{count} entries of the kind `{kind}` share a row", last)
+            self._add_problem(f"{count} entries of the kind `{kind}` share a row", last)
         if kind in strips.PACKED and last <= self._pruned_through:
-            self._tell(f"`{kind}` is left, and everything like it was pruned through {self._pruned_through}", last)
+            self._add_problem(f"`{kind}` is left, and everything like it was pruned through {self._pruned_through}", last)
 
     def _fold(self, seq: int, ts_ms: int, run_id: str | None, event: events.AnyEvent) -> None:
         folded = self._folded
@@ -181,25 +183,25 @@ class SessionCheck:
         try:
             fold(folded, seq, ts_ms, run_id, event)
         except Exception as problem:  # whatever a stored entry makes the fold stumble over
-            self._tell(f"cannot follow on what was before: {str(problem) or type(problem).__name__}", seq)
+            self._add_problem(f"cannot follow on what was before: {str(problem) or type(problem).__name__}", seq)
             return
         if seq == self._snapshot_seq and not self._pruned_through and self._stored is not None:
             self._report.snapshots_compared += 1
-            if differing := _differing(folded, self._stored):
-                self._tell(f"its snapshot differs from what its entries come to, in {', '.join(differing)}", seq)
+            if differing := _list_differences(folded, self._stored):
+                self._add_problem(f"its snapshot differs from what its entries come to, in {', '.join(differing)}", seq)
 
 
-def _differing(folded: Session, stored: Session) -> list[str]:
+def _list_differences(folded: Session, stored: Session) -> list[str]:
     """The names of the fields that are not the same, as they would be stored."""
-    ours, theirs = (msgspec.json.decode(to_snapshot(session)) for session in (folded, stored))
+    ours, theirs = (msgspec.json.decode(encode_snapshot(session)) for session in (folded, stored))
     return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
 
 
-def check_receipt(report: Report, scope: str, key: str, fingerprint: str, outcome: bytes) -> None:
+def check_receipt(report: VerificationReport, scope: str, key: str, fingerprint: str, outcome: bytes) -> None:
     report.receipts += 1
     try:
         _decode_outcome(outcome)
     except _UNREADABLE as problem:
-        report.add(f"receipt {key} of {scope}", f"its outcome cannot be read: {problem}")
+        report.add_problem(f"receipt {key} of {scope}", f"its outcome cannot be read: {problem}")
     if not (scope and key and fingerprint):
-        report.add(f"receipt {key} of {scope}", "it has no scope, key or fingerprint")
+        report.add_problem(f"receipt {key} of {scope}", "it has no scope, key or fingerprint")

@@ -17,30 +17,30 @@ from typing import Any
 
 from switchtower.core import errors, journal
 from switchtower.stores import connections, migrations, removal, sqlite_chain, troubles
-from switchtower.stores.group import Group
-from switchtower.stores.standings import Standings
+from switchtower.stores.group import SqliteBatch
+from switchtower.stores.standings import SessionHeadsCache
 
-Chore = Callable[[sqlite3.Connection], Generator[None, None, int]]
+WriterJob = Callable[[sqlite3.Connection], Generator[None, None, int]]
 """Upkeep in steps short enough for commits to go between them. A step leaves no transaction open."""
 
-_Waiting = tuple[journal.Append, asyncio.Future[None]]
-_Failed = list[tuple[asyncio.Future[Any], Exception]]
+_QueuedAppend = tuple[journal.Append, asyncio.Future[None]]
+_FailedAppends = list[tuple[asyncio.Future[Any], Exception]]
 
 # A thread that waits for the interpreter lock never gets it from a busy event loop that lets go of it for microseconds
 # at a time: by the time the thread is awake, the loop has it back. So the loop pauses for a moment when an append has
 # waited longer than a commit takes.
-_PATIENCE = 0.002
+_LOCK_TIMEOUT = 0.002
 _PAUSE = 0.000_05
 
 
-class Writer:
+class SqliteWriter:
     _connection: sqlite3.Connection
-    _standings: Standings
+    _heads: SessionHeadsCache
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()  # None only wakes the thread
+        self._queue: SimpleQueue[_QueuedAppend | None] = SimpleQueue()  # None only wakes the thread
         self._chores: deque[tuple[Generator[None, None, int], asyncio.Future[int]]] = deque()
         self._stopping = False
         self._newest: asyncio.Future[None] | None = None
@@ -66,105 +66,105 @@ class Writer:
         self._newest = future
         if not self._watching:
             self._watching = True
-            self._loop.call_later(_PATIENCE, self._watch, future)
+            self._loop.call_later(_LOCK_TIMEOUT, self._watch, future)
         return future
 
     def _watch(self, watched: asyncio.Future[None]) -> None:
         if not watched.done():
             time.sleep(_PAUSE)
-            self._loop.call_later(_PATIENCE, self._watch, watched)
+            self._loop.call_later(_LOCK_TIMEOUT, self._watch, watched)
         elif self._newest is not None and not self._newest.done():
-            self._loop.call_later(_PATIENCE, self._watch, self._newest)
+            self._loop.call_later(_LOCK_TIMEOUT, self._watch, self._newest)
         else:
             self._watching = False
 
-    def do(self, chore: Chore) -> asyncio.Future[int]:
+    def run_chore(self, chore: WriterJob) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
         self._chores.append((chore(self._connection), future))
         self._queue.put(None)
         return future
 
-    def remove(self, session_id: str) -> asyncio.Future[int]:
+    def delete_session(self, session_id: str) -> asyncio.Future[int]:
         def chore(connection: sqlite3.Connection) -> Generator[None, None, int]:
-            removed = yield from removal.remove(connection, session_id)
-            self._standings.drop(session_id)
+            removed = yield from removal.delete_session(connection, session_id)
+            self._heads.drop(session_id)
             return removed
 
-        return self.do(chore)
+        return self.run_chore(chore)
 
     # Everything below runs in the thread.
 
     def _run(self) -> None:
         try:
-            with contextlib.closing(connections.for_writing(self._path)) as connection:
+            with contextlib.closing(connections.open_for_writing(self._path)) as connection:
                 migrations.migrate(connection)
-                sqlite_chain.adopt(connection)
+                sqlite_chain.adopt_past_decisions(connection)
                 self._connection = connection
-                self._standings = Standings(connection)
-                self._tell(_settle, [self._started], [])
+                self._heads = SessionHeadsCache(connection)
+                self._call_in_loop(_resolve_all, [self._started], [])
                 self._serve()
             # Closing the file's last connection has checkpointed and removed the log.
         except Exception as problem:
-            self._tell(_settle, [], [(self._started, troubles.told(problem))])
-        self._tell(_settle, [self._stopped], [])
+            self._call_in_loop(_resolve_all, [], [(self._started, troubles.translate_error(problem))])
+        self._call_in_loop(_resolve_all, [self._stopped], [])
 
     def _serve(self) -> None:
         while not (self._stopping and self._queue.empty()):
-            if waiting := self._take(block=not self._chores):
+            if waiting := self._take_queue(block=not self._chores):
                 self._store(waiting)
-                self._standings.trim()
+                self._heads.trim()
             if self._chores:
-                self._step()
-        self._tell(_settle, [], [(future, errors.JournalUnavailable("it is closing")) for _, future in self._chores])
+                self._run_chore_step()
+        self._call_in_loop(_resolve_all, [], [(future, errors.JournalUnavailable("it is closing")) for _, future in self._chores])
 
-    def _take(self, *, block: bool) -> list[_Waiting]:
+    def _take_queue(self, *, block: bool) -> list[_QueuedAppend]:
         taken = [self._queue.get()] if block else []
         # Nobody else takes from the queue, so what is counted is there.
         taken += [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         return [item for item in taken if item is not None]
 
-    def _store(self, waiting: Iterable[_Waiting], *, alone: bool = False) -> None:
-        group = Group(self._standings, look_up_new=alone)
-        accepted: list[_Waiting] = []
-        failed: _Failed = []
+    def _store(self, waiting: Iterable[_QueuedAppend], *, alone: bool = False) -> None:
+        group = SqliteBatch(self._heads, look_up_new=alone)
+        accepted: list[_QueuedAppend] = []
+        failed: _FailedAppends = []
         for item in waiting:
             try:
                 group.add(item[0])
                 accepted.append(item)
             except Exception as refusal:
-                failed.append((item[1], troubles.told(refusal)))
+                failed.append((item[1], troubles.translate_error(refusal)))
         try:
             group.write(self._connection)
         except Exception as problem:
             self._undo()
-            if not alone and not troubles.is_of_the_disk(problem):
+            if not alone and not troubles.is_disk_error(problem):
                 # One of them is at fault, or another process moved a session on: each by itself, and asking the file anew.
                 for item in accepted:
                     self._store([item], alone=True)
             else:
-                failed += [(future, troubles.told(problem)) for _, future in accepted]
+                failed += [(future, troubles.translate_error(problem)) for _, future in accepted]
             accepted = []
-        self._tell(_settle, [future for _, future in accepted], failed)
+        self._call_in_loop(_resolve_all, [future for _, future in accepted], failed)
 
     def _undo(self) -> None:
-        self._standings.forget()
+        self._heads.forget()
         if self._connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
 
-    def _step(self) -> None:
+    def _run_chore_step(self) -> None:
         steps, future = self._chores[0]
         try:
             next(steps)
             return
         except StopIteration as end:
-            self._tell(_resolve, future, end.value)
+            self._call_in_loop(_resolve, future, end.value)
         except Exception as problem:
             self._undo()
-            self._tell(_settle, [], [(future, troubles.told(problem))])
+            self._call_in_loop(_resolve_all, [], [(future, troubles.translate_error(problem))])
         self._chores.popleft()
 
-    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         # A loop that has closed has nobody left who waits.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
@@ -173,7 +173,7 @@ class Writer:
 # A future is done already when the task that waited for it was cancelled.
 
 
-def _settle(stored: list[asyncio.Future[None]], failed: _Failed) -> None:
+def _resolve_all(stored: list[asyncio.Future[None]], failed: _FailedAppends) -> None:
     for future in stored:
         if not future.done():
             future.set_result(None)

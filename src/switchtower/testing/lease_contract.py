@@ -26,11 +26,11 @@ from switchtower.core.events import SessionState
 from switchtower.core.leases import Renewal
 
 MakeLeases = Callable[[], leases.Leases]
-Begin = Callable[[journal.Card], Awaitable[None]]
+BeginSession = Callable[[journal.Card], Awaitable[None]]
 LONG_MS = 600_000
 
 
-def card(
+def make_card(
     session_id: str, state: SessionState = SessionState.RUNNING, *, shells: int = 0, host: str | None = None
 ) -> journal.Card:
     return journal.Card(
@@ -53,7 +53,7 @@ class LeaseContract:
         raise NotImplementedError
 
     @pytest.fixture
-    def begin(self) -> Begin:
+    def begin_session(self) -> BeginSession:
         """Puts a session with this card into the journal. Nobody has it yet."""
         raise NotImplementedError
 
@@ -69,32 +69,32 @@ class LeaseContract:
 
     # Nodes
 
-    async def test_nodes_are_listed_with_the_sessions_that_began_there(self, store: leases.Leases, begin: Begin) -> None:
+    async def test_nodes_are_listed_with_the_sessions_that_began_there(self, store: leases.Leases, begin: BeginSession) -> None:
         for number, node_id in enumerate(("node_b", "node_b", None)):
-            await begin(card(f"sess_{number}"))
+            await begin(make_card(f"sess_{number}"))
             if node_id:
                 await store.acquire(f"sess_{number}", node_id)
         await store.acquire("seat:pi", "node_b")
         await store.acquire("sess_not_begun", "node_a")
         await store.renew("node_a", 0)
-        first, second = await store.nodes()
+        first, second = await store.list_nodes()
         assert (first.node_id, first.address, first.is_alive, first.sessions) == ("node_a", "10.0.0.1:9000", False, 0)
         assert (second.node_id, second.address, second.is_alive, second.sessions) == ("node_b", "10.0.0.2:9000", True, 2)
         assert second.expires_at_ms - second.joined_at_ms >= LONG_MS
 
     async def test_a_node_has_a_name_and_a_version_which_it_may_tell_anew(self, store: leases.Leases) -> None:
-        (first, _) = await store.nodes()
+        (first, _) = await store.list_nodes()
         assert (first.name, first.version, first.draining) == ("", "", False)
         for name, version in (("west", "1.2"), ("eåst \x00", "1.3")):
             await store.join("node_a", "10.0.0.1:9000", LONG_MS, name=name, version=version)
-            (first, _) = await store.nodes()
+            (first, _) = await store.list_nodes()
             assert (first.name, first.version) == (name, version)
 
     async def test_a_renewal_in_time_keeps_everything(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
         assert lease is not None
         assert await store.renew("node_a", 2 * LONG_MS) is Renewal.KEPT
-        renewed = await store.owner("sess_1")
+        renewed = await store.find_owner("sess_1")
         assert renewed is not None
         assert renewed.epoch == lease.epoch
         assert renewed.expires_at_ms > lease.expires_at_ms, "one renewal is for all of the node's sessions"
@@ -106,19 +106,19 @@ class LeaseContract:
         assert await store.acquire("sess_1", "node_b") is not None
         assert await store.renew("node_a", LONG_MS) is Renewal.LATE
         assert await store.renew("node_a", LONG_MS) is Renewal.KEPT
-        assert [lease.session_id for lease in await store.owned("node_a", limit=10)] == ["sess_2"]
+        assert [lease.session_id for lease in await store.list_owned("node_a", limit=10)] == ["sess_2"]
 
     async def test_a_node_that_never_joined_is_unknown_and_gets_nothing(self, store: leases.Leases) -> None:
         assert await store.renew("node_x", LONG_MS) is Renewal.UNKNOWN
         assert await store.acquire("sess_1", "node_x") is None
         assert await store.take_over("node_x", 10) == []
         assert await store.leave("node_x") == 0
-        assert await store.owner("sess_1") is None
+        assert await store.find_owner("sess_1") is None
 
     async def test_a_node_that_joins_again_keeps_its_sessions_at_a_new_address(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
         await store.join("node_a", "10.0.0.9:9000", LONG_MS)
-        assert (await store.nodes())[0].address == "10.0.0.9:9000"
+        assert (await store.list_nodes())[0].address == "10.0.0.9:9000"
         again = await store.acquire("sess_1", "node_a")
         assert lease is not None
         assert again is not None
@@ -129,9 +129,9 @@ class LeaseContract:
             await store.acquire(f"sess_{number}", "node_a")
         await store.acquire("sess_9", "node_b")
         assert await store.leave("node_a") == 3
-        assert [node.node_id for node in await store.nodes()] == ["node_b"]
-        assert await store.owner("sess_1") is None
-        assert await store.owner("sess_9") is not None
+        assert [node.node_id for node in await store.list_nodes()] == ["node_b"]
+        assert await store.find_owner("sess_1") is None
+        assert await store.find_owner("sess_9") is not None
         assert await store.acquire("sess_1", "node_b") is not None
 
     async def test_only_silent_nodes_without_sessions_are_forgotten(self, store: leases.Leases) -> None:
@@ -141,16 +141,16 @@ class LeaseContract:
             await store.renew(silent, 0)
         assert await store.forget_nodes(LONG_MS) == 0
         assert await store.forget_nodes(0) == 1
-        assert [node.node_id for node in await store.nodes()] == ["node_a", "node_c"]
+        assert [node.node_id for node in await store.list_nodes()] == ["node_a", "node_c"]
 
     # Draining
 
-    async def test_a_draining_node_gives_up_everything_and_gets_nothing(self, store: leases.Leases, begin: Begin) -> None:
-        await begin(card("sess_1"))
+    async def test_a_draining_node_gives_up_everything_and_gets_nothing(self, store: leases.Leases, begin: BeginSession) -> None:
+        await begin(make_card("sess_1"))
         held = [await store.acquire(session_id, "node_a") for session_id in ("sess_1", "sess_2", "seat:pi")]
         others = await store.acquire("sess_3", "node_b")
         assert await store.drain("node_a") == 3
-        assert await store.owned("node_a", limit=10) == []
+        assert await store.list_owned("node_a", limit=10) == []
         assert await store.acquire("sess_1", "node_a") is None
         assert await store.take_over("node_a", 10) == []
         assert others is not None
@@ -167,14 +167,14 @@ class LeaseContract:
         assert [await store.drain("node_a") for _ in range(2)] == [1, 0]
         assert await store.renew("node_a", LONG_MS) is Renewal.KEPT
         await store.join("node_a", "10.0.0.9:9000", LONG_MS)
-        first, second = await store.nodes()
+        first, second = await store.list_nodes()
         assert (first.is_alive, first.draining, second.draining) == (True, True, False)
         assert await store.acquire("sess_2", "node_a") is None
         assert await store.leave("node_a") == 0
 
     async def test_a_node_that_never_joined_has_nothing_to_drain(self, store: leases.Leases) -> None:
         assert await store.drain("node_x") == 0
-        assert [node.draining for node in await store.nodes()] == [False, False]
+        assert [node.draining for node in await store.list_nodes()] == [False, False]
 
     async def test_nothing_is_left_to_a_node_that_drains_while_others_give_to_it(
         self, make_leases: MakeLeases, store: leases.Leases
@@ -185,7 +185,7 @@ class LeaseContract:
             await store.join(f"node_{turn}", "", LONG_MS)
             tries = [other.acquire(f"sess_{turn}_{number}", f"node_{turn}") for number in range(8)]
             await asyncio.gather(*tries[:4], store.drain(f"node_{turn}"), *tries[4:])
-            assert await store.owned(f"node_{turn}", limit=10) == []
+            assert await store.list_owned(f"node_{turn}", limit=10) == []
         await other.close()
 
     # One home
@@ -195,13 +195,13 @@ class LeaseContract:
         assert lease is not None
         assert (lease.session_id, lease.node_id) == ("sess_1", "node_a")
         assert await store.acquire("sess_1", "node_a") == lease
-        assert await store.owner("sess_1") == lease
-        assert await store.owner("sess_2") is None
+        assert await store.find_owner("sess_1") == lease
+        assert await store.find_owner("sess_2") is None
 
     async def test_nobody_gets_the_session_of_a_node_that_is_alive(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
         assert await store.acquire("sess_1", "node_b") is None
-        assert await store.owner("sess_1") == lease
+        assert await store.find_owner("sess_1") == lease
 
     async def test_the_session_of_a_silent_node_goes_to_who_asks_in_a_new_epoch(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
@@ -222,14 +222,14 @@ class LeaseContract:
         for turn in range(5):
             answers = await asyncio.gather(*(store.acquire(f"sess_{turn}", f"racer_{number}") for number in range(8)))
             (winner,) = [lease for lease in answers if lease is not None]
-            assert await store.owner(f"sess_{turn}") == winner
+            assert await store.find_owner(f"sess_{turn}") == winner
 
     async def test_a_released_session_is_free_and_its_next_epoch_is_new(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
         assert lease is not None
         assert await store.release(lease)
         assert not await store.release(lease)
-        assert await store.owner("sess_1") is None
+        assert await store.find_owner("sess_1") is None
         again = await store.acquire("sess_1", "node_b")
         assert again is not None
         assert again.epoch > lease.epoch
@@ -242,7 +242,7 @@ class LeaseContract:
         assert old is not None
         assert not await store.release(old)
         assert await store.hand_over(old, "node_a") is None
-        assert await store.owner("sess_1") == held
+        assert await store.find_owner("sess_1") == held
 
     async def test_a_session_is_handed_over_without_being_free_in_between(self, store: leases.Leases) -> None:
         lease = await store.acquire("sess_1", "node_a")
@@ -250,7 +250,7 @@ class LeaseContract:
         given = await store.hand_over(lease, "node_b")
         assert given is not None
         assert (given.node_id, given.epoch > lease.epoch) == ("node_b", True)
-        assert await store.owner("sess_1") == given
+        assert await store.find_owner("sess_1") == given
         await store.renew("node_a", 0)
         assert await store.hand_over(given, "node_a") is None
         assert await store.hand_over(given, "node_x") is None
@@ -258,10 +258,10 @@ class LeaseContract:
     # Takeover
 
     async def test_what_is_under_way_on_silent_nodes_is_taken_over_piece_by_piece(
-        self, store: leases.Leases, begin: Begin
+        self, store: leases.Leases, begin: BeginSession
     ) -> None:
         for number in (*range(5), 9):
-            await begin(card(f"sess_{number}"))
+            await begin(make_card(f"sess_{number}"))
         before = [await store.acquire(f"sess_{number}", "node_a") for number in range(5)]
         await store.acquire("sess_9", "node_b")
         assert await store.take_over("node_b", 10) == []
@@ -273,12 +273,12 @@ class LeaseContract:
             assert old is not None
             assert new.node_id == "node_b"
             assert new.epoch > old.epoch
-            assert await store.owner(new.session_id) == new
+            assert await store.find_owner(new.session_id) == new
         assert await store.take_over("node_b", 3) == []
 
-    async def test_what_is_under_way_and_has_no_home_is_taken_over_too(self, store: leases.Leases, begin: Begin) -> None:
+    async def test_what_is_under_way_and_has_no_home_is_taken_over_too(self, store: leases.Leases, begin: BeginSession) -> None:
         for session_id in ("sess_left", "sess_new"):
-            await begin(card(session_id))
+            await begin(make_card(session_id))
         left = await store.acquire("sess_left", "node_a")
         assert left is not None
         await store.release(left)
@@ -288,17 +288,17 @@ class LeaseContract:
 
     @pytest.mark.parametrize("state", SessionState)
     async def test_only_what_is_under_way_here_is_taken_over(
-        self, store: leases.Leases, begin: Begin, state: SessionState
+        self, store: leases.Leases, begin: BeginSession, state: SessionState
     ) -> None:
         nasty = '","shells":7,"host":"h","x":"'  # as a card's text it is no field
         sessions = [
-            card("sess_0", state),
-            card("sess_1", state, shells=1),
-            card("sess_2", state, shells=20),
-            card("sess_3", state, host="host_1"),
-            card("sess_4", state, shells=1, host=""),
-            structs.replace(card("sess_5", state), title=nasty, accepted={"shells": True, "host": False}),
-            structs.replace(card("sess_6", state, shells=1), title=nasty.replace("7", "0"), accepted={"shells": False}),
+            make_card("sess_0", state),
+            make_card("sess_1", state, shells=1),
+            make_card("sess_2", state, shells=20),
+            make_card("sess_3", state, host="host_1"),
+            make_card("sess_4", state, shells=1, host=""),
+            structs.replace(make_card("sess_5", state), title=nasty, accepted={"shells": True, "host": False}),
+            structs.replace(make_card("sess_6", state, shells=1), title=nasty.replace("7", "0"), accepted={"shells": False}),
         ]
         for begun in sessions:
             await begin(begun)
@@ -309,17 +309,17 @@ class LeaseContract:
         wanted = [one.session_id for one in sessions if one.host is None and (one.shells or state in states.ACTIVE)]
         assert [lease.session_id for lease in await store.take_over("node_b", 20)] == wanted
         rest = sorted({"seat:pi", "sess_not_begun", *(one.session_id for one in sessions)} - set(wanted))
-        assert [lease.session_id for lease in await store.owned("node_a", limit=20)] == rest
+        assert [lease.session_id for lease in await store.list_owned("node_a", limit=20)] == rest
 
     async def test_nodes_that_take_over_at_once_share_the_sessions(
-        self, make_leases: MakeLeases, store: leases.Leases, begin: Begin
+        self, make_leases: MakeLeases, store: leases.Leases, begin: BeginSession
     ) -> None:
         other = make_leases()
         await other.open()
         await store.join("node_c", "", LONG_MS)
         wanted = {f"sess_{number:03d}" for number in range(120)}
         for session_id in wanted:
-            await begin(card(session_id))
+            await begin(make_card(session_id))
             await store.acquire(session_id, "node_a")
         await store.renew("node_a", 0)
 
@@ -335,26 +335,28 @@ class LeaseContract:
         assert sorted(taken) == sorted(wanted)
         await other.close()
 
-    async def test_a_silent_node_takes_nothing_over(self, store: leases.Leases, begin: Begin) -> None:
-        await begin(card("sess_1"))
+    async def test_a_silent_node_takes_nothing_over(self, store: leases.Leases, begin: BeginSession) -> None:
+        await begin(make_card("sess_1"))
         await store.acquire("sess_1", "node_a")
         for silent in ("node_a", "node_b"):
             await store.renew(silent, 0)
         assert await store.take_over("node_b", 10) == []
 
-    async def test_everything_else_of_silent_nodes_is_freed_piece_by_piece(self, store: leases.Leases, begin: Begin) -> None:
-        for begun in (card("sess_0"), card("sess_1", SessionState.IDLE), card("sess_2", host="host_1")):
+    async def test_everything_else_of_silent_nodes_is_freed_piece_by_piece(
+        self, store: leases.Leases, begin: BeginSession
+    ) -> None:
+        for begun in (make_card("sess_0"), make_card("sess_1", SessionState.IDLE), make_card("sess_2", host="host_1")):
             await begin(begun)
         freed = ("seat:pi", "sess_1", "sess_2", "sess_not_begun")
         held = {session_id: await store.acquire(session_id, "node_a") for session_id in ("sess_0", *freed)}
         await store.acquire("sess_9", "node_b")
-        assert await store.free(10) == 0
+        assert await store.release_silent(10) == 0
         await store.renew("node_a", 0)
-        assert [await store.free(3) for _ in range(3)] == [3, 1, 0]
-        assert await store.owner("sess_0") is not None, "it is for who takes over"
-        assert await store.owner("sess_9") is not None
+        assert [await store.release_silent(3) for _ in range(3)] == [3, 1, 0]
+        assert await store.find_owner("sess_0") is not None, "it is for who takes over"
+        assert await store.find_owner("sess_9") is not None
         for session_id in freed:
-            assert await store.owner(session_id) is None
+            assert await store.find_owner(session_id) is None
             old, new = held[session_id], await store.acquire(session_id, "node_b")
             assert old is not None
             assert new is not None
@@ -366,8 +368,8 @@ class LeaseContract:
         for number in range(40):
             await store.acquire(f"sess_{number}", "node_a")
         await store.renew("node_a", 0)
-        freed = sum(await asyncio.gather(*(one.free(7) for one in (store, other) for _ in range(3))))
-        while more := await store.free(7):
+        freed = sum(await asyncio.gather(*(one.release_silent(7) for one in (store, other) for _ in range(3))))
+        while more := await store.release_silent(7):
             freed += more
         assert freed == 40
         assert await store.forget_nodes(0) == 1, "nothing holds a node that owns nothing"
@@ -379,7 +381,7 @@ class LeaseContract:
         for number in range(7):
             await store.acquire(f"sess_{number}", "node_a" if number != 3 else "node_b")
         pages, after = [], ""
-        while page := await store.owned("node_a", limit=4, after=after):
+        while page := await store.list_owned("node_a", limit=4, after=after):
             pages.append([lease.session_id for lease in page])
             after = page[-1].session_id
         assert pages == [["sess_0", "sess_1", "sess_2", "sess_4"], ["sess_5", "sess_6"]]
@@ -390,8 +392,8 @@ class LeaseContract:
         lease = await store.acquire(nasty, nasty)
         assert lease is not None
         assert (lease.session_id, lease.node_id) == (nasty, nasty)
-        assert await store.owner(nasty) == lease
-        assert await store.owned(nasty, limit=5) == [lease]
+        assert await store.find_owner(nasty) == lease
+        assert await store.list_owned(nasty, limit=5) == [lease]
 
     # Opening and closing
 
@@ -399,7 +401,7 @@ class LeaseContract:
         lease = await store.acquire("sess_1", "node_a")
         other = make_leases()
         await other.open()
-        assert await other.owner("sess_1") == lease
+        assert await other.find_owner("sess_1") == lease
         await other.close()
 
     async def test_leases_that_are_not_open_say_so(self, store: leases.Leases) -> None:

@@ -19,7 +19,7 @@ import pytest
 from switchtower.transports.mesh import ports
 from switchtower.transports.mesh.tunnel import WINDOW_BYTES, Tunnel
 from switchtower.transports.packet import Packet
-from switchtower.transports.pair import Inbox
+from switchtower.transports.pair import RecordingReceiver
 from switchtower.transports.stream import Receiver, Stream
 
 
@@ -35,21 +35,21 @@ MakeMeshes = Callable[[int], Awaitable[Sequence[ClosableMesh]]]
 Meshes = Sequence[ClosableMesh]
 
 
-def ask(mesh: ports.Mesh, node_id: str, subject: str, body: bytes = b"") -> "asyncio.Future[bytes | ports.Problem]":
+def request(mesh: ports.Mesh, node_id: str, subject: str, body: bytes = b"") -> "asyncio.Future[bytes | ports.MeshProblem]":
     """The answer, or what came in its place. A second answer would be an error of the future's."""
-    future: asyncio.Future[bytes | ports.Problem] = asyncio.get_running_loop().create_future()
-    mesh.ask(node_id, subject, body, future.set_result)
+    future: asyncio.Future[bytes | ports.MeshProblem] = asyncio.get_running_loop().create_future()
+    mesh.request(node_id, subject, body, future.set_result)
     return future
 
 
-async def until_met(mesh: ports.Mesh, node_id: str) -> None:
+async def wait_until_met(mesh: ports.Mesh, node_id: str) -> None:
     met = asyncio.Event()
     stop = mesh.watch(lambda peer: met.set() if peer.node_id == node_id else None, lambda _peer: None)
     await met.wait()
     stop()
 
 
-async def until_gone(mesh: ports.Mesh, node_id: str) -> None:
+async def wait_until_gone(mesh: ports.Mesh, node_id: str) -> None:
     gone = asyncio.Event()
     stop = mesh.watch(lambda _peer: None, lambda peer: gone.set() if peer.node_id == node_id else None)
     if node_id in mesh.peers:
@@ -57,38 +57,38 @@ async def until_gone(mesh: ports.Mesh, node_id: str) -> None:
     stop()
 
 
-def echo(_node_id: str, body: bytes, reply: ports.Reply) -> None:
+def reply_echo(_node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
     reply(body)
 
 
-def never(_node_id: str, _body: bytes, _reply: ports.Reply) -> None: ...
+def reply_never(_node_id: str, _body: bytes, _reply: ports.ReplyCallback) -> None: ...
 
 
-class Unhurried(Inbox):
+class SlowReceiver(RecordingReceiver):
     """Does not read before it is told to."""
 
-    def connected(self, stream: Stream) -> None:
-        super().connected(stream)
+    def on_connected(self, stream: Stream) -> None:
+        super().on_connected(stream)
         stream.pause_reading()
 
 
-class Guests:
+class TunnelRecorder:
     """Hosts tunnels and keeps an inbox for each."""
 
     def __init__(self, *, reading: bool = True) -> None:
-        self.inboxes: list[Inbox] = []
+        self.inboxes: list[RecordingReceiver] = []
         self.openings: list[tuple[str, bytes]] = []
         self._reading = reading
         self._came = asyncio.Event()
 
-    def host(self, node_id: str, opening: bytes) -> Receiver:
-        inbox = Inbox() if self._reading else Unhurried()
+    def accept(self, node_id: str, opening: bytes) -> Receiver:
+        inbox = RecordingReceiver() if self._reading else SlowReceiver()
         self.inboxes.append(inbox)
         self.openings.append((node_id, opening))
         self._came.set()
         return inbox
 
-    async def next(self) -> Inbox:
+    async def next_inbox(self) -> RecordingReceiver:
         while not self.inboxes:
             self._came.clear()
             await self._came.wait()
@@ -105,11 +105,11 @@ class MeshContract:
         return await make_meshes(2)
 
     @pytest.fixture
-    def here(self, meshes: Meshes) -> ClosableMesh:
+    def local_mesh(self, meshes: Meshes) -> ClosableMesh:
         return meshes[0]
 
     @pytest.fixture
-    def there(self, meshes: Meshes) -> ClosableMesh:
+    def remote_mesh(self, meshes: Meshes) -> ClosableMesh:
         return meshes[1]
 
     # Who is there
@@ -117,214 +117,214 @@ class MeshContract:
     async def test_each_node_knows_all_others_as_they_tell_of_themselves(self, make_meshes: MakeMeshes) -> None:
         meshes = await make_meshes(3)
         for mesh in meshes:
-            assert dict(mesh.peers) == {other.me.node_id: other.me for other in meshes if other is not mesh}
+            assert dict(mesh.peers) == {other.local_peer.node_id: other.local_peer for other in meshes if other is not mesh}
 
     async def test_who_watches_is_told_at_once_of_who_is_there_and_later_of_who_goes(
         self, here: ClosableMesh, there: ClosableMesh
     ) -> None:
-        told: list[tuple[str, ports.Peer]] = []
+        told: list[tuple[str, ports.MeshPeer]] = []
         gone = asyncio.Event()
 
-        def went(peer: ports.Peer) -> None:
+        def went(peer: ports.MeshPeer) -> None:
             told.append(("went", peer))
             assert peer.node_id not in here.peers
             gone.set()
 
         here.watch(lambda peer: told.append(("came", peer)), went)
-        assert told == [("came", there.me)]
+        assert told == [("came", there.local_peer)]
         await there.close()
         await gone.wait()
-        assert told == [("came", there.me), ("went", there.me)]
+        assert told == [("came", there.local_peer), ("went", there.local_peer)]
 
     async def test_who_stopped_watching_is_told_nothing(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        told: list[ports.Peer] = []
+        told: list[ports.MeshPeer] = []
         stop = here.watch(lambda _peer: None, told.append)
         stop()
         await there.close()
-        await until_gone(here, there.me.node_id)
+        await wait_until_gone(here, there.local_peer.node_id)
         assert told == []
 
     async def test_who_is_no_longer_among_the_nodes_is_hung_up_on_at_once(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        there.answers("never", never)
-        asked = ask(here, there.me.node_id, "never")
-        here.meet([])
+        there.handle_requests("never", reply_never)
+        asked = request(here, there.local_peer.node_id, "never")
+        here.update_nodes([])
         assert here.peers == {}
         answer = await asked
-        assert isinstance(answer, ports.Unreachable)
-        assert not here.tell(there.me.node_id, "greeting", b"")
+        assert isinstance(answer, ports.NodeUnreachable)
+        assert not here.notify(there.local_peer.node_id, "greeting", b"")
 
     async def test_who_is_no_longer_among_the_nodes_is_not_answered_either(self, here: ClosableMesh, there: ClosableMesh) -> None:
         asked_here = asyncio.Event()
-        here.answers("never", lambda _node_id, _body, _reply: asked_here.set())
-        asked = ask(there, here.me.node_id, "never")
+        here.handle_requests("never", lambda _node_id, _body, _reply: asked_here.set())
+        asked = request(there, here.local_peer.node_id, "never")
         await asked_here.wait()
-        here.meet([])
-        assert isinstance(await asked, ports.Unreachable)
+        here.update_nodes([])
+        assert isinstance(await asked, ports.NodeUnreachable)
 
     async def test_a_node_that_is_among_them_again_is_met_again(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        there.answers("echo", echo)
-        here.meet([])
-        here.meet([(there.me.node_id, there.address)])
-        await until_met(here, there.me.node_id)
-        assert await ask(here, there.me.node_id, "echo", b"again") == b"again"
+        there.handle_requests("echo", reply_echo)
+        here.update_nodes([])
+        here.update_nodes([(there.local_peer.node_id, there.address)])
+        await wait_until_met(here, there.local_peer.node_id)
+        assert await request(here, there.local_peer.node_id, "echo", b"again") == b"again"
 
     async def test_a_node_does_not_meet_itself(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        here.meet([(here.me.node_id, here.address), (there.me.node_id, there.address)])
-        assert set(here.peers) == {there.me.node_id}
+        here.update_nodes([(here.local_peer.node_id, here.address), (there.local_peer.node_id, there.address)])
+        assert set(here.peers) == {there.local_peer.node_id}
 
     # Questions
 
     async def test_a_question_is_answered_now_or_later(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        replies: list[ports.Reply] = []
-        there.answers("later", lambda _node_id, _body, reply: replies.append(reply))
-        there.answers("now", lambda node_id, body, reply: reply(node_id.encode() + body))
-        later = ask(here, there.me.node_id, "later")
-        assert await ask(here, there.me.node_id, "now", b"!") == here.me.node_id.encode() + b"!"
+        replies: list[ports.ReplyCallback] = []
+        there.handle_requests("later", lambda _node_id, _body, reply: replies.append(reply))
+        there.handle_requests("now", lambda node_id, body, reply: reply(node_id.encode() + body))
+        later = request(here, there.local_peer.node_id, "later")
+        assert await request(here, there.local_peer.node_id, "now", b"!") == here.local_peer.node_id.encode() + b"!"
         replies[0](b"at last")
         assert await later == b"at last"
 
     async def test_both_ask_each_other(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        here.answers("echo", echo)
-        there.answers("echo", echo)
-        one, other = ask(here, there.me.node_id, "echo", b"1"), ask(there, here.me.node_id, "echo", b"2")
+        here.handle_requests("echo", reply_echo)
+        there.handle_requests("echo", reply_echo)
+        one, other = request(here, there.local_peer.node_id, "echo", b"1"), request(there, here.local_peer.node_id, "echo", b"2")
         assert (await one, await other) == (b"1", b"2")
 
     async def test_thousands_of_questions_and_words_arrive_in_order(self, here: ClosableMesh, there: ClosableMesh) -> None:
         heard: list[int] = []
 
-        def answer(_node_id: str, body: bytes, reply: ports.Reply) -> None:
+        def answer(_node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
             heard.append(int(body))
             reply(body)
 
-        there.answers("count", answer)
-        there.hears("count", lambda _node_id, body: heard.append(int(body)))
-        answered: list[bytes | ports.Problem] = []
+        there.handle_requests("count", answer)
+        there.handle_notifications("count", lambda _node_id, body: heard.append(int(body)))
+        answered: list[bytes | ports.MeshProblem] = []
         everything = asyncio.Event()
 
-        def done(answer: bytes | ports.Problem) -> None:
+        def done(answer: bytes | ports.MeshProblem) -> None:
             answered.append(answer)
             if len(answered) == 5_000:
                 everything.set()
 
         for number in range(0, 10_000, 2):
-            here.ask(there.me.node_id, "count", b"%d" % number, done)
-            here.tell(there.me.node_id, "count", b"%d" % (number + 1))
+            here.request(there.local_peer.node_id, "count", b"%d" % number, done)
+            here.notify(there.local_peer.node_id, "count", b"%d" % (number + 1))
             if number % 1_000 == 0:
                 await asyncio.sleep(0)
         await everything.wait()
         assert answered == [b"%d" % number for number in range(0, 10_000, 2)]
-        last = ask(here, there.me.node_id, "count", b"10000")
+        last = request(here, there.local_peer.node_id, "count", b"10000")
         await last
         assert heard == list(range(10_001))
 
     async def test_the_asker_is_never_told_before_the_question_is_put(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        told: list[bytes | ports.Problem] = []
-        here.ask(there.me.node_id, "unknown", b"", told.append)
-        here.ask("nobody", "unknown", b"", told.append)
-        here.ask(there.me.node_id, "unknown", bytes(40 * 1024 * 1024), told.append)
+        told: list[bytes | ports.MeshProblem] = []
+        here.request(there.local_peer.node_id, "unknown", b"", told.append)
+        here.request("nobody", "unknown", b"", told.append)
+        here.request(there.local_peer.node_id, "unknown", bytes(40 * 1024 * 1024), told.append)
         assert told == []
 
     async def test_a_node_that_is_not_there_cannot_have_heard(self, here: ClosableMesh) -> None:
-        answer = await ask(here, "nobody", "echo")
-        assert isinstance(answer, ports.Unreachable)
+        answer = await request(here, "nobody", "echo")
+        assert isinstance(answer, ports.NodeUnreachable)
         assert (answer.node_id, answer.sent) == ("nobody", False)
 
     async def test_a_node_that_goes_may_have_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
         heard = asyncio.Event()
-        there.answers("never", lambda _node_id, _body, _reply: heard.set())
-        asked = ask(here, there.me.node_id, "never")
+        there.handle_requests("never", lambda _node_id, _body, _reply: heard.set())
+        asked = request(here, there.local_peer.node_id, "never")
         await heard.wait()
         await there.close()
         answer = await asked
-        assert isinstance(answer, ports.Unreachable)
-        assert (answer.node_id, answer.sent) == (there.me.node_id, True)
+        assert isinstance(answer, ports.NodeUnreachable)
+        assert (answer.node_id, answer.sent) == (there.local_peer.node_id, True)
 
     async def test_what_was_not_yet_on_its_way_was_not_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        asked = ask(here, there.me.node_id, "echo")
-        here.meet([])
+        asked = request(here, there.local_peer.node_id, "echo")
+        here.update_nodes([])
         answer = await asked
-        assert isinstance(answer, ports.Unreachable)
+        assert isinstance(answer, ports.NodeUnreachable)
         assert not answer.sent
 
     async def test_an_unknown_subject_has_no_answer(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        answer = await ask(here, there.me.node_id, "from the next version")
-        assert isinstance(answer, ports.Unanswerable)
+        answer = await request(here, there.local_peer.node_id, "from the next version")
+        assert isinstance(answer, ports.NodeRequestFailed)
 
     async def test_who_fails_to_answer_says_so_without_saying_why(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        def fail(_node_id: str, _body: bytes, _reply: ports.Reply) -> None:
+        def fail(_node_id: str, _body: bytes, _reply: ports.ReplyCallback) -> None:
             raise RuntimeError("password: hunter2")
 
-        there.answers("fail", fail)
-        there.answers("echo", echo)
-        answer = await ask(here, there.me.node_id, "fail")
-        assert isinstance(answer, ports.Unanswerable)
+        there.handle_requests("fail", fail)
+        there.handle_requests("echo", reply_echo)
+        answer = await request(here, there.local_peer.node_id, "fail")
+        assert isinstance(answer, ports.NodeRequestFailed)
         assert "hunter2" not in str(answer)
-        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
 
     async def test_only_the_first_reply_counts(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        def twice(_node_id: str, _body: bytes, reply: ports.Reply) -> None:
+        def twice(_node_id: str, _body: bytes, reply: ports.ReplyCallback) -> None:
             reply(b"first")
             reply(b"second")
             raise RuntimeError("after the reply")
 
-        there.answers("twice", twice)
-        there.answers("echo", echo)
-        assert await ask(here, there.me.node_id, "twice") == b"first"
-        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+        there.handle_requests("twice", twice)
+        there.handle_requests("echo", reply_echo)
+        assert await request(here, there.local_peer.node_id, "twice") == b"first"
+        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
 
     async def test_an_asker_that_fails_at_an_answer_does_not_harm_the_others(
         self, here: ClosableMesh, there: ClosableMesh
     ) -> None:
-        def fail(_answer: bytes | ports.Problem) -> None:
+        def fail(_answer: bytes | ports.MeshProblem) -> None:
             raise RuntimeError("a bug of ours")
 
-        there.answers("echo", echo)
-        here.ask(there.me.node_id, "echo", b"1", fail)
-        assert await ask(here, there.me.node_id, "echo", b"2") == b"2"
+        there.handle_requests("echo", reply_echo)
+        here.request(there.local_peer.node_id, "echo", b"1", fail)
+        assert await request(here, there.local_peer.node_id, "echo", b"2") == b"2"
 
     async def test_large_questions_and_answers_arrive_whole_and_too_large_ones_have_no_answer(
         self, here: ClosableMesh, there: ClosableMesh
     ) -> None:
-        there.answers("echo", echo)
-        there.answers("grow", lambda _node_id, body, reply: reply(body * 5))
+        there.handle_requests("echo", reply_echo)
+        there.handle_requests("grow", lambda _node_id, body, reply: reply(body * 5))
         body = bytes(range(256)) * 4 * 8 * 1024
-        assert await ask(here, there.me.node_id, "echo", body) == body
-        assert isinstance(await ask(here, there.me.node_id, "grow", body), ports.Unanswerable)
-        assert isinstance(await ask(here, there.me.node_id, "echo", body * 5), ports.Unanswerable)
-        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+        assert await request(here, there.local_peer.node_id, "echo", body) == body
+        assert isinstance(await request(here, there.local_peer.node_id, "grow", body), ports.NodeRequestFailed)
+        assert isinstance(await request(here, there.local_peer.node_id, "echo", body * 5), ports.NodeRequestFailed)
+        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
 
     async def test_words_without_an_answer_are_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
         heard: asyncio.Future[tuple[str, bytes]] = asyncio.get_running_loop().create_future()
-        there.hears("news", lambda node_id, body: heard.set_result((node_id, body)))
-        assert here.tell(there.me.node_id, "unknown", b"")
-        assert here.tell(there.me.node_id, "news", b"rain")
-        assert not here.tell("nobody", "news", b"rain")
-        assert await heard == (here.me.node_id, b"rain")
+        there.handle_notifications("news", lambda node_id, body: heard.set_result((node_id, body)))
+        assert here.notify(there.local_peer.node_id, "unknown", b"")
+        assert here.notify(there.local_peer.node_id, "news", b"rain")
+        assert not here.notify("nobody", "news", b"rain")
+        assert await heard == (here.local_peer.node_id, b"rain")
 
     # Tunnels
 
     async def test_frames_go_both_ways_through_a_tunnel_in_order(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        guests, mine = Guests(), Inbox()
-        there.hosts("door", guests.host)
-        here.tunnel(there.me.node_id, "door", b"open", mine)
+        guests, mine = TunnelRecorder(), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        here.open_tunnel(there.local_peer.node_id, "door", b"open", mine)
         mine.send(b"one", b"", b"three")
-        theirs = await guests.next()
-        assert guests.openings == [(here.me.node_id, b"open")]
-        assert [await theirs.next() for _ in range(3)] == [b"one", b"", b"three"]
+        theirs = await guests.next_inbox()
+        assert guests.openings == [(here.local_peer.node_id, b"open")]
+        assert [await theirs.next_frame() for _ in range(3)] == [b"one", b"", b"three"]
         theirs.send(b"back")
-        assert await mine.next() == b"back"
-        assert mine.stream.origin.address == there.me.node_id
+        assert await mine.next_frame() == b"back"
+        assert mine.stream.origin.address == there.local_peer.node_id
 
     async def test_a_tunnel_to_nobody_cannot_be_opened(self, here: ClosableMesh) -> None:
-        mine = Inbox()
-        with pytest.raises(ports.Unreachable):
-            here.tunnel("nobody", "door", b"", mine)
+        mine = RecordingReceiver()
+        with pytest.raises(ports.NodeUnreachable):
+            here.open_tunnel("nobody", "door", b"", mine)
         assert not mine.closed
 
     async def test_a_tunnel_that_nobody_hosts_ends(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        mine = Inbox()
-        here.tunnel(there.me.node_id, "door", b"", mine)
-        await mine.until(lambda: mine.closed)
+        mine = RecordingReceiver()
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        await mine.wait_until(lambda: mine.closed)
         assert isinstance(mine.stream, Tunnel)
         assert mine.stream.closed_by_other is not None
         assert mine.stream.closed_by_other[0] == 1011
@@ -332,17 +332,17 @@ class MeshContract:
     async def test_a_close_flushes_what_was_sent_and_carries_its_code_and_reason(
         self, here: ClosableMesh, there: ClosableMesh
     ) -> None:
-        guests, mine = Guests(), Inbox()
-        there.hosts("door", guests.host)
-        here.tunnel(there.me.node_id, "door", b"", mine)
+        guests, mine = TunnelRecorder(), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
         frames = [b"%d" % number * 1_000 for number in range(500)]
         mine.send(*frames)
         mine.stream.close(4001, "moved")
         mine.send(b"too late")
-        theirs = await guests.next()
-        assert [await theirs.next() for _ in frames] == frames
-        await theirs.until(lambda: theirs.closed)
-        await mine.until(lambda: mine.closed)
+        theirs = await guests.next_inbox()
+        assert [await theirs.next_frame() for _ in frames] == frames
+        await theirs.wait_until(lambda: theirs.closed)
+        await mine.wait_until(lambda: mine.closed)
         assert not theirs.frames
         assert isinstance(theirs.stream, Tunnel)
         assert theirs.stream.closed_by_other == (4001, "moved")
@@ -350,117 +350,117 @@ class MeshContract:
         assert mine.stream.closed_by_other is None
 
     async def test_an_abort_ends_both_sides_at_once(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        guests, mine = Guests(reading=False), Inbox()
-        there.hosts("door", guests.host)
-        here.tunnel(there.me.node_id, "door", b"", mine)
-        theirs = await guests.next()
+        guests, mine = TunnelRecorder(reading=False), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        theirs = await guests.next_inbox()
         mine.send(bytes(4 * WINDOW_BYTES))
         mine.stream.abort()
         assert not mine.closed
-        await mine.until(lambda: mine.closed)
-        await theirs.until(lambda: theirs.closed)
+        await mine.wait_until(lambda: mine.closed)
+        await theirs.wait_until(lambda: theirs.closed)
         assert not theirs.frames
         assert isinstance(theirs.stream, Tunnel)
         assert theirs.stream.closed_by_other is None
 
     async def test_a_node_that_goes_ends_its_tunnels(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        guests, mine = Guests(), Inbox()
-        there.hosts("door", guests.host)
-        here.tunnel(there.me.node_id, "door", b"", mine)
-        theirs = await guests.next()
+        guests, mine = TunnelRecorder(), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        theirs = await guests.next_inbox()
         await here.close()
-        await mine.until(lambda: mine.closed)
-        await theirs.until(lambda: theirs.closed)
+        await mine.wait_until(lambda: mine.closed)
+        await theirs.wait_until(lambda: theirs.closed)
         assert not mine.stream.writable
 
     async def test_who_does_not_read_a_tunnel_stops_only_who_sends_into_it(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        slow_guests, quick_guests = Guests(reading=False), Guests()
-        there.hosts("slow", slow_guests.host)
-        there.hosts("quick", quick_guests.host)
-        there.answers("echo", echo)
-        slow, quick = Inbox(), Inbox()
-        here.tunnel(there.me.node_id, "slow", b"", slow)
-        here.tunnel(there.me.node_id, "quick", b"", quick)
+        slow_guests, quick_guests = TunnelRecorder(reading=False), TunnelRecorder()
+        there.accept_tunnels("slow", slow_guests.accept)
+        there.accept_tunnels("quick", quick_guests.accept)
+        there.handle_requests("echo", reply_echo)
+        slow, quick = RecordingReceiver(), RecordingReceiver()
+        here.open_tunnel(there.local_peer.node_id, "slow", b"", slow)
+        here.open_tunnel(there.local_peer.node_id, "quick", b"", quick)
         frames = [bytes([number % 256]) * 10_000 for number in range(100)]
         for frame in frames:
             slow.send(frame)
         assert not slow.stream.writable
         for frame in frames:
             quick.send(frame)
-        theirs = await quick_guests.next()
-        assert [await theirs.next() for _ in frames] == frames
-        await quick.until(lambda: quick.stream.writable)
-        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+        theirs = await quick_guests.next_inbox()
+        assert [await theirs.next_frame() for _ in frames] == frames
+        await quick.wait_until(lambda: quick.stream.writable)
+        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
         assert not slow.stream.writable
-        slowly = await slow_guests.next()
+        slowly = await slow_guests.next_inbox()
         assert not slowly.frames
         slowly.stream.resume_reading()
-        assert [await slowly.next() for _ in frames] == frames
-        await slow.until(lambda: slow.stream.writable)
+        assert [await slowly.next_frame() for _ in frames] == frames
+        await slow.wait_until(lambda: slow.stream.writable)
 
     async def test_a_frame_longer_than_the_window_arrives_whole(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        guests, mine = Guests(), Inbox()
-        there.hosts("door", guests.host)
-        here.tunnel(there.me.node_id, "door", b"", mine)
+        guests, mine = TunnelRecorder(), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
         long = bytes(range(256)) * 8 * 1024
         mine.send(b"before", long, b"after")
-        theirs = await guests.next()
-        assert [await theirs.next() for _ in range(3)] == [b"before", long, b"after"]
+        theirs = await guests.next_inbox()
+        assert [await theirs.next_frame() for _ in range(3)] == [b"before", long, b"after"]
 
     async def test_what_was_held_back_is_given_before_the_end(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        guests, mine = Guests(reading=False), Inbox()
-        there.hosts("door", guests.host)
-        here.tunnel(there.me.node_id, "door", b"", mine)
+        guests, mine = TunnelRecorder(reading=False), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
         mine.send(b"last words")
         mine.stream.close(1001)
-        theirs = await guests.next()
-        await mine.until(lambda: mine.closed)
+        theirs = await guests.next_inbox()
+        await mine.wait_until(lambda: mine.closed)
         assert not theirs.closed
         theirs.stream.resume_reading()
-        assert await theirs.next() == b"last words"
-        await theirs.until(lambda: theirs.closed)
+        assert await theirs.next_frame() == b"last words"
+        await theirs.wait_until(lambda: theirs.closed)
 
     async def test_a_receiver_that_fails_loses_its_tunnel_and_nobody_else_does(
         self, here: ClosableMesh, there: ClosableMesh
     ) -> None:
-        class Failing(Inbox):
+        class Failing(RecordingReceiver):
             def received(self, frames: list[bytes]) -> None:
                 raise RuntimeError("a bug of ours")
 
-        there.hosts("door", lambda _node_id, _opening: Failing())
-        there.answers("echo", echo)
-        mine = Inbox()
-        here.tunnel(there.me.node_id, "door", b"", mine)
+        there.accept_tunnels("door", lambda _node_id, _opening: Failing())
+        there.handle_requests("echo", reply_echo)
+        mine = RecordingReceiver()
+        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
         mine.stream.send(Packet([b"x"]))
-        await mine.until(lambda: mine.closed)
-        assert await ask(here, there.me.node_id, "echo", b"on") == b"on"
+        await mine.wait_until(lambda: mine.closed)
+        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
 
     async def test_who_cannot_begin_with_a_tunnel_is_told_and_nothing_stays_open(
         self, here: ClosableMesh, there: ClosableMesh
     ) -> None:
-        class Failing(Inbox):
+        class Failing(RecordingReceiver):
             def connected(self, stream: Stream) -> None:
                 raise RuntimeError("a bug of ours")
 
-        guests, mine = Guests(), Inbox()
-        there.hosts("door", guests.host)
-        there.hosts("broken door", lambda _node_id, _opening: Failing())
+        guests, mine = TunnelRecorder(), RecordingReceiver()
+        there.accept_tunnels("door", guests.accept)
+        there.accept_tunnels("broken door", lambda _node_id, _opening: Failing())
         with pytest.raises(RuntimeError):
-            here.tunnel(there.me.node_id, "door", b"", Failing())
-        theirs = await guests.next()
-        await theirs.until(lambda: theirs.closed)
-        here.tunnel(there.me.node_id, "broken door", b"", mine)
-        await mine.until(lambda: mine.closed)
+            here.open_tunnel(there.local_peer.node_id, "door", b"", Failing())
+        theirs = await guests.next_inbox()
+        await theirs.wait_until(lambda: theirs.closed)
+        here.open_tunnel(there.local_peer.node_id, "broken door", b"", mine)
+        await mine.wait_until(lambda: mine.closed)
 
     async def test_many_tunnels_at_once_each_carry_their_own(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        class Echo(Inbox):
+        class Echo(RecordingReceiver):
             def received(self, frames: list[bytes]) -> None:
                 self.send(*frames)
 
-        there.hosts("echo", lambda _node_id, _opening: Echo())
-        inboxes = [Inbox() for _ in range(200)]
+        there.accept_tunnels("echo", lambda _node_id, _opening: Echo())
+        inboxes = [RecordingReceiver() for _ in range(200)]
         for number, inbox in enumerate(inboxes):
-            here.tunnel(there.me.node_id, "echo", b"", inbox)
+            here.open_tunnel(there.local_peer.node_id, "echo", b"", inbox)
             inbox.send(*(b"%d.%d" % (number, turn) * 500 for turn in range(20)))
         for number, inbox in enumerate(inboxes):
-            assert [await inbox.next() for _ in range(20)] == [b"%d.%d" % (number, turn) * 500 for turn in range(20)]
+            assert [await inbox.next_frame() for _ in range(20)] == [b"%d.%d" % (number, turn) * 500 for turn in range(20)]

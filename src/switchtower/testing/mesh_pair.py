@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from switchtower.transports.mesh.accepted import Accepted
-from switchtower.transports.mesh.dialled import Dialled
-from switchtower.transports.mesh.link import Limits, Link
-from switchtower.transports.mesh.ports import Peer
-from switchtower.transports.mesh.switchboard import Switchboard
+from switchtower.transports.mesh.accepted import AcceptedLink
+from switchtower.transports.mesh.dialled import DialledLink
+from switchtower.transports.mesh.link import LinkLimits, MeshLink
+from switchtower.transports.mesh.ports import MeshPeer
+from switchtower.transports.mesh.switchboard import MeshBase
 
-_LIMITS = Limits(silence=3600.0)
+_LIMITS = LinkLimits(silence=3600.0)
 
 
 class _Transport(asyncio.Transport):
@@ -25,12 +25,12 @@ class _Transport(asyncio.Transport):
 
     other: "_Transport"
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: MeshLink) -> None:
         super().__init__()
         self._link = link
         self._coming: list[bytes] = []
         self._open = True
-        self._told = False
+        self._notified = False
         self._loop = asyncio.get_running_loop()
 
     def write(self, data: Any) -> None:
@@ -56,56 +56,56 @@ class _Transport(asyncio.Transport):
         coming, self._coming = self._coming, []
         if self._open and coming:
             self._link.data_received(b"".join(coming))
-        if not (self._open and self.other._open) and not self._told:
-            self._told, self._open = True, False
+        if not (self._open and self.other._open) and not self._notified:
+            self._notified, self._open = True, False
             self._link.connection_lost(None)
 
 
-class MemoryMesh(Switchboard):
+class MemoryMesh(MeshBase):
     """A node among others in the same process. Unlike over TCP, a connection that was `cut` is dialled again by `meet` only."""
 
-    def __init__(self, me: Peer, net: "dict[str, MemoryMesh]") -> None:
+    def __init__(self, me: MeshPeer, net: "dict[str, MemoryMesh]") -> None:
         super().__init__(me)
         self._net = net
         net[self.address] = self
-        self._wanted: set[str] = set()
+        self._known_nodes: set[str] = set()
 
     @property
     def address(self) -> str:
-        return f"memory:{self._me.node_id}"
+        return f"memory:{self._local_peer.node_id}"
 
-    def meet(self, nodes: Iterable[tuple[str, str]]) -> None:
-        wanted = {node_id: address for node_id, address in nodes if node_id != self._me.node_id}
-        for node_id in self._wanted - wanted.keys():
-            if (line := self._lines.get(node_id)) is not None:
-                line.hang_up()
-            self._hang_up_on_caller(node_id)
-        self._wanted = set(wanted)
+    def update_nodes(self, nodes: Iterable[tuple[str, str]]) -> None:
+        wanted = {node_id: address for node_id, address in nodes if node_id != self._local_peer.node_id}
+        for node_id in self._known_nodes - wanted.keys():
+            if (line := self._dialled_links.get(node_id)) is not None:
+                line.close()
+            self._close_caller(node_id)
+        self._known_nodes = set(wanted)
         for node_id, address in wanted.items():
-            if node_id not in self._lines and self._net.get(self.address) is self and (there := self._net.get(address)):
+            if node_id not in self._dialled_links and self._net.get(self.address) is self and (there := self._net.get(address)):
                 self._dial(node_id, there)
 
-    def cut(self, node_id: str) -> None:
+    def drop_link(self, node_id: str) -> None:
         """Both connections with that node break."""
-        if (line := self._lines.get(node_id)) is not None:
-            line.hang_up()
-        self._hang_up_on_caller(node_id)
+        if (line := self._dialled_links.get(node_id)) is not None:
+            line.close()
+        self._close_caller(node_id)
 
     async def close(self) -> None:
         self._net.pop(self.address, None)
-        self._wanted.clear()
-        for link in (*self._lines.values(), *self._callers):
-            link.hang_up(politely=True)
+        self._known_nodes.clear()
+        for link in (*self._dialled_links.values(), *self._callers):
+            link.close(politely=True)
 
     def _dial(self, node_id: str, there: "MemoryMesh") -> None:
-        line = Dialled(self._me, _LIMITS, None, node_id, came=self._line_came, went=self._line_went)
-        caller = Accepted(
-            there._me,
+        line = DialledLink(self._local_peer, _LIMITS, None, node_id, came=self._on_link_open, went=self._on_link_lost)
+        caller = AcceptedLink(
+            there._local_peer,
             _LIMITS,
             None,
             there._subjects,
             made=there._callers.add,
-            came=there._caller_came,
+            came=there._on_caller_open,
             went=there._callers.discard,
         )
         here_end, there_end = _Transport(line), _Transport(caller)
@@ -117,19 +117,19 @@ class MemoryMesh(Switchboard):
         here_end.deliver()
 
 
-def pair() -> tuple[MemoryMesh, MemoryMesh]:
-    here, there = ring(2)
+def make_pair() -> tuple[MemoryMesh, MemoryMesh]:
+    here, there = make_cluster(2)
     return here, there
 
 
-def ring(count: int, *, version: str = "0.1.0") -> list[MemoryMesh]:
+def make_cluster(count: int, *, version: str = "0.1.0") -> list[MemoryMesh]:
     """So many nodes, each connected to all others."""
     net: dict[str, MemoryMesh] = {}
     meshes = [
-        MemoryMesh(Peer(node_id=f"node_{number}", name=f"n{number}", version=version, host_id=f"host_{number}"), net)
+        MemoryMesh(MeshPeer(node_id=f"node_{number}", name=f"n{number}", version=version, host_id=f"host_{number}"), net)
         for number in range(1, count + 1)
     ]
-    nodes = [(mesh.me.node_id, mesh.address) for mesh in meshes]
+    nodes = [(mesh.local_peer.node_id, mesh.address) for mesh in meshes]
     for mesh in meshes:
-        mesh.meet(nodes)
+        mesh.update_nodes(nodes)
     return meshes

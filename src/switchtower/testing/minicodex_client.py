@@ -14,21 +14,21 @@ import msgspec
 
 from switchtower.testing.wires import WebSocketWire
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 PATH = "/ws/minicodex"
 ITEMS = ("user_text", "assistant_text", "tool_call", "function_call_output", "reasoning")
 ENDED = ("finished", "error")
 
 Frame = dict[str, Any]
-Check = Callable[[bytes], object]
+CheckFrame = Callable[[bytes], object]
 """Raises when a strict client would refuse a frame."""
 
 
 STREAMED = ("assistant_text", "reasoning")
 
 
-class Ledger:
+class FoldedSession:
     """What a client holds that believes what it is told: a snapshot to begin with, and each event behind it."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Ledger:
                 self._settled -= 1
         self.last_event_id = snapshot["event_id"]
 
-    def see(self, event: Frame) -> None:
+    def fold(self, event: Frame) -> None:
         event_id = event["event_id"]
         assert event_id > self.last_event_id, f"event ids are strictly monotonic: {event_id} after {self.last_event_id}"
         self.last_event_id = self.session_state["last_event_id"] = event_id
@@ -65,16 +65,16 @@ class Ledger:
         if event["type"] not in (*STREAMED, "error") or is_retry:
             self._settled = len(self.transcript)
         if event["type"] == "run_status":
-            self._see_status(event["run_state"])
+            self._fold_status(event["run_state"])
         elif self.run_state is not None and event.get("run_id") == self.run_state["run_id"]:
             self.run_state = {**self.run_state, "last_event_id": event_id}
 
-    def _see_status(self, run_state: Frame) -> None:
+    def _fold_status(self, run_state: Frame) -> None:
         self.run_state = run_state
         self.session_state["run_counter"] += run_state["status"] == "starting"
         self.session_state["active_run_id"] = None if run_state["status"] in ENDED else run_state["run_id"]
 
-    def as_snapshot(self, *, with_transcript: bool = True) -> Frame:
+    def build_snapshot(self, *, with_transcript: bool = True) -> Frame:
         """What `get_snapshot` should say now."""
         return {
             "type": "snapshot",
@@ -87,19 +87,19 @@ class Ledger:
         }
 
     @property
-    def said(self) -> str:
+    def assistant_text(self) -> str:
         """The assistant's words."""
         return "".join(item["text"] for item in self.transcript if item["type"] == "assistant_text")
 
 
 class MiniCodexClient:
-    def __init__(self, wire: WebSocketWire, *, ledger: Ledger | None = None, check: Check | None = None) -> None:
+    def __init__(self, wire: WebSocketWire, *, ledger: FoldedSession | None = None, check: CheckFrame | None = None) -> None:
         self.wire = wire
-        self.ledger = ledger or Ledger()
+        self.ledger = ledger or FoldedSession()
         self.frames: list[Frame] = []
         """All that has arrived, in order, but for heartbeats: they come when they want."""
         self.heartbeats: list[Frame] = []
-        self.patience = PATIENCE
+        self.timeout = TIMEOUT
         self._check = check
         self._numbers = itertools.count(1)
         self._seen = 0
@@ -107,12 +107,18 @@ class MiniCodexClient:
 
     @classmethod
     async def open(
-        cls, http: str, token: str | None, *, ledger: Ledger | None = None, check: Check | None = None, **query: object
+        cls,
+        http: str,
+        token: str | None,
+        *,
+        ledger: FoldedSession | None = None,
+        check: CheckFrame | None = None,
+        **query: object,
     ) -> "MiniCodexClient":
         """`http` as `endpoints.json` has it; the query says which session, or how to make one. Not greeted yet."""
         given = {"token": token, **query}
         spelled = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return cls(await WebSocketWire.open(http, None, path=f"{PATH}?{spelled}"), ledger=ledger, check=check)
 
     async def __aenter__(self) -> "MiniCodexClient":
@@ -127,37 +133,37 @@ class MiniCodexClient:
 
     # Saying
 
-    async def say(self, *frames: bytes | Mapping[str, object]) -> None:
+    async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
         """Sends without waiting for an answer; bytes go out as they are."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(self.timeout):
             await self.wire.drain()
 
     async def begin(self, type_: str, **fields: object) -> str:
         """Sends a command and does not wait for its answer; the id it has."""
         req_id = f"r{next(self._numbers)}-{id(self):x}"
-        await self.say({"type": type_, "req_id": req_id, **fields})
+        await self.send_frames({"type": type_, "req_id": req_id, **fields})
         return req_id
 
-    async def ask(self, type_: str, **fields: object) -> Frame:
+    async def request(self, type_: str, **fields: object) -> Frame:
         """Sends a command; what answers it, whatever it says."""
-        return await self.answer(await self.begin(type_, **fields))
+        return await self.wait_for_answer(await self.begin(type_, **fields))
 
-    async def answer(self, req_id: str) -> Frame:
-        return await self.until(lambda frame: frame.get("req_id") == req_id)
+    async def wait_for_answer(self, req_id: str) -> Frame:
+        return await self.wait_for(lambda frame: frame.get("req_id") == req_id)
 
-    async def do(self, type_: str, **fields: object) -> None:
+    async def execute(self, type_: str, **fields: object) -> None:
         """Sends a command that is expected to be accepted."""
-        answer = await self.ask(type_, **fields)
+        answer = await self.request(type_, **fields)
         assert answer["type"] == "accepted", answer
 
-    async def refused(self, type_: str, **fields: object) -> str:
+    async def expect_error(self, type_: str, **fields: object) -> str:
         """Sends a command that is expected to be refused; the code."""
-        answer = await self.ask(type_, **fields)
+        answer = await self.request(type_, **fields)
         assert answer["type"] == "error", answer
         return str(answer["code"])
 
-    async def hello(self, *capabilities: str, v: str = "1.0.0") -> Frame:
+    async def send_hello(self, *capabilities: str, v: str = "1.0.0") -> Frame:
         """Says hello and takes over the snapshot, which it returns."""
         await self.begin("hello", v=v, client_capabilities=list(capabilities))
         welcome = await self.receive()
@@ -170,11 +176,11 @@ class MiniCodexClient:
     async def resume(self, last_seen_event_id: int | None = None) -> Frame:
         """Comes back to what the ledger holds, or to another place. The answer, which is a welcome if all is well."""
         place = self.ledger.last_event_id if last_seen_event_id is None else last_seen_event_id
-        return await self.ask("resume", last_seen_event_id=place)
+        return await self.request("resume", last_seen_event_id=place)
 
-    async def snapshot(self, *, with_transcript: bool = True) -> Frame:
+    async def request_snapshot(self, *, with_transcript: bool = True) -> Frame:
         """What `get_snapshot` says, without the id it was asked with."""
-        snapshot = await self.ask("get_snapshot", include_transcript_window=with_transcript)
+        snapshot = await self.request("get_snapshot", include_transcript_window=with_transcript)
         assert snapshot["type"] == "snapshot", snapshot
         return {name: value for name, value in snapshot.items() if name != "req_id"}
 
@@ -182,19 +188,19 @@ class MiniCodexClient:
 
     async def receive(self) -> Frame:
         """The next frame as it arrives; events are folded."""
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(self.timeout):
             frame = await self._read()
             while frame["type"] == "heartbeat":
                 self.heartbeats.append(frame)
                 frame = await self._read()
         self.frames.append(frame)
         if "event_id" in frame and frame["type"] != "snapshot":
-            self.ledger.see(frame)
+            self.ledger.fold(frame)
         return frame
 
-    async def heartbeat(self) -> Frame:
+    async def wait_for_heartbeat(self) -> Frame:
         """For who expects nothing else."""
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(self.timeout):
             return await self._read()
 
     async def _read(self) -> Frame:
@@ -204,7 +210,7 @@ class MiniCodexClient:
         frame: Frame = msgspec.json.decode(raw)
         return frame
 
-    async def until(self, wanted: Callable[[Frame], bool]) -> Frame:
+    async def wait_for(self, wanted: Callable[[Frame], bool]) -> Frame:
         """The first frame of all that arrived or will, that is wanted."""
         place = 0
         while True:
@@ -223,28 +229,28 @@ class MiniCodexClient:
                     return self.frames[self._seen - 1]
             await self.receive()
 
-    async def next_of(self, type_: str) -> Frame:
+    async def next_of_type(self, type_: str) -> Frame:
         return await self.next(lambda frame: frame["type"] == type_)
 
-    async def status(self, *statuses: str) -> Frame:
+    async def wait_for_status(self, *statuses: str) -> Frame:
         """The next time that the run has one of these; its state."""
         frame = await self.next(lambda frame: frame["type"] == "run_status" and frame["run_state"]["status"] in statuses)
         state: Frame = frame["run_state"]
         return state
 
-    async def ended(self) -> Frame:
+    async def wait_for_end(self) -> Frame:
         """The state of the run that ends next, with everything told that belongs to it."""
-        state = await self.status(*ENDED)
+        state = await self.wait_for_status(*ENDED)
         # `turn_done` comes behind it; whoever is answered has heard it.
-        await self.ask("ping")
+        await self.request("ping")
         return state
 
     async def run(self, text: str, **fields: object) -> Frame:
         """Sends a message and reads until its run has ended."""
-        await self.do("send", text=text, **fields)
-        return await self.ended()
+        await self.execute("send", text=text, **fields)
+        return await self.wait_for_end()
 
-    async def closed(self) -> int | None:
+    async def wait_closed(self) -> int | None:
         """The code that the server closes the connection with; what arrives before that is kept."""
         try:
             while True:

@@ -18,36 +18,38 @@ from switchtower.testing import model_server_openai as openai
 from switchtower.testing import model_server_script as script
 
 
-class Voice(Protocol):
+class ReplyEncoder(Protocol):
     """One provider's spelling of a reply."""
 
     def begin(self) -> Iterator[bytes]: ...
-    def text(self, step: script.Text) -> Iterator[bytes]: ...
-    def thinking(self, step: script.Thinking) -> Iterator[bytes]: ...
-    def call(self, step: script.Call) -> Iterator[bytes]: ...
-    def ping(self) -> Iterator[bytes]: ...
-    def fail(self, step: script.Fail) -> Iterator[bytes]: ...
+    def encode_text(self, step: script.TextStep) -> Iterator[bytes]: ...
+    def encode_thinking(self, step: script.ThinkingStep) -> Iterator[bytes]: ...
+    def encode_call(self, step: script.CallStep) -> Iterator[bytes]: ...
+    def encode_ping(self) -> Iterator[bytes]: ...
+    def encode_failure(self, step: script.FailStep) -> Iterator[bytes]: ...
     def end(self) -> Iterator[bytes]: ...
 
 
-_DIALECTS: dict[str, tuple[str, Callable[[script.Reply], Voice], Callable[[script.Refusal], dict[str, Any]]]] = {
-    "openai": (openai.PATH_END, openai.OpenAIVoice, openai.error_body),
-    "anthropic": (anthropic.PATH_END, anthropic.AnthropicVoice, anthropic.error_body),
-    "google": (google.PATH_END, google.GoogleVoice, google.error_body),
+_DIALECTS: dict[
+    str, tuple[str, Callable[[script.ScriptedReply], ReplyEncoder], Callable[[script.ScriptedRefusal], dict[str, Any]]]
+] = {
+    "openai": (openai.OPENAI_PATH_END, openai.OpenAIReplyEncoder, openai.encode_openai_error),
+    "anthropic": (anthropic.ANTHROPIC_PATH_END, anthropic.AnthropicReplyEncoder, anthropic.encode_anthropic_error),
+    "google": (google.GOOGLE_PATH_END, google.GoogleReplyEncoder, google.encode_google_error),
 }
 
 
 _LISTS = ("/models", "/api/tags")
 
 
-class _Dropped(Exception):
+class _ConnectionDropped(Exception):
     """The script says that the connection breaks here."""
 
 
 class ModelServer:
     """`async with ModelServer([say("hello")]) as server`, then a client of `server.url`."""
 
-    def __init__(self, answers: script.Script, models: Sequence[str] | None = None) -> None:
+    def __init__(self, answers: script.ReplyScript, models: Sequence[str] | None = None) -> None:
         """`models` are those that it lists; without them it has no list."""
         self._models = models
         self._script = answers
@@ -55,14 +57,14 @@ class ModelServer:
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Condition()
-        self.requests: list[script.Received] = []
-        self.lookups: list[script.Received] = []
+        self.requests: list[script.ReceivedRequest] = []
+        self.lookups: list[script.ReceivedRequest] = []
         """Requests for the list of models."""
         self.connections = 0
         self.port = 0
 
     async def __aenter__(self) -> "ModelServer":
-        self._server = await asyncio.start_server(self._converse, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._handle_connection, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -83,40 +85,42 @@ class ModelServer:
         """For clients of OpenAI's API."""
         return f"{self.origin}/v1"
 
-    async def received(self, count: int = 1) -> script.Received:
+    async def wait_for_request(self, count: int = 1) -> script.ReceivedRequest:
         """The request of this number, as soon as it has come."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
         return self.requests[count - 1]
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._conversations.add(task)
         self.connections += 1
         early = b""
         try:
-            while (received := await _read(reader, early)) is not None:
+            while (received := await _read_request(reader, early)) is not None:
                 early = await self._answer(received, reader, writer)
-        except (_Dropped, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (_ConnectionDropped, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             writer.transport.abort()  # cancelled only by `__aexit__`, and the task ends here anyway
         finally:
             self._conversations.discard(task)
             writer.close()
 
-    async def _answer(self, received: script.Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async def _answer(
+        self, received: script.ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bytes:
         """Hands back what came of the next request meanwhile."""
         early = b""
         if received.path.endswith(_LISTS):
             self.lookups.append(received)
-            _write_refusal(writer, received, self._list(received))
+            _write_refusal(writer, received, self._handle_list(received))
             await writer.drain()
             return early
         async with self._arrived:
             self.requests.append(received)
             self._arrived.notify_all()
-        match self._next(received):
-            case script.Refusal() as refusal:
+        match self._next_answer(received):
+            case script.ScriptedRefusal() as refusal:
                 _write_refusal(writer, received, refusal)
                 await writer.drain()
             case reply:
@@ -124,44 +128,52 @@ class ModelServer:
         received.answered.set()
         return early
 
-    def _list(self, received: script.Received) -> script.Refusal:
+    def _handle_list(self, received: script.ReceivedRequest) -> script.ScriptedRefusal:
         path = received.path
         if self._models is None:
             answer = None
             if not isinstance(self._script, Sequence):
                 with contextlib.suppress(Exception):  # most scripts know only calls of a model
                     answer = self._script(received)
-            return answer if isinstance(answer, script.Refusal) else script.Refusal(404, "there is no list of models")
+            return (
+                answer
+                if isinstance(answer, script.ScriptedRefusal)
+                else script.ScriptedRefusal(404, "there is no list of models")
+            )
         if path.endswith("/api/tags"):
             body: dict[str, Any] = {"models": [{"name": name} for name in self._models]}
         elif "/v1beta/" in path:
             body = {"models": [{"name": f"models/{name}"} for name in self._models]}
         else:
             body = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
-        return script.Refusal(200, body=json.dumps(body).encode())
+        return script.ScriptedRefusal(200, body=json.dumps(body).encode())
 
-    def _next(self, received: script.Received) -> script.Answer:
+    def _next_answer(self, received: script.ReceivedRequest) -> script.ScriptedAnswer:
         if not isinstance(self._script, Sequence):
             return self._script(received)
         if not received.dialect:
-            return script.Refusal(404, f"nothing speaks at {received.path}")
+            return script.ScriptedRefusal(404, f"nothing speaks at {received.path}")
         self._answered += 1
         if self._answered > len(self._script):
-            return script.Refusal(400, "the script is over")
+            return script.ScriptedRefusal(400, "the script is over")
         return self._script[self._answered - 1]
 
     async def _stream(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, received: script.Received, reply: script.Reply
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        received: script.ReceivedRequest,
+        reply: script.ScriptedReply,
     ) -> bytes:
         """Writes the reply while watching for the client to go away, which ends it at once."""
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        speaking = asyncio.create_task(_speak(writer, _DIALECTS[received.dialect][1](reply), reply))
+        speaking = asyncio.create_task(_write_reply(writer, _DIALECTS[received.dialect][1](reply), reply))
         watching = asyncio.create_task(reader.read(1))
         try:
             await asyncio.wait({speaking, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not speaking.done():
                 received.gone.set()
-                raise _Dropped
+                raise _ConnectionDropped
             speaking.result()
             return watching.result() if watching.done() else b""
         except ConnectionError:
@@ -173,7 +185,7 @@ class ModelServer:
             await asyncio.gather(speaking, watching, return_exceptions=True)
 
 
-async def _speak(writer: asyncio.StreamWriter, voice: Voice, reply: script.Reply) -> None:
+async def _write_reply(writer: asyncio.StreamWriter, voice: ReplyEncoder, reply: script.ScriptedReply) -> None:
     async def write(chunks: Iterator[bytes]) -> None:
         for chunk in chunks:
             writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
@@ -182,27 +194,27 @@ async def _speak(writer: asyncio.StreamWriter, voice: Voice, reply: script.Reply
     await write(voice.begin())
     for step in reply.steps:
         match step:
-            case script.Text():
-                await write(voice.text(step))
-            case script.Thinking():
-                await write(voice.thinking(step))
-            case script.Call():
-                await write(voice.call(step))
-            case script.Ping():
-                await write(voice.ping())
-            case script.Raw():
+            case script.TextStep():
+                await write(voice.encode_text(step))
+            case script.ThinkingStep():
+                await write(voice.encode_thinking(step))
+            case script.CallStep():
+                await write(voice.encode_call(step))
+            case script.PingStep():
+                await write(voice.encode_ping())
+            case script.RawStep():
                 await write(iter((step.data,)))
-            case script.Fail():
-                await write(voice.fail(step))
-            case script.Pause():
+            case script.FailStep():
+                await write(voice.encode_failure(step))
+            case script.PauseStep():
                 await asyncio.sleep(step.seconds)
-            case script.Hold():
+            case script.HoldStep():
                 await (step.until or asyncio.Event()).wait()
-            case script.Cut(politely=True):
+            case script.CutStep(politely=True):
                 writer.write(b"0\r\n\r\n")
                 return
-            case script.Cut():
-                raise _Dropped
+            case script.CutStep():
+                raise _ConnectionDropped
             case _:
                 assert_never(step)
     await write(voice.end())
@@ -210,7 +222,7 @@ async def _speak(writer: asyncio.StreamWriter, voice: Voice, reply: script.Reply
     await writer.drain()
 
 
-async def _read(reader: asyncio.StreamReader, early: bytes) -> script.Received | None:
+async def _read_request(reader: asyncio.StreamReader, early: bytes) -> script.ReceivedRequest | None:
     try:
         head = (early + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
@@ -220,10 +232,10 @@ async def _read(reader: asyncio.StreamReader, early: bytes) -> script.Received |
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     path = request_line.split(" ")[1].partition("?")[0]
     dialect = next((name for name, (end, _, _) in _DIALECTS.items() if path.endswith(end)), "")
-    return script.Received(dialect, path, headers, json.loads(body or b"{}"), asyncio.Event(), asyncio.Event())
+    return script.ReceivedRequest(dialect, path, headers, json.loads(body or b"{}"), asyncio.Event(), asyncio.Event())
 
 
-def _write_refusal(writer: asyncio.StreamWriter, received: script.Received, refusal: script.Refusal) -> None:
+def _write_refusal(writer: asyncio.StreamWriter, received: script.ReceivedRequest, refusal: script.ScriptedRefusal) -> None:
     error_body = _DIALECTS[received.dialect or "openai"][2]
     body = refusal.body if refusal.body is not None else json.dumps(error_body(refusal)).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
@@ -232,7 +244,7 @@ def _write_refusal(writer: asyncio.StreamWriter, received: script.Received, refu
 
 
 @contextlib.contextmanager
-def in_thread(answers: script.Script, models: Sequence[str] | None = None) -> Iterator[ModelServer]:
+def run_in_thread(answers: script.ReplyScript, models: Sequence[str] | None = None) -> Iterator[ModelServer]:
     """The server on a loop and thread of its own. Its events belong to that loop: only look at `requests`."""
     ready: list[ModelServer] = []
     started, ended = threading.Event(), threading.Event()

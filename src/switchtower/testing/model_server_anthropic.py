@@ -7,17 +7,17 @@ from typing import Any
 from switchtower.testing import model_server_pieces as pieces
 from switchtower.testing import model_server_script as script
 
-PATH_END = "/v1/messages"
+ANTHROPIC_PATH_END = "/v1/messages"
 
 
-class AnthropicVoice:
-    def __init__(self, reply: script.Reply) -> None:
+class AnthropicReplyEncoder:
+    def __init__(self, reply: script.ScriptedReply) -> None:
         self._reply = reply
         self._block = -1
         self._calls = 0
 
     def begin(self) -> Iterator[bytes]:
-        usage = self._reply.usage or script.Usage(0, 0)
+        usage = self._reply.usage or script.ScriptedUsage(0, 0)
         counted = {
             "input_tokens": usage.input,
             "cache_read_input_tokens": usage.cache_read,
@@ -25,49 +25,53 @@ class AnthropicVoice:
             "output_tokens": 1,
         }
         message = {"id": "msg_1", "type": "message", "role": "assistant", "model": self._reply.model, "content": []}
-        yield _event("message_start", message={**message, "stop_reason": None, "stop_sequence": None, "usage": counted})
+        yield _encode_anthropic_event(
+            "message_start", message={**message, "stop_reason": None, "stop_sequence": None, "usage": counted}
+        )
 
-    def text(self, step: script.Text) -> Iterator[bytes]:
-        deltas = ({"type": "text_delta", "text": piece} for piece in pieces.of_text(step.text, step.piece))
-        yield from self._content({"type": "text", "text": ""}, deltas)
+    def encode_text(self, step: script.TextStep) -> Iterator[bytes]:
+        deltas = ({"type": "text_delta", "text": piece} for piece in pieces.split_text(step.text, step.piece))
+        yield from self._encode_content({"type": "text", "text": ""}, deltas)
 
-    def thinking(self, step: script.Thinking) -> Iterator[bytes]:
+    def encode_thinking(self, step: script.ThinkingStep) -> Iterator[bytes]:
         def deltas() -> Iterator[dict[str, Any]]:
-            for piece in pieces.of_text(step.text, 0):
+            for piece in pieces.split_text(step.text, 0):
                 yield {"type": "thinking_delta", "thinking": piece}
             yield {"type": "signature_delta", "signature": step.signature}
 
-        yield from self._content({"type": "thinking", "thinking": "", "signature": ""}, deltas())
+        yield from self._encode_content({"type": "thinking", "thinking": "", "signature": ""}, deltas())
 
-    def call(self, step: script.Call) -> Iterator[bytes]:
+    def encode_call(self, step: script.CallStep) -> Iterator[bytes]:
         self._calls += 1
         block = {"type": "tool_use", "id": f"toolu_{self._calls}", "name": step.tool, "input": {}}
-        deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in pieces.of_arguments(step.args))
-        yield from self._content(block, deltas)
+        deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in pieces.split_arguments(step.args))
+        yield from self._encode_content(block, deltas)
 
-    def ping(self) -> Iterator[bytes]:
-        yield _event("ping")
+    def encode_ping(self) -> Iterator[bytes]:
+        yield _encode_anthropic_event("ping")
 
-    def fail(self, step: script.Fail) -> Iterator[bytes]:
-        yield _event("error", error={"type": step.type, "message": step.message})
+    def encode_failure(self, step: script.FailStep) -> Iterator[bytes]:
+        yield _encode_anthropic_event("error", error={"type": step.type, "message": step.message})
 
     def end(self) -> Iterator[bytes]:
         finish = self._reply.finish or ("tool_use" if self._calls else "end_turn")
         output = self._reply.usage.output if self._reply.usage else 0
-        yield _event("message_delta", delta={"stop_reason": finish, "stop_sequence": None}, usage={"output_tokens": output})
-        yield _event("message_stop")
+        yield _encode_anthropic_event(
+            "message_delta", delta={"stop_reason": finish, "stop_sequence": None}, usage={"output_tokens": output}
+        )
+        yield _encode_anthropic_event("message_stop")
 
-    def _content(self, block: dict[str, Any], deltas: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    def _encode_content(self, block: dict[str, Any], deltas: Iterator[dict[str, Any]]) -> Iterator[bytes]:
         self._block += 1
-        yield _event("content_block_start", index=self._block, content_block=block)
+        yield _encode_anthropic_event("content_block_start", index=self._block, content_block=block)
         for delta in deltas:
-            yield _event("content_block_delta", index=self._block, delta=delta)
-        yield _event("content_block_stop", index=self._block)
+            yield _encode_anthropic_event("content_block_delta", index=self._block, delta=delta)
+        yield _encode_anthropic_event("content_block_stop", index=self._block)
 
 
-def error_body(refusal: script.Refusal) -> dict[str, Any]:
+def encode_anthropic_error(refusal: script.ScriptedRefusal) -> dict[str, Any]:
     return {"type": "error", "error": {"type": refusal.type, "message": refusal.message}}
 
 
-def _event(kind: str, **content: Any) -> bytes:
+def _encode_anthropic_event(kind: str, **content: Any) -> bytes:
     return f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **content}, separators=(",", ":")).encode() + b"\n\n"

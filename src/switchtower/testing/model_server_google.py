@@ -8,37 +8,37 @@ from typing import Any
 from switchtower.testing import model_server_pieces as pieces
 from switchtower.testing import model_server_script as script
 
-PATH_END = ":streamGenerateContent"
+GOOGLE_PATH_END = ":streamGenerateContent"
 
 
-class GoogleVoice:
-    def __init__(self, reply: script.Reply) -> None:
+class GoogleReplyEncoder:
+    def __init__(self, reply: script.ScriptedReply) -> None:
         self._reply = reply
 
     def begin(self) -> Iterator[bytes]:
         return iter(())
 
-    def text(self, step: script.Text) -> Iterator[bytes]:
-        for piece in pieces.of_text(step.text, step.piece):
-            yield self._chunk({"text": piece})
+    def encode_text(self, step: script.TextStep) -> Iterator[bytes]:
+        for piece in pieces.split_text(step.text, step.piece):
+            yield self._encode_chunk({"text": piece})
 
-    def thinking(self, step: script.Thinking) -> Iterator[bytes]:
-        for piece in pieces.of_text(step.text, 0):
-            yield self._chunk({"text": piece, "thought": True})
+    def encode_thinking(self, step: script.ThinkingStep) -> Iterator[bytes]:
+        for piece in pieces.split_text(step.text, 0):
+            yield self._encode_chunk({"text": piece, "thought": True})
 
-    def call(self, step: script.Call) -> Iterator[bytes]:
+    def encode_call(self, step: script.CallStep) -> Iterator[bytes]:
         # Google sends arguments whole and parsed, so a text that is no JSON cannot be sent.
         args = json.loads(step.args) if isinstance(step.args, str) else step.args
         part: dict[str, Any] = {"functionCall": {"name": step.tool, "args": args}}
         if step.details:
             part["thoughtSignature"] = base64.b64encode(json.dumps(step.details).encode()).decode()
-        yield self._chunk(part)
+        yield self._encode_chunk(part)
 
-    def ping(self) -> Iterator[bytes]:
+    def encode_ping(self) -> Iterator[bytes]:
         yield b": ping\n\n"
 
-    def fail(self, step: script.Fail) -> Iterator[bytes]:
-        yield _event({"error": {"code": 503, "message": step.message, "status": step.type}})
+    def encode_failure(self, step: script.FailStep) -> Iterator[bytes]:
+        yield _encode_google_event({"error": {"code": 503, "message": step.message, "status": step.type}})
 
     def end(self) -> Iterator[bytes]:
         candidate = {
@@ -55,16 +55,16 @@ class GoogleVoice:
                 "candidatesTokenCount": usage.output,
                 "totalTokenCount": going_in + usage.output,
             }
-        yield _event(last)
+        yield _encode_google_event(last)
 
-    def _chunk(self, part: dict[str, Any]) -> bytes:
+    def _encode_chunk(self, part: dict[str, Any]) -> bytes:
         candidate = {"content": {"role": "model", "parts": [part]}, "index": 0}
-        return _event({"candidates": [candidate], "modelVersion": self._reply.model, "responseId": "resp_1"})
+        return _encode_google_event({"candidates": [candidate], "modelVersion": self._reply.model, "responseId": "resp_1"})
 
 
-def error_body(refusal: script.Refusal) -> dict[str, Any]:
+def encode_google_error(refusal: script.ScriptedRefusal) -> dict[str, Any]:
     return {"error": {"code": refusal.status, "message": refusal.message, "status": refusal.code or "UNKNOWN"}}
 
 
-def _event(content: dict[str, Any]) -> bytes:
+def _encode_google_event(content: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\r\n\r\n"

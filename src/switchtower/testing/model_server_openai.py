@@ -7,41 +7,41 @@ from typing import Any
 from switchtower.testing import model_server_pieces as pieces
 from switchtower.testing import model_server_script as script
 
-PATH_END = "/chat/completions"
+OPENAI_PATH_END = "/chat/completions"
 
 
-class OpenAIVoice:
-    def __init__(self, reply: script.Reply) -> None:
+class OpenAIReplyEncoder:
+    def __init__(self, reply: script.ScriptedReply) -> None:
         self._reply = reply
         self._calls = 0
 
     def begin(self) -> Iterator[bytes]:
-        yield self._chunk({"role": "assistant", "content": ""})
+        yield self._encode_chunk({"role": "assistant", "content": ""})
 
-    def text(self, step: script.Text) -> Iterator[bytes]:
-        for piece in pieces.of_text(step.text, step.piece):
-            yield self._chunk({"content": piece})
+    def encode_text(self, step: script.TextStep) -> Iterator[bytes]:
+        for piece in pieces.split_text(step.text, step.piece):
+            yield self._encode_chunk({"content": piece})
 
-    def thinking(self, step: script.Thinking) -> Iterator[bytes]:
-        for piece in pieces.of_text(step.text, 0):
-            yield self._chunk({"reasoning_content": piece})
+    def encode_thinking(self, step: script.ThinkingStep) -> Iterator[bytes]:
+        for piece in pieces.split_text(step.text, 0):
+            yield self._encode_chunk({"reasoning_content": piece})
 
-    def call(self, step: script.Call) -> Iterator[bytes]:
+    def encode_call(self, step: script.CallStep) -> Iterator[bytes]:
         index, self._calls = self._calls, self._calls + 1
         extra = {"extra_content": step.details} if step.details else {}
         opening = {"index": index, "id": f"call_{index}", "type": "function", **extra}
-        yield self._chunk({"tool_calls": [{**opening, "function": {"name": step.tool, "arguments": ""}}]})
-        for piece in pieces.of_arguments(step.args):
-            yield self._chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        yield self._encode_chunk({"tool_calls": [{**opening, "function": {"name": step.tool, "arguments": ""}}]})
+        for piece in pieces.split_arguments(step.args):
+            yield self._encode_chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
 
-    def ping(self) -> Iterator[bytes]:
+    def encode_ping(self) -> Iterator[bytes]:
         yield b": ping\n\n"
 
-    def fail(self, step: script.Fail) -> Iterator[bytes]:
-        yield _event({"error": {"message": step.message, "type": step.type, "code": step.type}})
+    def encode_failure(self, step: script.FailStep) -> Iterator[bytes]:
+        yield _encode_openai_event({"error": {"message": step.message, "type": step.type, "code": step.type}})
 
     def end(self) -> Iterator[bytes]:
-        yield self._chunk({}, finish=self._reply.finish or ("tool_calls" if self._calls else "stop"))
+        yield self._encode_chunk({}, finish=self._reply.finish or ("tool_calls" if self._calls else "stop"))
         if (usage := self._reply.usage) is not None:
             going_in = usage.input + usage.cache_read + usage.cache_write
             counted = {
@@ -50,21 +50,21 @@ class OpenAIVoice:
                 "total_tokens": going_in + usage.output,
                 "prompt_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
             }
-            yield _event({**self._frame(), "choices": [], "usage": counted})
+            yield _encode_openai_event({**self._make_frame(), "choices": [], "usage": counted})
         yield b"data: [DONE]\n\n"
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        return _event({**self._frame(), "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+    def _encode_chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        return _encode_openai_event({**self._make_frame(), "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
-    def _frame(self) -> dict[str, Any]:
+    def _make_frame(self) -> dict[str, Any]:
         # `provider` is OpenRouter's; others leave it out and nobody minds it.
         model = self._reply.model
         return {"id": "cmpl_1", "object": "chat.completion.chunk", "created": 1, "model": model, "provider": "script"}
 
 
-def error_body(refusal: script.Refusal) -> dict[str, Any]:
+def encode_openai_error(refusal: script.ScriptedRefusal) -> dict[str, Any]:
     return {"error": {"message": refusal.message, "type": refusal.type, "code": refusal.code, "param": None}}
 
 
-def _event(content: dict[str, Any]) -> bytes:
+def _encode_openai_event(content: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"

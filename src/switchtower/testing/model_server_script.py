@@ -11,18 +11,18 @@ from typing import Any
 from msgspec import Struct
 
 
-class Text(Struct, frozen=True):
+class TextStep(Struct, frozen=True):
     text: str
     piece: int = 0
     """Characters in one piece; 0 is a word at a time."""
 
 
-class Thinking(Struct, frozen=True):
+class ThinkingStep(Struct, frozen=True):
     text: str
     signature: str = ""
 
 
-class Call(Struct, frozen=True):
+class CallStep(Struct, frozen=True):
     """A tool call. `args` as a text is sent as it stands, valid or not."""
 
     tool: str
@@ -31,43 +31,43 @@ class Call(Struct, frozen=True):
     """What Google hides in a call and wants back."""
 
 
-class Pause(Struct, frozen=True):
+class PauseStep(Struct, frozen=True):
     seconds: float
 
 
-class Hold(Struct, frozen=True):
+class HoldStep(Struct, frozen=True):
     """Silence until the event is set; without one, until the client goes away."""
 
     until: asyncio.Event | None = None
 
 
-class Ping(Struct, frozen=True):
+class PingStep(Struct, frozen=True):
     """A sign of life that says nothing."""
 
 
-class Raw(Struct, frozen=True):
+class RawStep(Struct, frozen=True):
     """Bytes as they are, in the middle of the stream."""
 
     data: bytes
 
 
-class Fail(Struct, frozen=True):
+class FailStep(Struct, frozen=True):
     """An error told inside a stream that began well."""
 
     type: str
     message: str
 
 
-class Cut(Struct, frozen=True):
+class CutStep(Struct, frozen=True):
     """The stream ends here. When `politely`, as HTTP ends a body; otherwise the connection is dropped."""
 
     politely: bool = False
 
 
-Step = Text | Thinking | Call | Pause | Hold | Ping | Raw | Fail | Cut
+ReplyStep = TextStep | ThinkingStep | CallStep | PauseStep | HoldStep | PingStep | RawStep | FailStep | CutStep
 
 
-class Usage(Struct, frozen=True):
+class ScriptedUsage(Struct, frozen=True):
     """`input` is what was not cached."""
 
     input: int = 10
@@ -76,18 +76,18 @@ class Usage(Struct, frozen=True):
     cache_write: int = 0
 
 
-USUAL = Usage()
+USUAL = ScriptedUsage()
 
 
-class Reply(Struct, frozen=True):
-    steps: tuple[Step, ...]
-    usage: Usage | None = USUAL
+class ScriptedReply(Struct, frozen=True):
+    steps: tuple[ReplyStep, ...]
+    usage: ScriptedUsage | None = USUAL
     finish: str | None = None
     """The provider's own word for why it stopped; None is what the steps suggest."""
     model: str = "scripted"
 
 
-class Refusal(Struct, frozen=True):
+class ScriptedRefusal(Struct, frozen=True):
     """An answer with an error status."""
 
     status: int
@@ -99,7 +99,7 @@ class Refusal(Struct, frozen=True):
     """Sent in place of the dialect's own error body."""
 
 
-class Received(Struct):
+class ReceivedRequest(Struct):
     """A request as it came, and what became of it."""
 
     dialect: str
@@ -112,36 +112,36 @@ class Received(Struct):
     """Set when all of the reply was written."""
 
 
-Answer = Reply | Refusal
-Script = Sequence[Answer] | Callable[[Received], Answer]
+ScriptedAnswer = ScriptedReply | ScriptedRefusal
+ReplyScript = Sequence[ScriptedAnswer] | Callable[[ReceivedRequest], ScriptedAnswer]
 
 
-def say(text: str, *, thinking: str = "", usage: Usage | None = USUAL, finish: str | None = None) -> Reply:
-    steps: tuple[Step, ...] = (Thinking(thinking, "signed"), Text(text)) if thinking else (Text(text),)
-    return Reply(steps, usage, finish)
+def reply_text(text: str, *, thinking: str = "", usage: ScriptedUsage | None = USUAL, finish: str | None = None) -> ScriptedReply:
+    steps: tuple[ReplyStep, ...] = (ThinkingStep(thinking, "signed"), TextStep(text)) if thinking else (TextStep(text),)
+    return ScriptedReply(steps, usage, finish)
 
 
-def call(tool: str, text: str = "", **args: Any) -> Reply:
+def reply_call(tool: str, text: str = "", **args: Any) -> ScriptedReply:
     """A reply that calls one tool, after some text if there is any."""
-    return Reply((Text(text), Call(tool, args)) if text else (Call(tool, args),))
+    return ScriptedReply((TextStep(text), CallStep(tool, args)) if text else (CallStep(tool, args),))
 
 
-def flood(size: int, piece: int = 65_536) -> Reply:
+def reply_flood(size: int, piece: int = 65_536) -> ScriptedReply:
     """So many characters of text."""
-    return Reply((Text("x" * size, piece),))
+    return ScriptedReply((TextStep("x" * size, piece),))
 
 
-def rate_limited(retry_after: str | None = None) -> Refusal:
+def refuse_rate_limited(retry_after: str | None = None) -> ScriptedRefusal:
     headers = {"retry-after": retry_after} if retry_after is not None else {}
-    return Refusal(429, "too many requests", "rate_limit_error", "rate_limit_exceeded", headers)
+    return ScriptedRefusal(429, "too many requests", "rate_limit_error", "rate_limit_exceeded", headers)
 
 
-def overloaded() -> Refusal:
-    return Refusal(529, "Overloaded", "overloaded_error")
+def refuse_overloaded() -> ScriptedRefusal:
+    return ScriptedRefusal(529, "Overloaded", "overloaded_error")
 
 
-def overflow(
+def refuse_overflow(
     message: str = "This model's maximum context length is 8192 tokens. Your messages resulted in 9000 tokens.",
-) -> Refusal:
+) -> ScriptedRefusal:
     """As OpenAI says it; Anthropic's own words are `prompt is too long: 9000 tokens > 8192 maximum`."""
-    return Refusal(400, message, "invalid_request_error", "context_length_exceeded")
+    return ScriptedRefusal(400, message, "invalid_request_error", "context_length_exceeded")

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from switchtower.testing.wires import Wire
+from switchtower.testing.wires import ClientWire
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 
 Frame = dict[str, Any]
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """The server answered with an error where the test expected success."""
 
     def __init__(self, response: Frame) -> None:
@@ -29,13 +29,13 @@ class Failed(Exception):
 
 
 class PiClient:
-    def __init__(self, wire: Wire, *, patience: float = PATIENCE) -> None:
+    def __init__(self, wire: ClientWire, *, timeout: float = TIMEOUT) -> None:
         self.wire = wire
         self.frames: list[Frame] = []
         """All that has arrived, in order."""
         self.sizes: list[int] = []
         """The bytes of each."""
-        self._patience = patience
+        self._timeout = timeout
         self._numbers = itertools.count(1)
         self._seen = 0
         """How many frames `next` has passed."""
@@ -48,44 +48,44 @@ class PiClient:
 
     # Saying
 
-    def new_id(self) -> str:
+    def make_id(self) -> str:
         return f"c{id(self):x}-{next(self._numbers)}"
 
-    async def say(self, *frames: bytes | Mapping[str, object]) -> None:
+    async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
         """Sends without waiting for an answer; bytes go out as they are."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             await self.wire.drain()
 
     async def begin(self, type_: str, **fields: object) -> str:
         """Sends a command and does not wait for its answer; the id it has."""
-        command = {"type": type_, "id": self.new_id(), **fields}
-        await self.say(command)
+        command = {"type": type_, "id": self.make_id(), **fields}
+        await self.send_frames(command)
         return str(command["id"])
 
-    async def ask(self, type_: str, **fields: object) -> Frame:
+    async def request(self, type_: str, **fields: object) -> Frame:
         """Sends a command; its response, whatever it says."""
-        return await self.response(await self.begin(type_, **fields))
+        return await self.wait_for_response(await self.begin(type_, **fields))
 
-    async def do(self, type_: str, **fields: object) -> Any:
+    async def execute(self, type_: str, **fields: object) -> Any:
         """Sends a command that is expected to succeed; its data."""
-        response = await self.ask(type_, **fields)
+        response = await self.request(type_, **fields)
         if not response["success"]:
-            raise Failed(response)
+            raise CommandFailed(response)
         return response.get("data")
 
     # Hearing
 
     async def receive(self) -> Frame:
         """The next frame as it arrives."""
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             raw = await self.wire.receive()
         frame: Frame = msgspec.json.decode(raw)
         self.frames.append(frame)
         self.sizes.append(len(raw))
         return frame
 
-    async def until(self, wanted: Callable[[Frame], bool]) -> Frame:
+    async def wait_for(self, wanted: Callable[[Frame], bool]) -> Frame:
         """The first frame of all that arrived or will, that is wanted."""
         place = 0
         while True:
@@ -104,8 +104,8 @@ class PiClient:
                     return self.frames[self._seen - 1]
             await self.receive()
 
-    async def response(self, id_: str) -> Frame:
-        return await self.until(lambda frame: frame["type"] == "response" and frame.get("id") == id_)
+    async def wait_for_response(self, id_: str) -> Frame:
+        return await self.wait_for(lambda frame: frame["type"] == "response" and frame.get("id") == id_)
 
     async def next_event(self, type_: str) -> Frame:
         """The payload of the next session event of this type."""
@@ -113,11 +113,11 @@ class PiClient:
         event: Frame = frame["event"]
         return event
 
-    def events(self, session_id: str | None = None) -> list[Frame]:
+    def list_events(self, session_id: str | None = None) -> list[Frame]:
         """The session events that have arrived, as payloads."""
         return [frame["event"] for frame in self.frames if frame["type"] == "event" and session_id in (None, frame["sessionId"])]
 
-    def lifecycle(self, command_id: str) -> list[Frame]:
+    def list_lifecycle(self, command_id: str) -> list[Frame]:
         """What was told of one command, in order: its lifecycle events and its response."""
         return [
             frame

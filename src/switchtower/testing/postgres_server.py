@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _POLL = 0.005
 
 
-def programs() -> Path | None:
+def find_programs() -> Path | None:
     """The newest of Debian's, or those in the path."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parent.parent.name))
     if debian:
@@ -28,9 +28,9 @@ def programs() -> Path | None:
     return Path(found).parent if found else None
 
 
-def missing() -> str | None:
+def find_missing_reason() -> str | None:
     """Why there can be no server here."""
-    if programs() is None:
+    if find_programs() is None:
         return "no PostgreSQL here; on Debian: apt-get install postgresql"
     if os.geteuid() == 0 and _postgres_user() is None:
         return "PostgreSQL does not run as root, and there is no user `postgres`"
@@ -45,14 +45,14 @@ def _postgres_user() -> pwd.struct_passwd | None:
 
 class PostgresServer:
     def __init__(self) -> None:
-        found = programs()
-        assert found is not None, missing()
+        found = find_programs()
+        assert found is not None, find_missing_reason()
         self._programs = found
         self.folder = Path(tempfile.mkdtemp(prefix="tower-pg-"))
         self._as_user: list[str] = []
         if os.geteuid() == 0:
             user = _postgres_user()
-            assert user is not None, missing()
+            assert user is not None, find_missing_reason()
             os.chown(self.folder, user.pw_uid, user.pw_gid)
             self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         self._data = self.folder / "data"
@@ -62,12 +62,12 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         finished = subprocess.run(
-            [*self._as_user, str(self._programs / program), *arguments], cwd=self.folder, capture_output=True, timeout=_PATIENCE
+            [*self._as_user, str(self._programs / program), *arguments], cwd=self.folder, capture_output=True, timeout=_TIMEOUT
         )
         if finished.returncode:
             raise RuntimeError(f"`{program}` failed: {finished.stderr.decode(errors='replace')}")
 
-    def dsn(self, database: str) -> str:
+    def make_dsn(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class PostgresServer:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"PostgreSQL does not start: {(self.folder / 'log').read_text()[-2_000:]}")
@@ -93,14 +93,14 @@ class PostgresServer:
     def _is_ready(self) -> bool:
         with suppress(OSError), closing(socket.socket(socket.AF_UNIX)) as probe:
             probe.connect(str(self._socket))
-            return subprocess.run([self._programs / "pg_isready", "-q", "-h", self.folder], timeout=_PATIENCE).returncode == 0
+            return subprocess.run([self._programs / "pg_isready", "-q", "-h", self.folder], timeout=_TIMEOUT).returncode == 0
         return False
 
     def stop(self) -> None:
         """As an administrator does it: connections are ended, what is committed is kept."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(_PATIENCE)
+            self._process.wait(_TIMEOUT)
             self._process = None
 
     def kill(self) -> None:
@@ -112,9 +112,9 @@ class PostgresServer:
         for process in (*children, pid):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        self._process.wait(_PATIENCE)
+        self._process.wait(_TIMEOUT)
         self._process = None
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while any(Path(f"/proc/{child}").exists() and _is_alive(child) for child in children):
             assert time.monotonic() < deadline, "a killed process is gone in a moment"
             time.sleep(_POLL)
@@ -131,7 +131,7 @@ def _is_alive(pid: int) -> bool:
 
 
 @contextmanager
-def running() -> Iterator[PostgresServer]:
+def run_server() -> Iterator[PostgresServer]:
     server = PostgresServer()
     try:
         server.start()

@@ -17,13 +17,13 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from switchtower.protocols.push import extensions, messages
-from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
+from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 
 
-class Event(Struct, frozen=True):
+class ReceivedEvent(Struct, frozen=True):
     """An event as it arrived; `raw` is the very bytes."""
 
     raw: bytes
@@ -40,7 +40,7 @@ class Event(Struct, frozen=True):
         return frame
 
 
-class Response(Struct, frozen=True):
+class ReceivedResponse(Struct, frozen=True):
     raw: bytes
     request_id: str
     type: str
@@ -59,16 +59,16 @@ class Response(Struct, frozen=True):
         return self.error["code"] if self.error else None
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The daemon answered with an error where the test expected success."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: ReceivedResponse) -> None:
         super().__init__(response.error)
         self.response = response
         self.code = response.code
 
 
-class Started(Struct, frozen=True):
+class StartedSession(Struct, frozen=True):
     session_id: str
     attach_token: str
 
@@ -76,7 +76,7 @@ class Started(Struct, frozen=True):
 _ANSWERS = {**messages.ANSWERS, **extensions.ANSWERS}
 
 Frame = dict[str, Any]
-Check = Callable[[Frame], None]
+CheckPushFrame = Callable[[Frame], None]
 """Raises when a frame is not what the protocol allows."""
 
 
@@ -101,27 +101,29 @@ def check_closed(frame: Frame) -> None:
 
 
 class PushClient:
-    def __init__(self, wire: Wire, *, check: Check = check_closed, patience: float = PATIENCE) -> None:
+    def __init__(self, wire: ClientWire, *, check: CheckPushFrame = check_closed, timeout: float = TIMEOUT) -> None:
         self.wire = wire
-        self.events: deque[Event] = deque()
+        self.events: deque[ReceivedEvent] = deque()
         """Arrived and not yet taken, in the order of arrival."""
-        self.responses: deque[Response] = deque()
+        self.responses: deque[ReceivedResponse] = deque()
         """Arrived and not yet claimed by who asked."""
         self._check = check
-        self._patience = patience
+        self._timeout = timeout
         self._numbers = itertools.count(1)
 
     @classmethod
-    async def over_socket(cls, socket: Path | str, *, check: Check = check_closed, patience: float = PATIENCE) -> "PushClient":
-        async with asyncio.timeout(patience):
-            return cls(await SocketWire.open(socket), check=check, patience=patience)
+    async def connect_socket(
+        cls, socket: Path | str, *, check: CheckPushFrame = check_closed, timeout: float = TIMEOUT
+    ) -> "PushClient":
+        async with asyncio.timeout(timeout):
+            return cls(await SocketWire.open(socket), check=check, timeout=timeout)
 
     @classmethod
-    async def over_websocket(
-        cls, http: str, token: str | None, *, check: Check = check_closed, patience: float = PATIENCE
+    async def connect_websocket(
+        cls, http: str, token: str | None, *, check: CheckPushFrame = check_closed, timeout: float = TIMEOUT
     ) -> "PushClient":
-        async with asyncio.timeout(patience):
-            return cls(await WebSocketWire.open(http, token), check=check, patience=patience)
+        async with asyncio.timeout(timeout):
+            return cls(await WebSocketWire.open(http, token), check=check, timeout=timeout)
 
     async def __aenter__(self) -> "PushClient":
         return self
@@ -131,15 +133,15 @@ class PushClient:
 
     # Below requests
 
-    def new_request_id(self) -> str:
+    def make_request_id(self) -> str:
         return f"req_{next(self._numbers)}"
 
-    def frame(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> Frame:
+    def make_frame(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> Frame:
         """A request as it goes out. Further keywords replace fields of the envelope; UNSET leaves one out."""
         whole = {
             "v": messages.VERSION,
             "kind": "request",
-            "requestId": self.new_request_id(),
+            "requestId": self.make_request_id(),
             "type": type_,
             "sessionId": UNSET if session_id is None else session_id,
             "payload": {} if payload is None else payload,
@@ -147,15 +149,15 @@ class PushClient:
         }
         return {name: value for name, value in whole.items() if value is not UNSET}
 
-    async def say(self, *frames: bytes | Mapping[str, object]) -> None:
+    async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
         """Sends without waiting for an answer; bytes go out as they are."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             await self.wire.drain()
 
-    async def response(self, request_id: str | None = None) -> Response:
+    async def wait_for_response(self, request_id: str | None = None) -> ReceivedResponse:
         """The next response, or the one to this request."""
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             while True:
                 for response in self.responses:
                     if request_id in (None, response.request_id):
@@ -163,24 +165,24 @@ class PushClient:
                         return response
                 await self._read()
 
-    async def event(self) -> Event:
+    async def next_event(self) -> ReceivedEvent:
         """The next event of any session, in the order of arrival."""
         if not self.events:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 while not self.events:
                     await self._read()
         return self.events.popleft()
 
-    async def until(self, type_: str) -> list[Event]:
+    async def read_until(self, type_: str) -> list[ReceivedEvent]:
         """The next events, up to and with the first of this type."""
-        taken = [await self.event()]
+        taken = [await self.next_event()]
         while taken[-1].type != type_:
-            taken.append(await self.event())
+            taken.append(await self.next_event())
         return taken
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Returns when the daemon has closed the connection; what arrives before that is kept."""
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             with contextlib.suppress(EOFError, ConnectionError):
                 while True:
                     await self._read()
@@ -191,43 +193,47 @@ class PushClient:
         self._check(frame)
         if frame["kind"] == "event":
             place = frame["sessionId"], frame.get("runId"), frame["seq"], frame["ts"]
-            self.events.append(Event(raw, *place, frame["type"], frame["payload"]))
+            self.events.append(ReceivedEvent(raw, *place, frame["type"], frame["payload"]))
         else:
             subject = frame["requestId"], frame["type"], frame.get("sessionId")
-            self.responses.append(Response(raw, *subject, frame["ok"], frame["payload"], frame["error"]))
+            self.responses.append(ReceivedResponse(raw, *subject, frame["ok"], frame["payload"], frame["error"]))
 
     # Requests
 
-    async def request(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> Response:
+    async def request(
+        self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object
+    ) -> ReceivedResponse:
         """The whole answer, whatever it says."""
-        frame = self.frame(type_, payload, session_id=session_id, **envelope)
-        await self.say(frame)
-        return await self.response(str(frame["requestId"]))
+        frame = self.make_frame(type_, payload, session_id=session_id, **envelope)
+        await self.send_frames(frame)
+        return await self.wait_for_response(str(frame["requestId"]))
 
-    async def ask(self, type_: str, payload: object = None, *, session_id: str | None = None) -> dict[str, Any]:
+    async def request_payload(self, type_: str, payload: object = None, *, session_id: str | None = None) -> dict[str, Any]:
         """The answer's payload. Raises `Refused`."""
         response = await self.request(type_, payload, session_id=session_id)
         if not response.ok:
-            raise Refused(response)
+            raise RequestRefused(response)
         return response.payload
 
-    async def hello(self, *capabilities: str) -> dict[str, Any]:
-        return await self.ask("hello", {"clientName": "test", "clientVersion": "1", "capabilities": list(capabilities)})
+    async def send_hello(self, *capabilities: str) -> dict[str, Any]:
+        return await self.request_payload(
+            "hello", {"clientName": "test", "clientVersion": "1", "capabilities": list(capabilities)}
+        )
 
     async def ping(self) -> int:
         """The daemon's clock. Whatever it sent before the answer is in `events` afterwards."""
-        return int((await self.ask("ping"))["ts"])
+        return int((await self.request_payload("ping"))["ts"])
 
-    async def start_session(self, workspace: Path | str, **fields: object) -> Started:
+    async def start_session(self, workspace: Path | str, **fields: object) -> StartedSession:
         """Further keywords replace fields of the payload. The `session_started` event is left to be read."""
-        answer = await self.ask("start_session", start_payload(workspace, **fields))
-        return Started(answer["sessionId"], answer["attachToken"])
+        answer = await self.request_payload("start_session", make_start_payload(workspace, **fields))
+        return StartedSession(answer["sessionId"], answer["attachToken"])
 
     async def attach(self, session_id: str, last_seen_seq: int = 0, *, token: str | None = None) -> dict[str, Any]:
         payload = {"sessionId": session_id, "lastSeenSeq": last_seen_seq}
         if token is not None:
             payload["attachToken"] = token
-        return await self.ask("attach_session", payload, session_id=session_id)
+        return await self.request_payload("attach_session", payload, session_id=session_id)
 
     async def send(
         self, session_id: str, text: str, *, message_id: str | None = None, acceptance: Sequence[Mapping[str, object]] = ()
@@ -240,14 +246,14 @@ class PushClient:
         }
         if acceptance:
             payload["acceptanceCriteria"] = list(acceptance)
-        return str((await self.ask("send_user_message", payload, session_id=session_id))["runId"])
+        return str((await self.request_payload("send_user_message", payload, session_id=session_id))["runId"])
 
-    async def run(self, session_id: str, text: str, **fields: Any) -> list[Event]:
+    async def run(self, session_id: str, text: str, **fields: Any) -> list[ReceivedEvent]:
         """Sends a message and reads until that run is complete."""
         await self.send(session_id, text, **fields)
-        return await self.until("run_complete")
+        return await self.read_until("run_complete")
 
-    async def decide(self, asked: Event, decision: str = "approve", *, comment: str | None = None) -> Response:
+    async def decide(self, asked: ReceivedEvent, decision: str = "approve", *, comment: str | None = None) -> ReceivedResponse:
         """Answers an `approval_required`."""
         payload = {
             "sessionId": asked.session_id,
@@ -259,12 +265,12 @@ class PushClient:
             payload["comment"] = comment
         return await self.request("submit_approval", payload, session_id=asked.session_id)
 
-    async def cancel(self, session_id: str, run_id: str, *, reason: str = "user_cancelled") -> Response:
+    async def cancel(self, session_id: str, run_id: str, *, reason: str = "user_cancelled") -> ReceivedResponse:
         payload = {"sessionId": session_id, "runId": run_id, "reason": reason}
         return await self.request("cancel_run", payload, session_id=session_id)
 
 
-def start_payload(workspace: Path | str, **fields: object) -> dict[str, object]:
+def make_start_payload(workspace: Path | str, **fields: object) -> dict[str, object]:
     return {
         "mode": "interactive",
         "provider": "demo",

@@ -17,15 +17,17 @@ import msgspec
 
 from switchtower.testing.wires import UpgradeRefused, WebSocketWire
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
 STAMP = "2025-01-01T00:00:00Z"
 
 Frame = dict[str, Any]
-Wanted = Callable[[Frame], bool]
+FramePredicate = Callable[[Frame], bool]
 
 
-async def upgraded(http_url: str, path: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> WebSocketWire:
+async def open_websocket(
+    http_url: str, path: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None
+) -> WebSocketWire:
     """A WebSocket with headers of one's own. Raises `UpgradeRefused`."""
     address = urlsplit(http_url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -52,12 +54,12 @@ async def upgraded(http_url: str, path: str, query: Mapping[str, str], headers: 
     return WebSocketWire(reader, writer)
 
 
-class _End:
+class _RelayClient:
     """What both ends of the hub have in common."""
 
-    def __init__(self, wire: WebSocketWire, *, patience: float = PATIENCE) -> None:
+    def __init__(self, wire: WebSocketWire, *, timeout: float = TIMEOUT) -> None:
         self.wire = wire
-        self.patience = patience
+        self.timeout = timeout
         self.frames: list[Frame] = []
         """All that has arrived, in order."""
         self.raw: list[bytes] = []
@@ -71,25 +73,25 @@ class _End:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.wire.abort()
 
-    def new_id(self, kind: str = "q") -> str:
+    def make_id(self, kind: str = "q") -> str:
         return f"{kind}{next(self._numbers)}-{id(self):x}"
 
-    async def say(self, *frames: bytes | Mapping[str, object]) -> None:
+    async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
         """Sends without waiting for an answer; bytes go out as they are."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(self.timeout):
             await self.wire.drain()
 
     async def receive(self) -> Frame:
         """The next frame as it arrives."""
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(self.timeout):
             raw = await self.wire.receive()
         frame: Frame = msgspec.json.decode(raw)
         self.raw.append(raw)
         self.frames.append(frame)
         return frame
 
-    async def until(self, wanted: Wanted) -> Frame:
+    async def wait_for(self, wanted: FramePredicate) -> Frame:
         """The first frame of all that arrived or will, that is wanted."""
         place = 0
         while True:
@@ -99,7 +101,7 @@ class _End:
                 place += 1
             await self.receive()
 
-    async def next(self, wanted: Wanted) -> Frame:
+    async def next(self, wanted: FramePredicate) -> Frame:
         """Like `until`, but looks only behind the last one that it found."""
         while True:
             while self._seen < len(self.frames):
@@ -108,10 +110,10 @@ class _End:
                     return self.frames[self._seen - 1]
             await self.receive()
 
-    async def next_of(self, type_: str, run_id: str | None = None) -> Frame:
+    async def next_of_type(self, type_: str, run_id: str | None = None) -> Frame:
         return await self.next(lambda frame: frame["type"] == type_ and run_id in (None, frame.get("run_id")))
 
-    async def closed(self) -> int | None:
+    async def wait_closed(self) -> int | None:
         """Returns the code when the hub has closed the connection; what arrives before that is kept."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
@@ -119,38 +121,38 @@ class _End:
         return self.wire.close_code
 
 
-class RelayApp(_End):
+class RelayApp(_RelayClient):
     """A client of `/ws/app`."""
 
     @classmethod
     async def open(
-        cls, http_url: str, token: str | None, *, headers: Mapping[str, str] | None = None, patience: float = PATIENCE
+        cls, http_url: str, token: str | None, *, headers: Mapping[str, str] | None = None, timeout: float = TIMEOUT
     ) -> Self:
         """Raises `UpgradeRefused`."""
         query = {} if token is None else {"token": token}
-        async with asyncio.timeout(patience):
-            return cls(await upgraded(http_url, "/ws/app", query, headers), patience=patience)
+        async with asyncio.timeout(timeout):
+            return cls(await open_websocket(http_url, "/ws/app", query, headers), timeout=timeout)
 
-    async def command(self, type_: str, run_id: str | None = None, /, **data: object) -> None:
+    async def send_command(self, type_: str, run_id: str | None = None, /, **data: object) -> None:
         envelope: Frame = {"type": type_, "ts": STAMP, "data": data}
         if run_id is not None:
             envelope["run_id"] = run_id
-        await self.say(envelope)
+        await self.send_frames(envelope)
 
-    async def ask(self, type_: str, run_id: str | None = None, /, **data: object) -> Frame:
+    async def request(self, type_: str, run_id: str | None = None, /, **data: object) -> Frame:
         """An RPC; the data of its answer, whatever it says."""
-        request_id = str(data.pop("request_id", None) or self.new_id())
-        await self.command(type_, run_id, request_id=request_id, **data)
-        return await self.answer(request_id)
+        request_id = str(data.pop("request_id", None) or self.make_id())
+        await self.send_command(type_, run_id, request_id=request_id, **data)
+        return await self.wait_for_answer(request_id)
 
-    async def answer(self, request_id: str) -> Frame:
-        frame = await self.until(lambda frame: frame["type"] == "rpc.response" and frame["data"]["request_id"] == request_id)
+    async def wait_for_answer(self, request_id: str) -> Frame:
+        frame = await self.wait_for(lambda frame: frame["type"] == "rpc.response" and frame["data"]["request_id"] == request_id)
         data: Frame = frame["data"]
         return data
 
     async def call(self, type_: str, run_id: str | None = None, /, **data: object) -> Any:
         """An RPC that is expected to succeed; its result."""
-        answer = await self.ask(type_, run_id, **data)
+        answer = await self.request(type_, run_id, **data)
         assert answer["ok"], answer
         return answer.get("result")
 
@@ -159,27 +161,27 @@ class RelayApp(_End):
         return str((await self.call("rpc.run.start", host_id=host_id, cmd=cmd, cwd=cwd, tool=tool, **fields))["run_id"])
 
     async def subscribe(self, run_id: str, **data: object) -> None:
-        await self.command("run.subscribe", run_id, **data)
+        await self.send_command("run.subscribe", run_id, **data)
 
-    async def settled(self) -> None:
+    async def wait_until_processed(self) -> None:
         """Everything that was sent before has been looked at: commands are done in order, and this one is refused."""
-        mark = self.new_id("mark")
-        await self.command("run.send_input", "no-such-run", input_id=mark, text="")
+        mark = self.make_id("mark")
+        await self.send_command("run.send_input", "no-such-run", input_id=mark, text="")
         await self.next(lambda frame: frame["type"] == "run.error" and frame["data"].get("input_id") == mark)
 
-    def events(self, run_id: str) -> list[Frame]:
+    def list_events(self, run_id: str) -> list[Frame]:
         """What it was told of a run out of its journal."""
         return [frame for frame in self.frames if frame.get("run_id") == run_id and "id" in frame]
 
-    def output(self, run_id: str) -> str:
-        return "".join(frame["data"]["text"] for frame in self.events(run_id) if frame["type"] == "run.output")
+    def join_output(self, run_id: str) -> str:
+        return "".join(frame["data"]["text"] for frame in self.list_events(run_id) if frame["type"] == "run.output")
 
 
-class RelayHost(_End):
+class RelayHost(_RelayClient):
     """A client of `/ws/host`, which does nothing of its own accord."""
 
-    def __init__(self, wire: WebSocketWire, host_id: str, *, patience: float = PATIENCE) -> None:
-        super().__init__(wire, patience=patience)
+    def __init__(self, wire: WebSocketWire, host_id: str, *, timeout: float = TIMEOUT) -> None:
+        super().__init__(wire, timeout=timeout)
         self.host_id = host_id
 
     @classmethod
@@ -190,58 +192,58 @@ class RelayHost(_End):
         token: str,
         *,
         headers: Mapping[str, str] | None = None,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
         **query: str,
     ) -> Self:
         """Raises `UpgradeRefused`."""
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             given = {"host_id": host_id, "host_token": token, **query}
-            return cls(await upgraded(http_url, "/ws/host", given, headers), host_id, patience=patience)
+            return cls(await open_websocket(http_url, "/ws/host", given, headers), host_id, timeout=timeout)
 
-    def event(self, type_: str, run_id: str, seq: object, /, data: object = None, **envelope: object) -> Frame:
+    def make_event(self, type_: str, run_id: str, seq: object, /, data: object = None, **envelope: object) -> Frame:
         """A numbered message as it goes out. Further keywords replace fields of the envelope."""
         whole = {"type": type_, "ts": STAMP, "host_id": self.host_id, "run_id": run_id, "seq": seq}
         return {**whole, "data": {} if data is None else data, **envelope}
 
-    def started(self, run_id: str, seq: int = 1, *, tool: str = "codex", cwd: str = "/x", command: str = "codex") -> Frame:
-        return self.event("run.started", run_id, seq, {"tool": tool, "cwd": cwd, "command": command})
+    def make_started(self, run_id: str, seq: int = 1, *, tool: str = "codex", cwd: str = "/x", command: str = "codex") -> Frame:
+        return self.make_event("run.started", run_id, seq, {"tool": tool, "cwd": cwd, "command": command})
 
-    def output(self, run_id: str, seq: int, text: str | None = None, **envelope: object) -> Frame:
+    def make_output(self, run_id: str, seq: int, text: str | None = None, **envelope: object) -> Frame:
         told = {"stream": "stdout", "text": f"line {seq}\n" if text is None else text}
-        return self.event("run.output", run_id, seq, told, **envelope)
+        return self.make_event("run.output", run_id, seq, told, **envelope)
 
-    def question(self, run_id: str, seq: int, request_id: str, prompt: str = "Proceed?") -> Frame:
+    def make_question(self, run_id: str, seq: int, request_id: str, prompt: str = "Proceed?") -> Frame:
         told = {"request_id": request_id, "reason": "permission", "prompt": prompt, "approve_text": "y\n", "deny_text": "n\n"}
-        return self.event("run.permission_requested", run_id, seq, told)
+        return self.make_event("run.permission_requested", run_id, seq, told)
 
-    async def acknowledged(self, run_id: str, seq: int) -> int:
+    async def wait_for_ack(self, run_id: str, seq: int) -> int:
         """Waits for an acknowledgement of this number or a later one; which it is."""
-        frame = await self.until(lambda frame: _acked(frame, run_id) >= seq)
-        return _acked(frame, run_id)
+        frame = await self.wait_for(lambda frame: _count_acked(frame, run_id) >= seq)
+        return _count_acked(frame, run_id)
 
-    def acks(self, run_id: str) -> list[int]:
-        return [seq for frame in self.frames if (seq := _acked(frame, run_id)) >= 0]
+    def list_acks(self, run_id: str) -> list[int]:
+        return [seq for frame in self.frames if (seq := _count_acked(frame, run_id)) >= 0]
 
     async def respond(self, asked: Frame, *, ok: bool = True, **fields: object) -> None:
         """Answers an RPC."""
         data = {"request_id": asked["data"]["request_id"], "ok": ok, "rpc_type": asked["type"], **fields}
-        await self.say({"type": "rpc.response", "ts": STAMP, "run_id": asked.get("run_id"), "data": data})
+        await self.send_frames({"type": "rpc.response", "ts": STAMP, "run_id": asked.get("run_id"), "data": data})
 
-    async def heard(self) -> None:
+    async def wait_until_read(self) -> None:
         """Everything that was sent before has been read: a message without a number is answered with a complaint."""
-        mark = self.new_id("mark")
-        await self.say({"type": mark, "data": {}})
+        mark = self.make_id("mark")
+        await self.send_frames({"type": mark, "data": {}})
         await self.next(lambda frame: frame["type"] == "error" and mark in frame["data"]["error"])
 
 
-def _acked(frame: Frame, run_id: str) -> int:
+def _count_acked(frame: Frame, run_id: str) -> int:
     """-1: it acknowledges nothing of this run."""
     if frame["type"] != "run.ack" or frame["data"]["run_id"] != run_id:
         return -1
     return int(frame["data"]["last_seq"])
 
 
-class HttpAnswer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: dict[str, str]
@@ -260,19 +262,19 @@ class RelayHttp:
 
     async def request(
         self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         return await asyncio.to_thread(self._request, method, path, body, headers or {})
 
-    def _request(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> HttpAnswer:
+    def _request(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> HttpResponse:
         address = urlsplit(self.url)
         assert address.hostname is not None
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
         sent = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         content = None if body is None else msgspec.json.encode(body)
         try:
             connection.request(method, path, content, {**sent, "Content-Type": "application/json", **headers})
             response = connection.getresponse()
-            return HttpAnswer(response.status, response.read(), {name.lower(): value for name, value in response.getheaders()})
+            return HttpResponse(response.status, response.read(), {name.lower(): value for name, value in response.getheaders()})
         finally:
             connection.close()
 
@@ -282,14 +284,14 @@ class RelayHttp:
         assert answer.status == 200, answer
         return answer.json
 
-    async def run(self, run_id: str) -> Frame:
+    async def get_run(self, run_id: str) -> Frame:
         row: Frame = await self.get(f"/runs/{quote(run_id, safe='')}")
         return row
 
-    async def hosts(self) -> dict[str, Frame]:
+    async def list_hosts(self) -> dict[str, Frame]:
         return {row["id"]: row for row in await self.get("/hosts")}
 
-    async def messages(self, run_id: str, *, page: int = 500, include_output: bool = True) -> list[Frame]:
+    async def list_messages(self, run_id: str, *, page: int = 500, include_output: bool = True) -> list[Frame]:
         """The whole history, a page after the other from the end."""
         found: list[Frame] = []
         asked = {"limit": str(page), "include_output": "true" if include_output else "false"}
@@ -301,5 +303,5 @@ class RelayHttp:
                 return found
             found = older + found
 
-    async def login(self, username: str, password: str) -> HttpAnswer:
+    async def login(self, username: str, password: str) -> HttpResponse:
         return await RelayHttp(self.url, None).request("POST", "/auth/login", {"username": username, "password": password})

@@ -12,7 +12,7 @@ OWNER = events.Actor(name="owner", via="cli")
 SESSION_ID = "sess_01"
 
 
-class Table:
+class SessionDriver:
     """One session on the table: every decision is folded at once, and kept."""
 
     def __init__(self, *, mode: str = "interactive", session_id: str = SESSION_ID) -> None:
@@ -21,22 +21,22 @@ class Table:
         self.log: list[events.AnyEvent] = []
         self.entries: list[journal.Entry] = []
         self._minted = 0
-        self.do(start_session(session_id, mode))
+        self.execute(start_session(session_id, mode))
 
     def mint(self, prefix: str) -> str:
         self._minted += 1
         return f"{prefix}_{self._minted}"
 
-    def do(self, command: commands.AnyCommand) -> dict[str, Any]:
+    def execute(self, command: commands.AnyCommand) -> dict[str, Any]:
         decision = decide(self.session, command, now_ms=self.now_ms, mint=self.mint)
         part: Decision | None = decision
         while part is not None:
             for event in part.events:
-                self.tell(part.run_id, event)
+                self.emit(part.run_id, event)
             part = part.following
         return decision.outcome
 
-    def tell(self, run_id: str | None, event: events.AnyEvent) -> None:
+    def emit(self, run_id: str | None, event: events.AnyEvent) -> None:
         """What an engine says."""
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
@@ -44,13 +44,13 @@ class Table:
         self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, encode(event)))
 
     def send(self, text: str = "hello", **fields: Any) -> str:
-        outcome = self.do(commands.SendMessage(session_id=self.session.id, actor=OWNER, text=text, **fields))
+        outcome = self.execute(commands.SendMessage(session_id=self.session.id, actor=OWNER, text=text, **fields))
         return str(outcome["run_id"])
 
     def queue(self, text: str, delivery: events.Delivery = events.Delivery.STEER) -> dict[str, Any]:
-        return self.do(commands.QueueMessage(session_id=self.session.id, actor=OWNER, text=text, delivery=delivery))
+        return self.execute(commands.QueueMessage(session_id=self.session.id, actor=OWNER, text=text, delivery=delivery))
 
-    def ask(
+    def request_approval(
         self,
         run_id: str,
         *,
@@ -59,7 +59,7 @@ class Table:
         expires_at_ms: int = 10_000,
         rule: events.Rule | None = None,
     ) -> str:
-        outcome = self.do(
+        outcome = self.execute(
             commands.RequestApproval(
                 session_id=self.session.id,
                 run_id=run_id,
@@ -75,7 +75,7 @@ class Table:
         )
         return str(outcome["approval_id"])
 
-    def settle(
+    def decide_approval(
         self,
         approval_id: str,
         verdict: events.Verdict = events.Verdict.APPROVE,
@@ -83,7 +83,7 @@ class Table:
         run_id: str | None = None,
         always: bool = False,
     ) -> None:
-        self.do(
+        self.execute(
             commands.DecideApproval(
                 session_id=self.session.id,
                 actor=OWNER,
@@ -95,7 +95,7 @@ class Table:
         )
 
     def finish(self, run_id: str, outcome: events.Outcome = events.Outcome.SUCCESS, **fields: Any) -> None:
-        self.do(commands.FinishRun(session_id=self.session.id, run_id=run_id, outcome=outcome, summary="done", **fields))
+        self.execute(commands.FinishRun(session_id=self.session.id, run_id=run_id, outcome=outcome, summary="done", **fields))
 
 
 def start_session(session_id: str, mode: str = "interactive") -> commands.StartSession:

@@ -12,7 +12,7 @@ _MASK = b"\x5a\xc3\x0f\x99"
 _TEXT, _CLOSE, _PING, _PONG = 1, 8, 9, 10
 
 
-class Wire(Protocol):
+class ClientWire(Protocol):
     """Frames to and from the daemon, without their ends."""
 
     def send(self, *frames: bytes) -> None: ...
@@ -95,7 +95,7 @@ class WebSocketWire:
         return cls(reader, writer)
 
     def send(self, *frames: bytes) -> None:
-        self.writer.write(b"".join(websocket_frame(frame) for frame in frames))
+        self.writer.write(b"".join(encode_websocket_frame(frame) for frame in frames))
 
     def send_bytes(self, data: bytes) -> None:
         self.writer.write(data)
@@ -105,7 +105,7 @@ class WebSocketWire:
 
     async def receive(self) -> bytes:
         while True:
-            opcode, payload = self._whole_message() or (None, b"")
+            opcode, payload = self._read_message() or (None, b"")
             if opcode == _TEXT:
                 return payload
             if opcode is None:
@@ -114,13 +114,13 @@ class WebSocketWire:
                     raise EOFError("the daemon closed the connection")
                 self._buffer, self._position = self._buffer[self._position :] + data, 0
             elif opcode == _PING:
-                self.writer.write(websocket_frame(payload, opcode=_PONG))
+                self.writer.write(encode_websocket_frame(payload, opcode=_PONG))
             elif opcode == _CLOSE:
                 self.close_code = int.from_bytes(payload[:2])
-                self.writer.write(websocket_frame(payload[:2], opcode=_CLOSE))
+                self.writer.write(encode_websocket_frame(payload[:2], opcode=_CLOSE))
                 raise EOFError(f"the daemon closed the connection with {self.close_code}")
 
-    def _whole_message(self) -> tuple[int, bytes] | None:
+    def _read_message(self) -> tuple[int, bytes] | None:
         """The next message, if all of it has arrived. A server's is neither masked nor, from this daemon, in fragments."""
         buffer, start = self._buffer, self._position
         if len(buffer) < start + 2:
@@ -138,7 +138,7 @@ class WebSocketWire:
         self.writer.transport.abort()
 
 
-def websocket_frame(payload: bytes, *, opcode: int = _TEXT) -> bytes:
+def encode_websocket_frame(payload: bytes, *, opcode: int = _TEXT) -> bytes:
     """One whole masked message."""
     size = len(payload)
     if size < 126:

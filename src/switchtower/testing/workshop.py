@@ -5,50 +5,50 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from switchtower.core import commands, events, workshop
-from switchtower.core.timeline import Change
+from switchtower.core.timeline import WorkspaceChange
 
-Shell = Callable[[str], Awaitable[workshop.ShellResult]]
-Check = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
+RunShellStub = Callable[[str], Awaitable[workshop.ShellResult]]
+CheckCriterionStub = Callable[[events.Criterion, events.Workspace, str], Awaitable[events.CriterionResult]]
 
 
-async def _passes(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
+async def _pass_criterion(criterion: events.Criterion, workspace: events.Workspace, run_id: str) -> events.CriterionResult:
     return events.CriterionResult(criterion.id, passed=True, exit_code=0, output="")
 
 
-async def _ran(command: str) -> workshop.ShellResult:
+async def _run_nothing(command: str) -> workshop.ShellResult:
     return workshop.ShellResult(0, f"ran {command}")
 
 
-class BareWorkshop:
+class StubHostServices:
     """Implements `workshop.Workshop`. `killed` lists the runs whose processes somebody wanted to end."""
 
-    def __init__(self, check: Check = _passes) -> None:
+    def __init__(self, check: CheckCriterionStub = _pass_criterion) -> None:
         self.killed: list[str] = []
         self._check = check
-        self.shell: Shell = _ran
+        self.shell: RunShellStub = _run_nothing
         """What becomes of a person's own command."""
 
     usual_policy = "ask"
 
-    def of(self, session_id: str) -> workshop.Site:
+    def get_workspace(self, session_id: str) -> workshop.WorkspaceServices:
         return self
 
-    def is_model_looked_up(self, command: commands.StartSession) -> bool:
+    def needs_model_lookup(self, command: commands.StartSession) -> bool:
         return True
 
     async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:
         """There is no server."""
 
-    async def server_models(self, provider: str) -> Sequence[str] | None:
+    async def list_server_models(self, provider: str) -> Sequence[str] | None:
         return None
 
-    def prepared(self, command: commands.StartSession) -> commands.StartSession:
+    def prepare_session(self, command: commands.StartSession) -> commands.StartSession:
         return msgspec.structs.replace(command, sandbox=command.sandbox or "local")
 
     def check_configuration(self, command: commands.ConfigureSession) -> None:
         """Anything goes."""
 
-    async def with_worktree(self, command: commands.StartSession) -> commands.StartSession:
+    async def add_worktree(self, command: commands.StartSession) -> commands.StartSession:
         return command
 
     async def check_criterion(
@@ -66,16 +66,16 @@ class BareWorkshop:
         self.killed.append(run_id)
         return 0
 
-    async def diff(self, workspace: events.Workspace, changes: Sequence[Change]) -> str:
+    async def diff(self, workspace: events.Workspace, changes: Sequence[WorkspaceChange]) -> str:
         return "".join(f"--- {change.before}\n+++ {change.after}\n" for change in changes)
 
-    async def models(self) -> Sequence[workshop.ModelOffer]:
-        return [workshop.ModelOffer("demo", "demo", "demo", usable=True, reason="built in", is_default=True)]
+    async def list_models(self) -> Sequence[workshop.ModelInfo]:
+        return [workshop.ModelInfo("demo", "demo", "demo", usable=True, reason="built in", is_default=True)]
 
-    async def templates(self, workspace: str) -> Sequence[workshop.TemplateOffer]:
+    async def list_templates(self, workspace: str) -> Sequence[workshop.TemplateInfo]:
         return []
 
-    async def presets(self, workspace: str) -> Sequence[workshop.PresetOffer]:
+    async def list_presets(self, workspace: str) -> Sequence[workshop.PresetInfo]:
         return []
 
     def trust_folder(self, path: str, actor: events.Actor) -> str:
@@ -84,13 +84,13 @@ class BareWorkshop:
     def forget_folder(self, path: str) -> bool:
         return False
 
-    def trusted_folders(self) -> Sequence[workshop.TrustedFolder]:
+    def list_trusted_folders(self) -> Sequence[workshop.TrustedFolder]:
         return []
 
-    def tools(self) -> Sequence[workshop.ToolOffer]:
+    def list_tools(self) -> Sequence[workshop.ToolInfo]:
         return []
 
-    def breakers(self) -> Sequence[workshop.BreakerState]:
+    def list_breakers(self) -> Sequence[workshop.BreakerState]:
         return []
 
     def set_provider_variables(self, variables: Mapping[str, str]) -> None:

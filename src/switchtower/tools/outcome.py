@@ -13,7 +13,7 @@ from msgspec import Struct
 from switchtower.core import events
 
 
-class ErrorType(StrEnum):
+class ToolErrorType(StrEnum):
     """Push's names for what can go wrong in a tool, as far as ours need them."""
 
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
@@ -28,7 +28,7 @@ class ErrorType(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class Effect(StrEnum):
+class ToolEffect(StrEnum):
     """What a tool may do to the world. Reads may run side by side; everything else runs one by one."""
 
     READ = "read"
@@ -36,7 +36,7 @@ class Effect(StrEnum):
     EXECUTE = "execute"
 
 
-async def unheard(text: str) -> None:
+async def ignore_progress(text: str) -> None:
     """Progress that nobody watches."""
 
 
@@ -48,7 +48,7 @@ class ToolContext(Struct, frozen=True):
     session_id: str = ""
     call_id: str = ""
     sandbox: str = "local"
-    progress: Callable[[str], Awaitable[None]] = unheard
+    progress: Callable[[str], Awaitable[None]] = ignore_progress
     """Takes a piece of output as it comes, for people to watch. It may wait, so that a flood is slowed down."""
 
 
@@ -62,17 +62,17 @@ class ToolOutput(Struct, frozen=True):
     """The CallToolResult of an MCP tool."""
 
 
-class Failed(Exception):
+class ToolFailed(Exception):
     """A tool could not do its work."""
 
-    def __init__(self, type: ErrorType, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, type: ToolErrorType, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.type = type
         self.message = message
         self.retryable = retryable
 
 
-def failure(type: ErrorType, message: str, *, text: str | None = None, retryable: bool = False) -> ToolOutput:
+def make_failure(type: ToolErrorType, message: str, *, text: str | None = None, retryable: bool = False) -> ToolOutput:
     """An error output; its text is the message unless there is more to read."""
     return ToolOutput(
         text=message if text is None else text,

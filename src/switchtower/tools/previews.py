@@ -26,7 +26,7 @@ _MOST_NAMES = 100
 log = logging.getLogger(__name__)
 
 
-async def of(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> dict[str, object]:
+async def make_preview(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> dict[str, object]:
     """For changes of files a `diff`; for a commit its size and, as `diff`, a list of files that ends with the hash of what
     would be committed. So the same `diff` later means that the same would still happen. Empty for tools that show nothing."""
     try:
@@ -34,18 +34,20 @@ async def of(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -
             match name:
                 case "write_file":
                     written = msgspec.convert(dict(args), file_tools.WriteFileArguments)
-                    return await threads.call(_explained, partial(_of_write, context.workspace, written))
+                    return await threads.run_in_thread(_translate_failure, partial(_preview_write, context.workspace, written))
                 case "edit_file":
                     edited = msgspec.convert(dict(args), file_tools.EditFileArguments)
-                    return await threads.call(_explained, partial(_of_edit, context.workspace, edited))
+                    return await threads.run_in_thread(_translate_failure, partial(_preview_edit, context.workspace, edited))
                 case "git_commit":
                     committed = msgspec.convert(dict(args), git_tools.GitCommitArguments)
-                    measured = partial(_of_commit, context.workspace, committed)
-                    return await leash.lead(context.run_id, lambda held: _explained(partial(measured, held)))
+                    measured = partial(_preview_commit, context.workspace, committed)
+                    return await leash.run_in_cancel_scope(
+                        context.run_id, lambda held: _translate_failure(partial(measured, held))
+                    )
                 case _:
                     return {}
     except msgspec.ValidationError as error:
-        return {"problem": shown.visibly(f"invalid arguments: {error}")}
+        return {"problem": shown.escape_control_characters(f"invalid arguments: {error}")}
     except TimeoutError:
         return {"problem": f"a look at what would change took more than {TIME_LIMIT:.0f} s"}
     except Exception:
@@ -53,40 +55,40 @@ async def of(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -
         return {"problem": "what would change cannot be shown"}
 
 
-def _explained(look: Callable[[], dict[str, object]]) -> dict[str, object]:
+def _translate_failure(look: Callable[[], dict[str, object]]) -> dict[str, object]:
     try:
         return look()
-    except outcome.Failed as failed:
-        return {"problem": shown.visibly(failed.message)}
+    except outcome.ToolFailed as failed:
+        return {"problem": shown.escape_control_characters(failed.message)}
 
 
-def _of_write(root: str, arguments: file_tools.WriteFileArguments) -> dict[str, object]:
+def _preview_write(root: str, arguments: file_tools.WriteFileArguments) -> dict[str, object]:
     size = len(arguments.content.encode(errors="replace"))
-    with files.explained(arguments.path, outcome.ErrorType.UNKNOWN):
+    with files.translate_os_errors(arguments.path, outcome.ToolErrorType.UNKNOWN):
         try:
             with scope.locate(root, arguments.path) as place:
                 before = files.read_whole(place).content
         except FileNotFoundError:
-            return {"new": True, "bytes": size, "diff": _shown(arguments.path, None, arguments.content)}
+            return {"new": True, "bytes": size, "diff": _make_diff(arguments.path, None, arguments.content)}
     try:
         text = before.decode()
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text or "\0" in arguments.content:
         return {"new": False, "bytes": size, "problem": "a binary file is not shown"}
-    return {"new": False, "bytes": size, "diff": _shown(place.path, text, arguments.content)}
+    return {"new": False, "bytes": size, "diff": _make_diff(place.path, text, arguments.content)}
 
 
-def _of_edit(root: str, arguments: file_tools.EditFileArguments) -> dict[str, object]:
-    wanted = edits.Edit(arguments.old, arguments.new, arguments.replace_all, arguments.expected_hash)
-    with files.explained(arguments.path, outcome.ErrorType.UNKNOWN), scope.locate(root, arguments.path) as place:
-        applied = edits.apply(place.path, files.read_whole(place).content, wanted)
-    return {"replacements": applied.places, "diff": _shown(place.path, applied.before, applied.after)}
+def _preview_edit(root: str, arguments: file_tools.EditFileArguments) -> dict[str, object]:
+    wanted = edits.FileEdit(arguments.old, arguments.new, arguments.replace_all, arguments.expected_hash)
+    with files.translate_os_errors(arguments.path, outcome.ToolErrorType.UNKNOWN), scope.locate(root, arguments.path) as place:
+        applied = edits.apply_edit(place.path, files.read_whole(place).content, wanted)
+    return {"replacements": applied.places, "diff": _make_diff(place.path, applied.before, applied.after)}
 
 
-def _of_commit(root: str, arguments: git_tools.GitCommitArguments, held: leash.Leash) -> dict[str, object]:
-    plan, measured = commits.measure(root, arguments.paths, held)
-    names = [shown.on_one_line(name) for name in measured.files]
+def _preview_commit(root: str, arguments: git_tools.GitCommitArguments, cancel_scope: leash.CancelScope) -> dict[str, object]:
+    plan, measured = commits.measure_commit(root, arguments.paths, cancel_scope)
+    names = [shown.escape_to_one_line(name) for name in measured.files]
     more = [f"[… {len(names) - _MOST_NAMES} more …]"] if len(names) > _MOST_NAMES else []
     preview: dict[str, object] = {
         "files": len(names),
@@ -95,15 +97,15 @@ def _of_commit(root: str, arguments: git_tools.GitCommitArguments, held: leash.L
         "diff": "\n".join([*names[:_MOST_NAMES], *more, f"[tree {measured.tree}]"]),
     }
     if plan.left_out:
-        preview["left_out"] = [shown.on_one_line(name) for name in plan.left_out]
+        preview["left_out"] = [shown.escape_to_one_line(name) for name in plan.left_out]
     return preview
 
 
-def _shown(path: str, before: str | None, after: str) -> str:
-    diff = diffs.unified(path, before, after, limit=None)
+def _make_diff(path: str, before: str | None, after: str) -> str:
+    diff = diffs.make_unified_diff(path, before, after, limit=None)
     size = len(diff.encode(errors="replace"))
     if size > LONGEST_DIFF:
-        raise outcome.Failed(
-            outcome.ErrorType.UNKNOWN, f"the change has {size:,} bytes, more than {LONGEST_DIFF:,}; make it in parts"
+        raise outcome.ToolFailed(
+            outcome.ToolErrorType.UNKNOWN, f"the change has {size:,} bytes, more than {LONGEST_DIFF:,}; make it in parts"
         )
     return diff

@@ -17,7 +17,7 @@ from switchtower.tools.running import patience
 from switchtower.tools.running import tool as run_tool
 from switchtower.tools.searching import tool as search_tool
 
-CANCEL_PATIENCE = 1.0
+CANCEL_TIMEOUT = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Tool(Protocol):
         ...
 
     @property
-    def effect(self) -> outcome.Effect: ...
+    def effect(self) -> outcome.ToolEffect: ...
 
     def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
         """Raises `outcome.Failed` for a call that cannot succeed, so that nobody is asked about it. Has no effect."""
@@ -60,7 +60,7 @@ class Toolbox:
     def tools(self) -> tuple[Tool, ...]:
         return tuple(self._tools.values())
 
-    def effect_of(self, name: str) -> outcome.Effect | None:
+    def get_effect(self, name: str) -> outcome.ToolEffect | None:
         """None for a tool that does not exist."""
         tool = self._tools.get(name)
         return None if tool is None else tool.effect
@@ -68,51 +68,51 @@ class Toolbox:
     def check(self, name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput | None:
         """Why this call cannot succeed, or `None` when it may."""
         try:
-            self._named(name).check(args, context)
+            self._get_tool(name).check(args, context)
         except Exception as error:
-            return _failed(name, error)
+            return _make_failure(name, error)
         return None
 
     async def execute(self, name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
         try:
-            output = await _guarded(self._named(name), args, context)
+            output = await _execute_guarded(self._get_tool(name), args, context)
         except Exception as error:
-            output = _failed(name, error)
+            output = _make_failure(name, error)
         # A file's name can hold bytes that are no text; the journal holds only text.
-        return outcome.ToolOutput(_encodable(output.text), output.is_error, output.error, output.result)
+        return outcome.ToolOutput(_replace_surrogates(output.text), output.is_error, output.error, output.result)
 
     async def end_run(self, run_id: str) -> None:
         for tool in self._tools.values():
             await tool.end_run(run_id)
 
-    def _named(self, name: str) -> Tool:
+    def _get_tool(self, name: str) -> Tool:
         try:
             return self._tools[name]
         except KeyError:
             known = ", ".join(f"`{known}`" for known in self._tools)
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"there is no tool `{name}`; there are {known}") from None
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"there is no tool `{name}`; there are {known}") from None
 
 
-def core_toolbox(*, network: bool = False) -> Toolbox:
+def make_core_toolbox(*, network: bool = False) -> Toolbox:
     """Our own tools. `network` lets what runs in a sandbox reach it. They remember what each session has read, so one set
     serves all runs."""
     known_files = known.KnownFiles()
     return Toolbox(
         [
-            file_tools.ListDir(),
-            file_tools.ReadFile(known_files),
-            search_tool.Search(),
-            file_tools.WriteFile(known_files),
-            file_tools.EditFile(known_files),
-            run_tool.Run(network=network),
-            git_tools.GitStatus(),
-            git_tools.GitDiff(),
-            git_tools.GitCommit(network=network),
+            file_tools.ListDirTool(),
+            file_tools.ReadFileTool(known_files),
+            search_tool.SearchTool(),
+            file_tools.WriteFileTool(known_files),
+            file_tools.EditFileTool(known_files),
+            run_tool.RunTool(network=network),
+            git_tools.GitStatusTool(),
+            git_tools.GitDiffTool(),
+            git_tools.GitCommitTool(network=network),
         ]
     )
 
 
-async def _guarded(tool: Tool, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
+async def _execute_guarded(tool: Tool, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
     """A run that is cancelled does not wait for a tool that will not stop, unless it promises to come to an end."""
     call = asyncio.create_task(tool.execute(args, context))
     try:
@@ -120,28 +120,28 @@ async def _guarded(tool: Tool, args: Mapping[str, Any], context: outcome.ToolCon
     except asyncio.CancelledError:
         call.cancel()
         if getattr(tool, "settles", False):
-            await patience.to_the_end(_settled(call, None))
-        elif not await _settled(call, CANCEL_PATIENCE):
+            await patience.run_to_completion(_wait_settled(call, None))
+        elif not await _wait_settled(call, CANCEL_TIMEOUT):
             log.warning("the tool %s does not stop when it is cancelled; it is left alone", tool.name)
         raise
     if call.cancelled():
-        raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the tool `{tool.name}` gave up")
+        raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"the tool `{tool.name}` gave up")
     return call.result()
 
 
-async def _settled(call: "asyncio.Task[outcome.ToolOutput]", patience_s: float | None) -> bool:
-    await asyncio.wait([call], timeout=patience_s)
+async def _wait_settled(call: "asyncio.Task[outcome.ToolOutput]", timeout_s: float | None) -> bool:
+    await asyncio.wait([call], timeout=timeout_s)
     if call.done() and not call.cancelled():
         call.exception()  # seen, so that asyncio does not report it as forgotten
     return call.done()
 
 
-def _failed(name: str, error: Exception) -> outcome.ToolOutput:
-    if isinstance(error, outcome.Failed):
-        return outcome.failure(error.type, _encodable(error.message), retryable=error.retryable)
+def _make_failure(name: str, error: Exception) -> outcome.ToolOutput:
+    if isinstance(error, outcome.ToolFailed):
+        return outcome.make_failure(error.type, _replace_surrogates(error.message), retryable=error.retryable)
     log.error("the tool %s has a bug", name, exc_info=error)
-    return outcome.failure(outcome.ErrorType.UNKNOWN, f"the tool `{name}` failed ({type(error).__name__})")
+    return outcome.make_failure(outcome.ToolErrorType.UNKNOWN, f"the tool `{name}` failed ({type(error).__name__})")
 
 
-def _encodable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()

@@ -12,20 +12,20 @@ _BYTES = range(0xDC80, 0xDD00)
 """How Python holds the bytes of a name that are no text."""
 
 
-def visibly(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Characters that cannot be seen, and those that reorder or hide text, as escapes. Newlines and tabs stay."""
-    return invisible.reveal(text, _spell)
+    return invisible.reveal(text, _escape_character)
 
 
-def on_one_line(name: str) -> str:
+def escape_to_one_line(name: str) -> str:
     """A name that cannot pass for two, nor for another."""
     return _UNSEEN_IN_NAMES.sub(_escape, name)
 
 
 def _escape(found: re.Match[str]) -> str:
-    return _spell(found[0])
+    return _escape_character(found[0])
 
 
-def _spell(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
-    return f"\\x{code - 0xDC00:02x}" if code in _BYTES else invisible.spell_escape(character)
+    return f"\\x{code - 0xDC00:02x}" if code in _BYTES else invisible.format_escape(character)

@@ -23,7 +23,7 @@ ArgumentsT = TypeVar("ArgumentsT", bound=Struct)
 class CoreTool(Generic[ArgumentsT]):
     name: str
     description: str
-    effect: outcome.Effect
+    effect: outcome.ToolEffect
     arguments: type[ArgumentsT]
     time_limit: float | None = READ_TIME
     """None for one that minds the time itself."""
@@ -37,30 +37,30 @@ class CoreTool(Generic[ArgumentsT]):
         return schema
 
     def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
-        self.vet(self._parse(args), context)
+        self.check_arguments(self._parse(args), context)
 
     async def execute(self, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
         arguments = self._parse(args)
         try:
             async with asyncio.timeout(self.time_limit) as limit:
-                return await self.act(arguments, context)
+                return await self.run(arguments, context)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             message = f"`{self.name}` did not finish within {self.time_limit:g} s"
-            raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True) from error
+            raise outcome.ToolFailed(outcome.ToolErrorType.EXEC_TIMEOUT, message, retryable=True) from error
 
     async def end_run(self, run_id: str) -> None:
         """Most hold nothing open."""
 
-    def vet(self, arguments: ArgumentsT, context: outcome.ToolContext) -> None:
+    def check_arguments(self, arguments: ArgumentsT, context: outcome.ToolContext) -> None:
         """Any arguments of the right types will do, unless a tool knows better."""
 
-    async def act(self, arguments: ArgumentsT, context: outcome.ToolContext) -> outcome.ToolOutput:
+    async def run(self, arguments: ArgumentsT, context: outcome.ToolContext) -> outcome.ToolOutput:
         raise NotImplementedError
 
     def _parse(self, args: Mapping[str, Any]) -> ArgumentsT:
         try:
             return msgspec.convert(dict(args), self.arguments)
         except msgspec.ValidationError as error:
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"invalid arguments for `{self.name}`: {error}") from error
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"invalid arguments for `{self.name}`: {error}") from error

@@ -5,15 +5,15 @@ import ipaddress
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def without_port(address: str) -> str:
+def strip_port(address: str) -> str:
     """The host of a connection's end, which is spelled `HOST:PORT` without brackets."""
     return address.rpartition(":")[0]
 
 
-def read(spelled: str) -> IpAddress | None:
+def parse_ip_address(text: str) -> IpAddress | None:
     """An address, perhaps in brackets, with a zone or with a port; IPv4 inside IPv6 is IPv4. None for anything else."""
-    host, _, port = spelled.rpartition(":")
-    for candidate in (spelled, host if port.isdecimal() else spelled):
+    host, _, port = text.rpartition(":")
+    for candidate in (text, host if port.isdecimal() else text):
         try:
             found = ipaddress.ip_address(candidate.strip("[]").partition("%")[0])
         except ValueError:
@@ -22,16 +22,16 @@ def read(spelled: str) -> IpAddress | None:
     return None
 
 
-def is_loopback(spelled: str) -> bool:
-    found = read(spelled)
+def is_loopback(text: str) -> bool:
+    found = parse_ip_address(text)
     return found is not None and found.is_loopback
 
 
-def place_of(spelled: str) -> str:
+def group_address(text: str) -> str:
     """Where failures and connections count together: an address, of IPv6 the network that one customer is usually given."""
-    found = read(spelled)
+    found = parse_ip_address(text)
     if found is None:
-        return spelled[:128]
+        return text[:128]
     if isinstance(found, ipaddress.IPv4Address):
         return str(found)
     return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
@@ -44,8 +44,8 @@ class TrustedProxies:
         """Addresses, or networks such as `10.0.0.0/8`. Raises ValueError."""
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
 
-    def __contains__(self, spelled: str) -> bool:
-        found = read(spelled)
+    def __contains__(self, text: str) -> bool:
+        found = parse_ip_address(text)
         return found is not None and any(found in network for network in self._networks)
 
     def find_client(self, address: str, *, forwarded: str = "", x_forwarded_for: str = "") -> str:
@@ -57,12 +57,12 @@ class TrustedProxies:
         """
         if address not in self:
             return ""
-        found = {self._last_untrusted(hops) for hops in (_hops(x_forwarded_for), _hops_of_forwarded(forwarded)) if hops}
+        found = {self._find_last_untrusted(hops) for hops in (_split_hops(x_forwarded_for), _parse_forwarded(forwarded)) if hops}
         return found.pop() if len(found) == 1 else ""
 
-    def _last_untrusted(self, hops: list[str]) -> str:
+    def _find_last_untrusted(self, hops: list[str]) -> str:
         for hop in reversed(hops):
-            found = read(hop)
+            found = parse_ip_address(hop)
             if found is None:
                 return ""
             if hop not in self:
@@ -73,11 +73,11 @@ class TrustedProxies:
 NO_PROXIES = TrustedProxies()
 
 
-def _hops(header: str) -> list[str]:
+def _split_hops(header: str) -> list[str]:
     return [hop.strip() for hop in header.split(",")] if header.strip() else []
 
 
-def _hops_of_forwarded(header: str) -> list[str]:
+def _parse_forwarded(header: str) -> list[str]:
     """The `for` of each element; what names none counts as unreadable."""
     hops = []
     for element in header.split(",") if header.strip() else ():

@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from switchtower.transports.http import HttpListener
 
 
-class Connected(NamedTuple):
+class ListenerConnection(NamedTuple):
     receiver: Receiver | None
     """None for one that asks for pages, or has not been let in yet."""
     waiting_bytes: int
 
 
-def of_port(listener: "HttpListener") -> Iterator[Connected]:
+def list_http_connections(listener: "HttpListener") -> Iterator[ListenerConnection]:
     for connection in tuple(listener._site.state.connections):
         transport = connection.transport
         receiver = getattr(connection, "_receiver", None)
-        yield Connected(receiver, 0 if transport is None else transport.get_write_buffer_size())
+        yield ListenerConnection(receiver, 0 if transport is None else transport.get_write_buffer_size())
 
 
-def of_socket(listener: unix.UnixListener) -> Iterator[Connected]:
+def list_unix_connections(listener: unix.UnixListener) -> Iterator[ListenerConnection]:
     for connection in tuple(listener.connections):
         transport = getattr(connection, "_transport", None)  # neither is there before the client was let in
         receiver = getattr(connection, "_receiver", None)
-        yield Connected(receiver, 0 if transport is None else transport.get_write_buffer_size())
+        yield ListenerConnection(receiver, 0 if transport is None else transport.get_write_buffer_size())

@@ -33,24 +33,24 @@ BUSY = (
 )
 
 
-def capacity(wanted: int = 0) -> int:
+def compute_capacity(wanted: int = 0) -> int:
     """How many connections the process's descriptors allow, beside what is open now and what is reserved. `wanted` is the most
     that there should be; 0 takes all."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = 1_000_000 if soft == resource.RLIM_INFINITY else max(soft - _open_descriptors() - RESERVED_DESCRIPTORS, FEWEST)
+    room = 1_000_000 if soft == resource.RLIM_INFINITY else max(soft - _count_open_descriptors() - RESERVED_DESCRIPTORS, FEWEST)
     return min(wanted or room, room)
 
 
-def _open_descriptors() -> int:
+def _count_open_descriptors() -> int:
     try:
         return len(list(Path("/proc/self/fd").iterdir()))
     except OSError:
         return 32
 
 
-class Connection(Protocol):
+class LimitedConnection(Protocol):
     """A transport, or a TLS handshake that has no transport yet."""
 
     def write(self, data: bytes, /) -> None: ...
@@ -60,7 +60,7 @@ class Connection(Protocol):
     def abort(self) -> None: ...
 
 
-class _Stranger:
+class _UnknownClient:
     __slots__ = ("place", "since")
 
     def __init__(self, place: str, since: float) -> None:
@@ -81,80 +81,80 @@ class ConnectionLimit:
     ) -> None:
         """`is_shared` says of which addresses many clients come, such as a proxy's: the limit by address does not hold there."""
         self._total = total
-        self._strangers_at_most = max(total // 2, 1)
+        self._most_unknown = max(total // 2, 1)
         self._per_address = per_address
         self._is_shared = is_shared
         self._now = now
-        self._strangers: OrderedDict[Connection, _Stranger] = OrderedDict()
+        self._unknown: OrderedDict[LimitedConnection, _UnknownClient] = OrderedDict()
         """The one that has waited longest comes first."""
-        self._by_place: dict[str, OrderedDict[Connection, None]] = {}
-        self._known: set[Connection] = set()
-        self._turned_away = 0
+        self._by_place: dict[str, OrderedDict[LimitedConnection, None]] = {}
+        self._known: set[LimitedConnection] = set()
+        self._refused_count = 0
         self._logged_at = -_LOG_EVERY_SECONDS
 
     def __len__(self) -> int:
-        return len(self._strangers) + len(self._known)
+        return len(self._unknown) + len(self._known)
 
-    def admit(self, transport: Connection, address: str) -> bool:
+    def admit(self, transport: LimitedConnection, address: str) -> bool:
         """Whether there is a place for a new connection, or it has one. One that is refused was answered, and is being closed."""
-        if transport in self._strangers:
+        if transport in self._unknown:
             return True
-        place = addresses.place_of(address)
-        if len(self._strangers) > self._strangers_at_most // 2:
-            self._hurry()
+        place = addresses.group_address(address)
+        if len(self._unknown) > self._most_unknown // 2:
+            self._evict_oldest()
         alike = self._by_place.get(place) or OrderedDict()
         crowded = not addresses.is_loopback(address) and not self._is_shared(address) and len(alike) >= self._per_address
-        full = len(self._strangers) >= self._strangers_at_most or len(self) >= self._total
-        if (crowded and not self._evict(next(iter(alike)))) or (full and not self._evict(next(iter(self._strangers), None))):
-            self._note()
+        full = len(self._unknown) >= self._most_unknown or len(self) >= self._total
+        if (crowded and not self._evict(next(iter(alike)))) or (full and not self._evict(next(iter(self._unknown), None))):
+            self._log_refusals()
             transport.write(BUSY)
             transport.close()
             return False
         self._add(transport, place)
         return True
 
-    def replace(self, handshake: Connection, transport: Connection) -> None:
+    def replace(self, handshake: LimitedConnection, transport: LimitedConnection) -> None:
         """A TLS handshake is done, and the connection continues by its transport. It keeps its place, and its time starts from
         zero."""
-        if stranger := self._strangers.get(handshake):
+        if stranger := self._unknown.get(handshake):
             self._forget(handshake)
             self._add(transport, stranger.place)
 
-    def authenticate(self, transport: Connection) -> None:
+    def authenticate(self, transport: LimitedConnection) -> None:
         """It has shown who it is: no longer a stranger."""
         if self._forget(transport):
             self._known.add(transport)
 
-    def renew(self, transport: Connection) -> None:
+    def renew(self, transport: LimitedConnection) -> None:
         """It was answered, and may ask again: its time starts from zero."""
-        if stranger := self._strangers.get(transport):
+        if stranger := self._unknown.get(transport):
             stranger.since = self._now()
-            self._strangers.move_to_end(transport)
+            self._unknown.move_to_end(transport)
             self._by_place[stranger.place].move_to_end(transport)
 
-    def release(self, transport: Connection) -> None:
+    def release(self, transport: LimitedConnection) -> None:
         self._forget(transport)
         self._known.discard(transport)
 
-    def _hurry(self) -> None:
-        while self._strangers and self._evict(next(iter(self._strangers)), PRESSED_SECONDS):
+    def _evict_oldest(self) -> None:
+        while self._unknown and self._evict(next(iter(self._unknown)), PRESSED_SECONDS):
             pass
 
-    def _evict(self, transport: Connection | None, patience: float = SETTLING_SECONDS) -> bool:
+    def _evict(self, transport: LimitedConnection | None, least_age: float = SETTLING_SECONDS) -> bool:
         """Whether it has waited so long that its place was taken from it."""
-        if transport is None or self._now() - self._strangers[transport].since < patience:
+        if transport is None or self._now() - self._unknown[transport].since < least_age:
             return False
-        self._note()
+        self._log_refusals()
         self._forget(transport)
         transport.abort()
         return True
 
-    def _add(self, transport: Connection, place: str) -> None:
-        self._strangers[transport] = _Stranger(place, self._now())
+    def _add(self, transport: LimitedConnection, place: str) -> None:
+        self._unknown[transport] = _UnknownClient(place, self._now())
         self._by_place.setdefault(place, OrderedDict())[transport] = None
 
-    def _forget(self, transport: Connection) -> bool:
-        stranger = self._strangers.pop(transport, None)
+    def _forget(self, transport: LimitedConnection) -> bool:
+        stranger = self._unknown.pop(transport, None)
         if stranger is None:
             return False
         alike = self._by_place[stranger.place]
@@ -163,13 +163,13 @@ class ConnectionLimit:
             del self._by_place[stranger.place]
         return True
 
-    def _note(self) -> None:
-        self._turned_away += 1
+    def _log_refusals(self) -> None:
+        self._refused_count += 1
         if self._now() - self._logged_at >= _LOG_EVERY_SECONDS:
             self._logged_at = self._now()
             _log.warning(
                 "too many connections without a token: %d of %d places are taken; %d were turned away so far",
-                len(self._strangers),
-                self._strangers_at_most,
-                self._turned_away,
+                len(self._unknown),
+                self._most_unknown,
+                self._refused_count,
             )

@@ -7,7 +7,7 @@ _FIRST_PRIVATE = 3
 """Below are the standard ones. One of them may be closed, and a copy must not take its place."""
 
 
-def claim() -> tuple[int, int]:
+def claim_stdio() -> tuple[int, int]:
     """Private descriptors of stdin and stdout, in this order; no child inherits them. Raises OSError when one is not open."""
     claimed_input = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
     try:
@@ -23,7 +23,7 @@ def claim() -> tuple[int, int]:
     return claimed_input, claimed_output
 
 
-class Spillway:
+class StdoutRedirect:
     """stdout and stderr lead to whoever reads our stderr, and wait for nobody: what does not fit any more is dropped. To be made
     behind `claim`, and closed, so that the last words still get out."""
 
@@ -37,22 +37,22 @@ class Spillway:
 
         self._outside = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
         self._inside, entrance = os.pipe()
-        self._lead_to(entrance)
+        self._redirect_to(entrance)
         os.close(entrance)
         self._running = _thread.allocate_lock()
         self._running.acquire()
-        _thread.start_new_thread(self._carry, ())
+        _thread.start_new_thread(self._copy_output, ())
 
     def close(self) -> None:
         """A process that we started and that lives on may still hold the entrance, and is not waited for."""
-        self._lead_to(self._outside)
+        self._redirect_to(self._outside)
         self._running.acquire(timeout=2 * self._PATIENCE_MS / 1000)
 
-    def _lead_to(self, descriptor: int) -> None:
+    def _redirect_to(self, descriptor: int) -> None:
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
 
-    def _carry(self) -> None:
+    def _copy_output(self) -> None:
         import select
 
         room = select.poll()

@@ -25,10 +25,10 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from switchtower.transports import errors, socketfile, unix, websocket
-from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, without_port
+from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, strip_port
 from switchtower.transports.connection_limit import ConnectionLimit
-from switchtower.transports.origins import Sites
-from switchtower.transports.stream import Origin
+from switchtower.transports.origins import AllowedOrigins
+from switchtower.transports.stream import ConnectionOrigin
 
 if TYPE_CHECKING:
     import ssl
@@ -46,7 +46,7 @@ HEAD_SECONDS = 30.0
 BACKLOG = 32
 """Connections that wait to be accepted: each becomes a descriptor at once, before it is counted."""
 
-FindOrigin = Callable[[asyncio.Transport], Origin | None]
+FindOrigin = Callable[[asyncio.Transport], ConnectionOrigin | None]
 """Who is at the other end; None when that is nobody to be served."""
 
 
@@ -58,12 +58,12 @@ class Attribution(Struct, frozen=True):
     """It cannot be told whose it is."""
 
 
-class Peer:
+class HttpPeer:
     """The other end of a connection, for as long as that lasts."""
 
     __slots__ = ("attribution", "authenticate", "origin", "proxies")
 
-    def __init__(self, origin: Origin, proxies: TrustedProxies, authenticate: Callable[[], None]) -> None:
+    def __init__(self, origin: ConnectionOrigin, proxies: TrustedProxies, authenticate: Callable[[], None]) -> None:
         """`proxies` are those whose headers say where a request comes from. `authenticate` is called when a token was shown: the
         connection then no longer counts as a stranger's."""
         self.origin = origin
@@ -76,7 +76,7 @@ class Peer:
 class _Listener:
     """Something that listens, and the connections that came through it."""
 
-    def __init__(self, server: "asyncio.AbstractServer | TlsServer", site: "_Site") -> None:
+    def __init__(self, server: "asyncio.AbstractServer | TlsServer", site: "_ServedApp") -> None:
         self._server = server
         self._site = site
         self._closed = False
@@ -92,13 +92,13 @@ class _Listener:
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                await connections.all_gone()
+                await connections.wait_until_empty()
         for connection in tuple(connections):
             connection.transport.abort()
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await connections.all_gone()
+        await connections.wait_until_empty()
         await self._server.wait_closed()
         await self._site.lifespan.shutdown()
 
@@ -109,7 +109,7 @@ class _Listener:
 class HttpListener(_Listener):
     """A listening port."""
 
-    def __init__(self, server: "asyncio.Server | TlsServer", site: "_Site", scheme: str = "http") -> None:
+    def __init__(self, server: "asyncio.Server | TlsServer", site: "_ServedApp", scheme: str = "http") -> None:
         super().__init__(server, site)
         host, self.port = server.sockets[0].getsockname()[:2]
         self.listening = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
@@ -122,13 +122,13 @@ class HttpListener(_Listener):
 class UnixHttpListener(_Listener):
     """A listening Unix socket."""
 
-    def __init__(self, server: asyncio.AbstractServer, site: "_Site", path: Path, file: socketfile.Identity) -> None:
+    def __init__(self, server: asyncio.AbstractServer, site: "_ServedApp", path: Path, file: socketfile.FileIdentity) -> None:
         super().__init__(server, site)
         self.path = path
         self._file = file
 
     def _stop_listening(self) -> None:
-        socketfile.remove(self.path, self._file)
+        socketfile.remove_if_ours(self.path, self._file)
         super()._stop_listening()
 
 
@@ -141,7 +141,7 @@ async def serve(
     max_message_bytes: int,
     output_limit_bytes: int,
     hosts: Collection[str] = (),
-    sites: Sites | None = None,
+    sites: AllowedOrigins | None = None,
     ping_seconds: float = 30.0,
     head_seconds: float = HEAD_SECONDS,
     limit: ConnectionLimit | None = None,
@@ -154,9 +154,9 @@ async def serve(
     `hosts` are names, besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages
     that may connect. With `tls` the port speaks TLS and nothing else.
     """
-    sites = sites or Sites()
+    sites = sites or AllowedOrigins()
     app = app if tls is None else _OverTls(app)
-    door = websocket.Door(
+    door = websocket.WebSocketOptions(
         accept=accept,
         hosts=frozenset(name.lower() for name in (host, *hosts, *sites.names)),
         sites=sites,
@@ -166,26 +166,28 @@ async def serve(
         limit=limit,
         proxies=proxies,
     )
-    site = await _Site.start(app, websocket.protocol(door), _from_port, head_seconds, limit, proxies)
+    site = await _ServedApp.start(app, websocket.make_protocol(door), _find_port_origin, head_seconds, limit, proxies)
     server: asyncio.Server | TlsServer
     try:
         if tls is None:
-            server = await asyncio.get_running_loop().create_server(site.connection, host, port, backlog=BACKLOG)
+            server = await asyncio.get_running_loop().create_server(site.make_connection, host, port, backlog=BACKLOG)
         else:
             server = await _serve_tls(site, host, port, tls, limit)
     except OSError as problem:
         await site.lifespan.shutdown()
-        raise _explained(problem, host, port) from problem
+        raise _translate_listen_error(problem, host, port) from problem
     return HttpListener(server, site, "http" if tls is None else "https")
 
 
-async def _serve_tls(site: "_Site", host: str, port: int, tls: "ssl.SSLContext", limit: ConnectionLimit | None) -> "TlsServer":
+async def _serve_tls(
+    site: "_ServedApp", host: str, port: int, tls: "ssl.SSLContext", limit: ConnectionLimit | None
+) -> "TlsServer":
     from switchtower.transports import tls_server
 
     def make_connection(handshake: "Handshake") -> asyncio.Protocol:
-        return site.connection(handshake)
+        return site.make_connection(handshake)
 
-    sockets = await tls_server.bind(host, port, BACKLOG)
+    sockets = await tls_server.bind_socket(host, port, BACKLOG)
     return tls_server.TlsServer(sockets, tls, make_connection, limit, site.state.tasks)
 
 
@@ -211,30 +213,30 @@ async def serve_unix(
     """
     owner = os.geteuid() if owner_uid is None else owner_uid
 
-    def from_socket(transport: asyncio.Transport) -> Origin | None:
+    def from_socket(transport: asyncio.Transport) -> ConnectionOrigin | None:
         return unix.find_origin(transport, path, owner)
 
-    sock, file = socketfile.bind(path)
+    sock, file = socketfile.bind_private(path)
     try:
-        site = await _Site.start(app, None, from_socket, head_seconds)
-        server = await asyncio.get_running_loop().create_unix_server(site.connection, sock=sock)
+        site = await _ServedApp.start(app, None, from_socket, head_seconds)
+        server = await asyncio.get_running_loop().create_unix_server(site.make_connection, sock=sock)
     except BaseException:
         sock.close()
-        socketfile.remove(path, file)
+        socketfile.remove_if_ours(path, file)
         raise
     return UnixHttpListener(server, site, path, file)
 
 
-def _from_port(transport: asyncio.Transport) -> Origin:
+def _find_port_origin(transport: asyncio.Transport) -> ConnectionOrigin:
     theirs, ours = (transport.get_extra_info(end) for end in ("peername", "sockname"))
-    return Origin(transport="http", address=_spelled(theirs), reached_at=_spelled(ours))
+    return ConnectionOrigin(transport="http", address=_format_end(theirs), reached_at=_format_end(ours))
 
 
-def _spelled(end: Any) -> str:
+def _format_end(end: Any) -> str:
     return f"{end[0]}:{end[1]}" if isinstance(end, tuple) else ""
 
 
-class _Site:
+class _ServedApp:
     """An app that has started, and how connections to it are made."""
 
     def __init__(
@@ -249,7 +251,7 @@ class _Site:
         self.lifespan = lifespan
         self.state = _State()
         self._config = config
-        self._class = _knowing(cast(Any, config.http_protocol_class), find_origin, head_seconds, limit, proxies)
+        self._class = _make_connection_class(cast(Any, config.http_protocol_class), find_origin, head_seconds, limit, proxies)
 
     @classmethod
     async def start(
@@ -260,7 +262,7 @@ class _Site:
         head_seconds: float,
         limit: ConnectionLimit | None = None,
         proxies: TrustedProxies = NO_PROXIES,
-    ) -> "_Site":
+    ) -> "_ServedApp":
         config = Config(
             app,
             http="h11",
@@ -279,14 +281,14 @@ class _Site:
             raise RuntimeError("the app could not start")
         return cls(config, lifespan, find_origin, head_seconds, limit, proxies)
 
-    def connection(self, handshake: "Handshake | None" = None) -> asyncio.Protocol:
+    def make_connection(self, handshake: "Handshake | None" = None) -> asyncio.Protocol:
         """`handshake` has the connection's place in the limit until it is made."""
         made: Any = self._class(config=self._config, server_state=self.state, app_state=self.lifespan.state)
         made.handshake = handshake
         return cast(asyncio.Protocol, made)
 
 
-def _knowing(
+def _make_connection_class(
     base: Any, find_origin: FindOrigin, head_seconds: float, limit: ConnectionLimit | None, proxies: TrustedProxies
 ) -> Any:
     """uvicorn's protocol, which also knows who is at the other end, hangs up when that is nobody we serve or there are too many
@@ -306,11 +308,11 @@ def _knowing(
                 return
             if limit is not None and self.handshake is not None:
                 limit.replace(self.handshake, transport)
-            if limit is not None and not limit.admit(transport, without_port(origin.address)):
+            if limit is not None and not limit.admit(transport, strip_port(origin.address)):
                 self._refused = True
                 return
-            authenticate = partial(limit.authenticate, transport) if limit is not None else _not_counted
-            self.app_state = {**self.app_state, "peer": Peer(origin, proxies, authenticate)}
+            authenticate = partial(limit.authenticate, transport) if limit is not None else _ignore_authentication
+            self.app_state = {**self.app_state, "peer": HttpPeer(origin, proxies, authenticate)}
             self.conn._receive_buffer = _StrictBuffer()
             super().connection_made(transport)
             self._mind_the_time()
@@ -358,11 +360,11 @@ class _StrictBuffer(ReceiveBuffer):
         return lines
 
 
-def _not_counted() -> None:
+def _ignore_authentication() -> None:
     """Where there is no limit on connections."""
 
 
-def _explained(problem: OSError, host: str, port: int) -> errors.CannotListen:
+def _translate_listen_error(problem: OSError, host: str, port: int) -> errors.CannotListen:
     if problem.errno == errno.EADDRINUSE:
         return errors.AddressInUse(f"{host}:{port}", hint="stop that process, or choose another port (0 picks a free one)")
     if problem.errno == errno.EACCES:
@@ -384,7 +386,7 @@ class _Connections(set[Any]):
         if not self:
             self._emptied.set()
 
-    async def all_gone(self) -> None:
+    async def wait_until_empty(self) -> None:
         while self:
             self._emptied.clear()
             await self._emptied.wait()

@@ -37,7 +37,7 @@ class LineSplitter:
             elif self._unfinished:
                 lines[0] = b"".join((self._unfinished, lines[0]))
             if size + len(self._unfinished) > self._limit or b"" in lines or b"\r" in lines:
-                lines = self._usable(lines)
+                lines = self._drop_oversized(lines)
             self._unfinished.clear()
 
         if self._discarding:
@@ -56,9 +56,9 @@ class LineSplitter:
             self._end_discarded(0)
         last = [bytes(self._unfinished)]
         self._unfinished.clear()
-        return self._usable(last)
+        return self._drop_oversized(last)
 
-    def _usable(self, lines: list[bytes]) -> list[bytes]:
+    def _drop_oversized(self, lines: list[bytes]) -> list[bytes]:
         limit = self._limit
         usable = [line for line in lines if len(line) <= limit and line not in _BLANK]
         if len(usable) != len(lines):

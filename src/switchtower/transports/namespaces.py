@@ -27,8 +27,8 @@ def is_outside_containers(inode: int, uid: int) -> bool:
     """
     ours = _read_status(_PROC / "self")
     found = False
-    for folder in _processes():
-        holds = _holds(folder, inode)
+    for folder in _list_processes():
+        holds = _is_holding(folder, inode)
         process = None if holds is False else _read_status(folder)
         if process is None or process.has_ended or (holds is None and process.uid != uid):
             continue
@@ -38,14 +38,14 @@ def is_outside_containers(inode: int, uid: int) -> bool:
     return found and ours is not None and ours.namespaces == 1
 
 
-def _processes() -> list[Path]:
+def _list_processes() -> list[Path]:
     try:
         return [folder for folder in _PROC.iterdir() if folder.name.isdigit()]
     except OSError:
         return []
 
 
-def _holds(process: Path, inode: int) -> bool | None:
+def _is_holding(process: Path, inode: int) -> bool | None:
     """None when its files are not ours to see."""
     name = f"socket:[{inode}]"
     try:

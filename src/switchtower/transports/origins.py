@@ -17,7 +17,7 @@ _PORTS = {"http": 80, "https": 443}
 _BEHIND_TLS = ("https", "wss")
 
 
-class Standing(enum.Enum):
+class OriginVerdict(enum.Enum):
     """What a page is to this daemon."""
 
     OWN = enum.auto()
@@ -30,7 +30,7 @@ class Standing(enum.Enum):
     """Any other page, and one that hides its origin. It is refused."""
 
 
-class Site(NamedTuple):
+class WebOrigin(NamedTuple):
     """A browser's origin."""
 
     scheme: str
@@ -39,7 +39,7 @@ class Site(NamedTuple):
     """None for a scheme without a default port."""
 
 
-class Sites:
+class AllowedOrigins:
     """The pages that one listener knows."""
 
     def __init__(self, entries: Collection[str] = (), *, public_url: str | None = None) -> None:
@@ -53,40 +53,40 @@ class Sites:
         self._configured = given - {None}
         self._public = None if public_url is None else parse_origin(public_url)
 
-    def judge(self, origin: str, host: str, *, forwarded_proto: str = "") -> Standing:
+    def judge(self, origin: str, host: str, *, forwarded_proto: str = "") -> OriginVerdict:
         """What the page of this `Origin` is to us, who were reached as `host`. `forwarded_proto` is a proxy's
         `X-Forwarded-Proto`, which no page can set."""
         site = parse_origin(origin)
         if site is None:
-            return Standing.FOREIGN
+            return OriginVerdict.FOREIGN
         if site == self._public or _is_served_here(site, host, forwarded_proto):
-            return Standing.OWN
+            return OriginVerdict.OWN
         if site in self._configured:
-            return Standing.CONFIGURED
-        return Standing.LOOPBACK if site.scheme in _PORTS and site.name in LOOPBACK else Standing.FOREIGN
+            return OriginVerdict.CONFIGURED
+        return OriginVerdict.LOOPBACK if site.scheme in _PORTS and site.name in LOOPBACK else OriginVerdict.FOREIGN
 
-    def shares_with(self, origin: str) -> bool:
+    def is_shared_with(self, origin: str) -> bool:
         """Whether pages of this origin may read our answers."""
         return parse_origin(origin) in self._configured
 
 
-def parse_origin(origin: str) -> Site | None:
+def parse_origin(origin: str) -> WebOrigin | None:
     """None for `null` and for anything that is no origin."""
     scheme, separator, authority = origin.lower().partition("://")
     match = _AUTHORITY.fullmatch(authority) if separator and origin.isascii() and _SCHEME.fullmatch(scheme) else None
     if match is None:
         return None
     port = int(match["port"]) if match["port"] else _PORTS.get(scheme)
-    return Site(scheme, match["ipv6"] or match["name"].removesuffix("."), port)
+    return WebOrigin(scheme, match["ipv6"] or match["name"].removesuffix("."), port)
 
 
-def hostname(authority: str) -> str | None:
+def parse_hostname(authority: str) -> str | None:
     """The name in `HOST[:PORT]`, without the brackets of IPv6; None when it is not of that form."""
     match = _AUTHORITY.fullmatch(authority.lower()) if authority.isascii() else None
     return match and (match["ipv6"] or match["name"].removesuffix("."))
 
 
-def _is_served_here(site: Site, host: str, forwarded_proto: str) -> bool:
+def _is_served_here(site: WebOrigin, host: str, forwarded_proto: str) -> bool:
     if site.scheme not in _PORTS or site != parse_origin(f"{site.scheme}://{host}"):
         return False
     # A proxy that speaks TLS for us may not say so, but this machine's own names lead to us and not to a proxy.

@@ -23,7 +23,7 @@ class Outbox:
         self._cut_off = False
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether what is sent now leaves now."""
         return self._stream.writable and not self._waiting and not self._cut_off
 
@@ -37,7 +37,7 @@ class Outbox:
             self._stream.send(packet)
             return
         self._waiting.append(packet)
-        self._waiting_bytes += _size(packet)
+        self._waiting_bytes += _measure_packet(packet)
         if self._waiting_bytes > MOST_WAITING_BYTES:
             log.warning("a client does not read what it is told: it is cut off")
             self._cut_off = True
@@ -48,10 +48,10 @@ class Outbox:
         """Sends what has waited, as far as the client takes it. Whether all of it has left."""
         while self._waiting and self._stream.writable:
             packet = self._waiting.popleft()
-            self._waiting_bytes -= _size(packet)
+            self._waiting_bytes -= _measure_packet(packet)
             self._stream.send(packet)
-        return self.ready
+        return self.is_ready
 
 
-def _size(packet: Packet) -> int:
+def _measure_packet(packet: Packet) -> int:
     return sum(len(frame) for frame in packet.frames)

@@ -27,7 +27,7 @@ class Packet:
     def websocket(self) -> bytes:
         """For WebSockets: each frame is one text message, framed."""
         if self._websocket is None:
-            self._websocket = b"".join([_header(len(frame)) + frame for frame in self.frames])
+            self._websocket = b"".join([_encode_header(len(frame)) + frame for frame in self.frames])
         return self._websocket
 
 
@@ -36,7 +36,7 @@ _MEDIUM = struct.Struct(">BBH")
 _LONG = struct.Struct(">BBQ")
 
 
-def _header(length: int) -> bytes:
+def _encode_header(length: int) -> bytes:
     if length < 126:
         return _SHORT[length]
     if length < 65_536:

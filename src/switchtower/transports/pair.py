@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable
 
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Receiver, Stream
+from switchtower.transports.stream import ConnectionOrigin, Receiver, Stream
 
 
 class MemoryStream:
     """One side's `Stream`."""
 
-    def __init__(self, receiver: Receiver, origin: Origin, output_limit_bytes: int) -> None:
+    def __init__(self, receiver: Receiver, origin: ConnectionOrigin, output_limit_bytes: int) -> None:
         self.origin = origin
         self.writable = True
         self.closed_with: tuple[int, str] | None = None
@@ -34,14 +34,14 @@ class MemoryStream:
             self._other._inbox.extend(packet.frames)
             if sum(map(len, self._other._inbox)) > self._limit:
                 self.writable = False
-            self._other._deliver_soon()
+            self._other._schedule_delivery()
 
     def pause_reading(self) -> None:
         self._reading = False
 
     def resume_reading(self) -> None:
         self._reading = True
-        self._deliver_soon()
+        self._schedule_delivery()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         if self._open:
@@ -53,21 +53,21 @@ class MemoryStream:
             self._other._inbox.clear()
             self._end()
 
-    def stall(self) -> None:
+    def block(self) -> None:
         """The other side stops reading, and this side's buffer is full at once."""
         self._other.pause_reading()
         self.writable = False
 
-    def drain(self) -> None:
+    def unblock(self) -> None:
         """The other side reads again."""
         self._other.resume_reading()
 
     def _end(self) -> None:
         self._open = self.writable = False
-        self._deliver_soon()
-        self._other._deliver_soon()
+        self._schedule_delivery()
+        self._other._schedule_delivery()
 
-    def _deliver_soon(self) -> None:
+    def _schedule_delivery(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._deliver)
@@ -78,29 +78,29 @@ class MemoryStream:
         if self._open and self._reading:
             if self._inbox:
                 frames, self._inbox = self._inbox, []
-                self._receiver.received(frames)
+                self._receiver.on_frames(frames)
             if other._open and not other.writable and not self._inbox:
                 other.writable = True
-                other._receiver.writable_again()
+                other._receiver.on_writable()
         if (not self._open or (not other._open and not self._inbox)) and not self._ended:
             self._ended = True
             self._open = self.writable = False
-            self._receiver.disconnected()
+            self._receiver.on_disconnected()
 
 
-def pair(
-    one: Receiver, other: Receiver, *, origin: Origin | None = None, output_limit_bytes: int = 65_536
+def join_receivers(
+    one: Receiver, other: Receiver, *, origin: ConnectionOrigin | None = None, output_limit_bytes: int = 65_536
 ) -> tuple[MemoryStream, MemoryStream]:
     """Joins two receivers. The first stream is the one that `one` holds."""
-    origin = origin or Origin(transport="memory")
+    origin = origin or ConnectionOrigin(transport="memory")
     left, right = (MemoryStream(receiver, origin, output_limit_bytes) for receiver in (one, other))
     left._other, right._other = right, left
-    one.connected(left)
-    other.connected(right)
+    one.on_connected(left)
+    other.on_connected(right)
     return left, right
 
 
-class Inbox:
+class RecordingReceiver:
     """A receiver that keeps what it is given and can be waited on."""
 
     stream: Stream
@@ -111,36 +111,36 @@ class Inbox:
         self.closed = False
         self._changed = asyncio.Event()
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         self.stream = stream
         self._changed.set()
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         self.frames.extend(frames)
         self._changed.set()
 
-    def refused(self, problem: str) -> None:
+    def on_oversized_frame(self, problem: str) -> None:
         self.refusals.append(problem)
         self._changed.set()
 
-    def writable_again(self) -> None:
+    def on_writable(self) -> None:
         self._changed.set()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self.closed = True
         self._changed.set()
 
     def send(self, *frames: bytes) -> None:
         self.stream.send(Packet(frames))
 
-    async def next(self) -> bytes:
+    async def next_frame(self) -> bytes:
         """The next frame, once it is there. Raises `EOFError` when none will come."""
-        await self.until(lambda: bool(self.frames) or self.closed)
+        await self.wait_until(lambda: bool(self.frames) or self.closed)
         if not self.frames:
             raise EOFError("the stream has ended")
         return self.frames.popleft()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Looks again whenever something happened to this side."""
         while not condition():
             self._changed.clear()

@@ -18,7 +18,7 @@ _SO_PEERPIDFD = 77
 """asm-generic/socket.h, since Linux 6.5. Python's socket module does not have it yet."""
 _STATE, _STARTED = 0, 19
 """Places in `/proc/PID/stat`, counted behind the name."""
-_ENDED = (b"Z", b"X", b"x")
+_PROCESS_ENDED = (b"Z", b"X", b"x")
 
 
 class PeerProcess(NamedTuple):
@@ -31,25 +31,25 @@ class PeerProcess(NamedTuple):
     """It has ended since it connected."""
 
 
-def find(sock: socket.socket) -> PeerProcess:
+def find_peer_process(sock: socket.socket) -> PeerProcess:
     if sys.platform != "linux":
         return PeerProcess()
     pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     if pid <= 0:
         return PeerProcess(0, uid)
     try:
-        pidfd = _pidfd_of(sock, pid)
+        pidfd = _open_pidfd(sock, pid)
     except OSError:
         return PeerProcess(pid, uid, is_gone=True)
     try:
-        started_at = start_of(pid)
+        started_at = read_start_time(pid)
         # Only now: as long as it has not ended, what was read of this pid is its own.
         return PeerProcess(pid, uid, started_at, is_gone=_has_ended(pidfd))
     finally:
         os.close(pidfd)
 
 
-def start_of(pid: int) -> int | None:
+def read_start_time(pid: int) -> int | None:
     """When the process was started; None when it has ended or cannot be seen."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - for each connection
@@ -57,12 +57,12 @@ def start_of(pid: int) -> int | None:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if len(fields) <= _STARTED or fields[_STATE] in _ENDED else int(fields[_STARTED])
+    return None if len(fields) <= _STARTED or fields[_STATE] in _PROCESS_ENDED else int(fields[_STARTED])
 
 
 if sys.platform == "linux":
 
-    def _pidfd_of(sock: socket.socket, pid: int) -> int:
+    def _open_pidfd(sock: socket.socket, pid: int) -> int:
         """Of the very process that connected, where the kernel offers it. Raises `OSError` when that has ended."""
         try:
             return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)

@@ -18,14 +18,14 @@ PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _BACKLOG = 1024
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """Tells our socket file from one that took its name later."""
 
     device: int
     inode: int
 
 
-def bind(path: Path) -> tuple[socket.socket, Identity]:
+def bind_private(path: Path) -> tuple[socket.socket, FileIdentity]:
     """A listening socket at `path`, readable and writable by its owner alone. Makes its folder if there is none."""
     name = os.fsencode(path)
     if len(name) > PATH_LIMIT:
@@ -34,8 +34,8 @@ def bind(path: Path) -> tuple[socket.socket, Identity]:
             hint="choose a shorter path, such as one in `/run/user`",
         )
     _make_private(path.parent)
-    with _alone_in(path.parent):
-        _make_way(path)
+    with _lock_folder(path.parent):
+        _remove_stale_socket(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             others_masked = os.umask(0o177)
@@ -50,12 +50,12 @@ def bind(path: Path) -> tuple[socket.socket, Identity]:
             sock.close()
             raise
     sock.setblocking(False)
-    return sock, Identity(status.st_dev, status.st_ino)
+    return sock, FileIdentity(status.st_dev, status.st_ino)
 
 
-def remove(path: Path, identity: Identity) -> None:
+def remove_if_ours(path: Path, identity: FileIdentity) -> None:
     """Removes the socket file unless another one stands there by now."""
-    with contextlib.suppress(FileNotFoundError), _alone_in(path.parent):
+    with contextlib.suppress(FileNotFoundError), _lock_folder(path.parent):
         status = path.lstat()
         if (status.st_dev, status.st_ino) == identity:
             path.unlink()
@@ -75,7 +75,7 @@ def _make_private(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Two processes that start at once must not both find the same left-over and remove each other's socket."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -85,7 +85,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make_way(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     """Removes what a process that is gone has left; raises if something else stands there."""
     try:
         mode = path.lstat().st_mode

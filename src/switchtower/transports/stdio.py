@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from switchtower.transports.lines import LineSplitter
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Complaint, Origin, Receiver
+from switchtower.transports.stream import OversizedMessage, ConnectionOrigin, Receiver
 
 _MOST_AT_ONCE = 65_536
 _FLUSH_SECONDS = 5.0
@@ -33,15 +33,15 @@ class StdioConnection:
         max_line_bytes: int,
         output_limit_bytes: int,
         ended: Callable[[], None],
-        complaint: Complaint,
+        complaint: OversizedMessage,
     ) -> None:
         """`ended` is called once, when nothing more will come or nobody reads any more. What is owed can still be sent."""
-        self.origin = Origin(transport="stdio")
+        self.origin = ConnectionOrigin(transport="stdio")
         self.writable = True
         self._receiver = receiver
         self._limit = max_line_bytes
         self._splitter = LineSplitter(max_line_bytes)
-        self._complaint = complaint
+        self._format_oversized = complaint
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._open = True
@@ -50,11 +50,16 @@ class StdioConnection:
         self._held: bytes | None = None
         self._gone = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._source = _Source(input_fd, self._tell(self._read))
-        self._sink = _Sink(output_fd, output_limit_bytes, drained=self._tell(self._drained), ended=self._tell(self._flushed))
+        self._source = _Source(input_fd, self._make_loop_callback(self._on_data))
+        self._sink = _Sink(
+            output_fd,
+            output_limit_bytes,
+            drained=self._make_loop_callback(self._on_drained),
+            ended=self._make_loop_callback(self._on_flushed),
+        )
 
     def start(self) -> None:
-        self._receiver.connected(self)
+        self._receiver.on_connected(self)
         self._source.start()
         self._sink.start()
 
@@ -74,32 +79,32 @@ class StdioConnection:
         self._paused = False
         if self._held is not None and self._open:
             held, self._held = self._held, None
-            self._loop.call_soon(self._read, held)
+            self._loop.call_soon(self._on_data, held)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         if self._open:
             self._open = self.writable = False
             self._source.stop()
             self._sink.finish()
-            self._timer = self._loop.call_later(_FLUSH_SECONDS, self._flushed)
+            self._timer = self._loop.call_later(_FLUSH_SECONDS, self._on_flushed)
 
     def abort(self) -> None:
         if self._open:
             self._open = self.writable = False
             self._source.stop()
-        self._sink.give_up()
-        self._flushed()
+        self._sink.abandon()
+        self._on_flushed()
 
     # What the threads say, on the loop.
 
-    def _tell(self, call: Callable[..., None]) -> Callable[..., None]:
+    def _make_loop_callback(self, call: Callable[..., None]) -> Callable[..., None]:
         def tell(*arguments: object) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the interest
                 self._loop.call_soon_threadsafe(call, *arguments)
 
         return tell
 
-    def _read(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         """A piece of input; an empty one is its end."""
         if not self._open:
             return
@@ -107,21 +112,21 @@ class StdioConnection:
             self._held = data
             return
         if frames := self._splitter.feed(data) if data else self._splitter.finish():
-            self._receiver.received(frames)
+            self._receiver.on_frames(frames)
         oversizes, self._splitter.oversizes = self._splitter.oversizes, []
         for size in oversizes:
-            self._receiver.refused(self._complaint(size, self._limit))
+            self._receiver.on_oversized_frame(self._format_oversized(size, self._limit))
         if data:
-            self._source.go_on()
+            self._source.resume()
         else:
             self._end()
 
-    def _drained(self) -> None:
+    def _on_drained(self) -> None:
         if self._open and not self._sink.is_full:  # it may have filled up again on the way here
             self.writable = True
-            self._receiver.writable_again()
+            self._receiver.on_writable()
 
-    def _flushed(self) -> None:
+    def _on_flushed(self) -> None:
         """The output has ended: all is written, or it never will be."""
         if self._gone.is_set():
             return
@@ -130,7 +135,7 @@ class StdioConnection:
         if self._timer is not None:
             self._timer.cancel()
         self._source.stop()
-        self._receiver.disconnected()
+        self._receiver.on_disconnected()
         self._end()
 
     def _end(self) -> None:
@@ -155,7 +160,7 @@ class _Source:
         self._thread = threading.Thread(target=self._run, name="stdin", daemon=True)
         self._thread.start()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._may_read.set()
 
     def stop(self) -> None:
@@ -174,7 +179,7 @@ class _Source:
             while True:
                 self._may_read.wait()
                 self._may_read.clear()
-                data = self._next(poll)
+                data = self._read_next(poll)
                 if data is not None:
                     self._read(data)
                 if not data:
@@ -182,7 +187,7 @@ class _Source:
         finally:
             os.close(self._wake_reader)
 
-    def _next(self, poll: select.poll) -> bytes | None:
+    def _read_next(self, poll: select.poll) -> bytes | None:
         """None when we are to stop."""
         while True:
             ready = [fd for fd, _ in poll.poll()]
@@ -229,7 +234,7 @@ class _Sink:
             self._finishing = True
             self._changed.notify()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         with self._changed:
             self._given_up = self._finishing = True
             self._pieces.clear()

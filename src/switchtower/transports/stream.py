@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from switchtower.transports.packet import Packet
 
-Complaint = Callable[[int, int], str]
+OversizedMessage = Callable[[int, int], str]
 """What a client is told of a frame that was thrown away, from the frame's size and the limit."""
 
 
-class Origin(Struct, frozen=True):
+class ConnectionOrigin(Struct, frozen=True):
     """Where a connection comes from, as far as the transport itself can vouch for it."""
 
     transport: str
@@ -50,7 +50,7 @@ class Origin(Struct, frozen=True):
 
 
 class Stream(Protocol):
-    origin: Origin
+    origin: ConnectionOrigin
     writable: bool
     """False from the moment the output buffer is full until it has drained."""
 
@@ -68,23 +68,23 @@ class Stream(Protocol):
 
 
 class Receiver(Protocol):
-    def connected(self, stream: Stream) -> None: ...
+    def on_connected(self, stream: Stream) -> None: ...
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         """The whole frames of one read, so that their answers can leave together."""
         ...
 
-    def refused(self, problem: str) -> None:
+    def on_oversized_frame(self, problem: str) -> None:
         """A frame was thrown away because of its size; the connection goes on after it."""
         ...
 
-    def writable_again(self) -> None: ...
+    def on_writable(self) -> None: ...
 
-    def disconnected(self) -> None: ...
+    def on_disconnected(self) -> None: ...
 
 
 @runtime_checkable
-class Debtor(Protocol):
+class RespondingReceiver(Protocol):
     """A receiver that knows whether it still owes answers. A client that has stopped writing is kept as long as it does."""
 
-    def owes(self) -> bool: ...
+    def has_pending_responses(self) -> bool: ...

@@ -21,18 +21,18 @@ _WORD = struct.Struct("=I")
 """The tables spell addresses as words of 32 bits in the machine's own order."""
 
 
-def uid_of(address: str, reached_at: str) -> int | None:
+def find_owner_uid(address: str, reached_at: str) -> int | None:
     """The owner of the socket at `address`, which is connected with ours at `reached_at`. None when it cannot be known."""
-    found = find(address, reached_at)
+    found = find_socket(address, reached_at)
     return None if found is None else found.uid
 
 
-def find(address: str, reached_at: str) -> sock_diag.Found | None:
+def find_socket(address: str, reached_at: str) -> sock_diag.SocketEntry | None:
     """The socket at `address`, which is connected with ours at `reached_at`. None when there is none on this machine, and when
     it is not, or no longer, connected."""
     try:
-        needles = _rows_of(address, reached_at)
-        found = sock_diag.find(_packed(address), _packed(reached_at))
+        needles = _make_row_prefixes(address, reached_at)
+        found = sock_diag.query_socket(_pack_end(address), _pack_end(reached_at))
     except (ValueError, struct.error):
         return None
     if found is not None:
@@ -48,13 +48,13 @@ def find(address: str, reached_at: str) -> sock_diag.Found | None:
                 if start >= 0:
                     # The needle begins with the colon behind the row's number, so that the columns count as in the whole row.
                     columns = rows[start : rows.find(b"\n", start)].split()
-                    found = sock_diag.Found(int(columns[_UID_COLUMN]), int(columns[_INODE_COLUMN]))
+                    found = sock_diag.SocketEntry(int(columns[_UID_COLUMN]), int(columns[_INODE_COLUMN]))
                     # Without an inode it was closed while the row was written, and the uid is not its owner's.
                     return found if found.inode else None
     return None
 
 
-def is_of_this_machine(address: str) -> bool:
+def is_local_address(address: str) -> bool:
     """Whether a connection from `address` begins on this machine: at a loopback address, or at any other that it has."""
     host = address.rpartition(":")[0]
     try:
@@ -81,29 +81,29 @@ def is_loopback(address: str) -> bool:
     return (mapped or host).is_loopback
 
 
-def _packed(end: str) -> tuple[bytes, int]:
+def _pack_end(end: str) -> tuple[bytes, int]:
     host, _, port = end.rpartition(":")
     return ipaddress.ip_address(host).packed, int(port)
 
 
-def _rows_of(address: str, reached_at: str) -> list[bytes]:
+def _make_row_prefixes(address: str, reached_at: str) -> list[bytes]:
     """How the row begins, in each spelling that these two ends may have."""
     rows = []
-    for spell in (_as_ipv4, _as_ipv6):
+    for spell in (_format_ipv4, _format_ipv6):
         theirs, ours = spell(address), spell(reached_at)
         if theirs and ours:
             rows.append(f": {theirs} {ours} {_ESTABLISHED} ".encode())
     return rows
 
 
-def _as_ipv4(end: str) -> str | None:
+def _format_ipv4(end: str) -> str | None:
     host, _, port = end.rpartition(":")
     parsed = ipaddress.ip_address(host)
     ipv4 = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else parsed
     return None if ipv4 is None else f"{_WORD.unpack(ipv4.packed)[0]:08X}:{int(port):04X}"
 
 
-def _as_ipv6(end: str) -> str:
+def _format_ipv6(end: str) -> str:
     host, _, port = end.rpartition(":")
     packed = ipaddress.ip_address(host).packed
     # An IPv4 peer may be using an IPv6 socket, whose row has the mapped address.

@@ -101,7 +101,7 @@ class TlsServer:
                 self._limit.release(handshake)
 
 
-async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
+async def bind_socket(host: str, port: int, backlog: int) -> list[socket.socket]:
     """A listening socket for each address of `host`. Raises `OSError`."""
     found: list[tuple[Any, ...]] = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -18,11 +18,11 @@ from typing import cast
 from switchtower.transports import peer_process, socketfile
 from switchtower.transports.lines import LineSplitter
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Complaint, Debtor, Origin, Receiver
+from switchtower.transports.stream import OversizedMessage, RespondingReceiver, ConnectionOrigin, Receiver
 
 _log = logging.getLogger(__name__)
 
-Accept = Callable[[Origin], Receiver | None]
+Accept = Callable[[ConnectionOrigin], Receiver | None]
 """None: the connection is refused."""
 
 BACKLOG = 100
@@ -49,7 +49,7 @@ class UnixListener:
         output_limit_bytes: int,
         half_closed_seconds: float,
         owner_uid: int,
-        complaint: Complaint | None,
+        complaint: OversizedMessage | None,
     ) -> None:
         self.path = path
         self.accept = accept
@@ -57,15 +57,15 @@ class UnixListener:
         self.output_limit_bytes = output_limit_bytes
         self.half_closed_seconds = half_closed_seconds
         self.owner_uid = owner_uid
-        self.complaint = complaint
+        self.format_oversized = complaint
         self.connections: set[UnixConnection] = set()
         self._emptied = asyncio.Event()
         self._server: asyncio.AbstractServer | None = None
-        self._file: socketfile.Identity | None = None
+        self._file: socketfile.FileIdentity | None = None
 
     async def start(self) -> None:
         """Listens. Clients can connect, and are accepted once `serve` is called."""
-        sock, self._file = socketfile.bind(self.path)
+        sock, self._file = socketfile.bind_private(self.path)
         await self._listen_on(sock)
 
     async def _listen_on(self, sock: socket.socket) -> None:
@@ -83,24 +83,24 @@ class UnixListener:
         if self._server is None or self._file is None:
             return
         server, self._server = self._server, None
-        socketfile.remove(self.path, self._file)
+        socketfile.remove_if_ours(self.path, self._file)
         server.close()
         for connection in tuple(self.connections):
             connection.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                await self._all_gone()
+                await self._wait_until_empty()
         for connection in tuple(self.connections):
             connection.abort()
-        await self._all_gone()
+        await self._wait_until_empty()
         await server.wait_closed()
 
-    def lost(self, connection: "UnixConnection") -> None:
+    def remove_connection(self, connection: "UnixConnection") -> None:
         self.connections.discard(connection)
         if not self.connections:
             self._emptied.set()
 
-    async def _all_gone(self) -> None:
+    async def _wait_until_empty(self) -> None:
         while self.connections:
             self._emptied.clear()
             await self._emptied.wait()
@@ -114,7 +114,7 @@ async def listen(
     output_limit_bytes: int,
     half_closed_seconds: float = 2.0,
     owner_uid: int | None = None,
-    complaint: Complaint | None = None,
+    complaint: OversizedMessage | None = None,
     start_serving: bool = True,
 ) -> UnixListener:
     """Listens at `path`. Raises an `errors.CannotListen` that says what stands in the way.
@@ -142,7 +142,7 @@ async def listen(
 class UnixConnection(asyncio.Protocol):
     """One client; the `Stream` that its receiver holds."""
 
-    origin: Origin
+    origin: ConnectionOrigin
 
     def __init__(self, listener: UnixListener) -> None:
         self.writable = False
@@ -174,7 +174,7 @@ class UnixConnection(asyncio.Protocol):
                 self.abort()
                 return
             self._receiver = receiver
-            receiver.connected(self)
+            receiver.on_connected(self)
         except BaseException:
             self.abort()
             raise
@@ -183,17 +183,17 @@ class UnixConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         splitter = self._splitter
         if frames := splitter.feed(data):
-            self._receiver.received(frames)
+            self._receiver.on_frames(frames)
         if splitter.oversized or splitter.oversizes:
-            self._tell_oversized()
+            self._report_oversized()
 
     def eof_received(self) -> bool:
-        if not self._open or _hung_up(self._transport):
+        if not self._open or _has_hung_up(self._transport):
             return False
         if frames := self._splitter.finish():
-            self._receiver.received(frames)
+            self._receiver.on_frames(frames)
         if self._splitter.oversizes:
-            self._tell_oversized()
+            self._report_oversized()
         self._wait_for_quiet()
         return True
 
@@ -203,15 +203,15 @@ class UnixConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._open:
             self.writable = True
-            self._receiver.writable_again()
+            self._receiver.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open = self.writable = False
         if self._timer is not None:
             self._timer.cancel()
-        self._listener.lost(self)
+        self._listener.remove_connection(self)
         if self._accepted:
-            self._receiver.disconnected()
+            self._receiver.on_disconnected()
 
     # What the receiver calls: a `Stream`.
 
@@ -232,14 +232,14 @@ class UnixConnection(asyncio.Protocol):
         if self._open:
             self._open = self.writable = False
             self._transport.close()
-            self._after(_FLUSH_SECONDS, self._transport.abort)
+            self._set_timer(_FLUSH_SECONDS, self._transport.abort)
 
     def abort(self) -> None:
         self._open = self.writable = False
         self._transport.abort()
 
-    def _tell_oversized(self) -> None:
-        complaint, limit = self._listener.complaint, self._listener.max_line_bytes
+    def _report_oversized(self) -> None:
+        complaint, limit = self._listener.format_oversized, self._listener.max_line_bytes
         problems = (
             [complaint(size, limit) for size in self._splitter.oversizes]
             if complaint
@@ -248,33 +248,33 @@ class UnixConnection(asyncio.Protocol):
         self._splitter.oversized = 0
         self._splitter.oversizes.clear()
         for problem in problems:
-            self._receiver.refused(problem)
+            self._receiver.on_oversized_frame(problem)
 
     def _wait_for_quiet(self) -> None:
         self._sent = False
-        knows = isinstance(self._receiver, Debtor)
-        self._after(_ASK_AGAIN_SECONDS if knows else self._listener.half_closed_seconds, self._end_if_quiet)
+        knows = isinstance(self._receiver, RespondingReceiver)
+        self._set_timer(_ASK_AGAIN_SECONDS if knows else self._listener.half_closed_seconds, self._end_if_quiet)
 
     def _end_if_quiet(self) -> None:
-        if isinstance(self._receiver, Debtor):
-            busy = self._receiver.owes()
+        if isinstance(self._receiver, RespondingReceiver):
+            busy = self._receiver.has_pending_responses()
         else:
             busy = self._sent or self._transport.get_write_buffer_size() > 0
-        if busy and not _hung_up(self._transport):
+        if busy and not _has_hung_up(self._transport):
             self._wait_for_quiet()
         else:
             self.close()
 
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+    def _set_timer(self, seconds: float, call: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, call)
 
 
-def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> Origin | None:
+def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> ConnectionOrigin | None:
     """Where a connection to the socket at `path` comes from. None for a process of another user, and for one that has ended
     already: nothing more can be known of it. Where the system does not tell, the socket's permissions alone keep others out."""
-    peer = peer_process.find(transport.get_extra_info("socket"))
+    peer = peer_process.find_peer_process(transport.get_extra_info("socket"))
     if peer.uid not in (None, owner_uid, _ROOT):
         _log.warning("refused a connection to %s from uid %s", path, peer.uid)
         return None
@@ -282,10 +282,10 @@ def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> Ori
         _log.warning("refused a connection to %s from process %s, which has ended", path, peer.pid)
         return None
     address = "" if peer.pid is None else f"pid {peer.pid}"
-    return Origin(transport="unix", address=address, pid=peer.pid, pid_started_at=peer.started_at)
+    return ConnectionOrigin(transport="unix", address=address, pid=peer.pid, pid_started_at=peer.started_at)
 
 
-def _hung_up(transport: asyncio.Transport) -> bool:
+def _has_hung_up(transport: asyncio.Transport) -> bool:
     """Whether the client has closed, and not only stopped writing: then the socket is shut in both directions."""
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), 0)

@@ -13,17 +13,17 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import Struct
 
-from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, without_port
-from switchtower.transports.origins import LOOPBACK, Sites, Standing, hostname
-from switchtower.transports.stream import Complaint, Origin, Receiver
+from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, strip_port
+from switchtower.transports.origins import LOOPBACK, AllowedOrigins, OriginVerdict, parse_hostname
+from switchtower.transports.stream import OversizedMessage, ConnectionOrigin, Receiver
 
 ANY_HOST = "*"
 """Among the names that we may be reached by: whoever is let in has shown more than that he found us."""
 
-_NO_SITES = Sites()
+_NO_SITES = AllowedOrigins()
 
 
-class Upgrade(Struct, frozen=True):
+class UpgradeRequest(Struct, frozen=True):
     """What a client asks for. Its token is in `origin` and nowhere else."""
 
     path: str
@@ -31,10 +31,10 @@ class Upgrade(Struct, frozen=True):
     """The last value of each name."""
     headers: dict[str, str]
     """By their names in lower case."""
-    origin: Origin
+    origin: ConnectionOrigin
 
 
-class Refusal(Struct, frozen=True):
+class UpgradeRefusal(Struct, frozen=True):
     """A plain HTTP answer in place of the upgrade."""
 
     status: int
@@ -50,12 +50,12 @@ class Refusal(Struct, frozen=True):
         return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-class Admission(Struct, frozen=True):
+class UpgradeAdmission(Struct, frozen=True):
     """Let in on terms of its own, where those of the port do not fit."""
 
     receiver: Receiver
     max_message_bytes: int
-    complaint: Complaint
+    complaint: OversizedMessage
     """Told of a message of up to twice the limit, and the connection goes on after it. A longer frame closes it, as elsewhere."""
     authenticated: bool = True
     """False for a client that is only told why it may not stay."""
@@ -65,7 +65,7 @@ class Admission(Struct, frozen=True):
     """How long the client may be silent before it is pinged; None for the port's own."""
 
 
-def read(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedProxies = NO_PROXIES) -> Upgrade:
+def parse_upgrade(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedProxies = NO_PROXIES) -> UpgradeRequest:
     """The head of an HTTP request that a server has already found well-formed."""
     first, *lines = head.decode("latin-1").split("\r\n")
     target, _, query_string = first.split(" ")[1].partition("?")
@@ -81,39 +81,39 @@ def read(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedPro
     scheme, _, credentials = headers.pop("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         token = credentials.strip()
-    origin = Origin(
+    origin = ConnectionOrigin(
         transport="websocket",
         address=address,
         reached_at=reached_at,
         token=token or None,
         is_page="origin" in headers,
         client=proxies.find_client(
-            without_port(address),
+            strip_port(address),
             forwarded=headers.get("forwarded", ""),
             x_forwarded_for=headers.get("x-forwarded-for", ""),
         ),
     )
-    return Upgrade(path=unquote(target), query=query, headers=headers, origin=origin)
+    return UpgradeRequest(path=unquote(target), query=query, headers=headers, origin=origin)
 
 
-def objection(request: Upgrade, hosts: Collection[str], sites: Sites = _NO_SITES) -> Refusal | None:
+def find_refusal(request: UpgradeRequest, hosts: Collection[str], sites: AllowedOrigins = _NO_SITES) -> UpgradeRefusal | None:
     """Why this request is refused, whichever client asks. `hosts` are the names that we may be reached by besides loopback's,
     `sites` the pages that may connect."""
     headers = request.headers
-    host = hostname(headers.get("host", ""))
-    served = {*LOOPBACK, *hosts, without_port(request.origin.reached_at)}
+    host = parse_hostname(headers.get("host", ""))
+    served = {*LOOPBACK, *hosts, strip_port(request.origin.reached_at)}
     if host is None or (host not in served and ANY_HOST not in served):
-        return Refusal(403, "this host name is not served here")
-    if "origin" in headers and standing(request, sites) is Standing.FOREIGN:
-        return Refusal(403, "pages of another site may not connect")
+        return UpgradeRefusal(403, "this host name is not served here")
+    if "origin" in headers and judge_origin(request, sites) is OriginVerdict.FOREIGN:
+        return UpgradeRefusal(403, "pages of another site may not connect")
     if headers.get("sec-websocket-version") != "13":
-        return Refusal(426, "only version 13 of the WebSocket protocol is spoken here")
+        return UpgradeRefusal(426, "only version 13 of the WebSocket protocol is spoken here")
     if not _is_key(headers.get("sec-websocket-key", "")):
-        return Refusal(400, "the WebSocket key is not valid")
+        return UpgradeRefusal(400, "the WebSocket key is not valid")
     return None
 
 
-def standing(request: Upgrade, sites: Sites) -> Standing:
+def judge_origin(request: UpgradeRequest, sites: AllowedOrigins) -> OriginVerdict:
     """What the page is that asks. Only for a request with an `Origin`."""
     headers = request.headers
     return sites.judge(headers["origin"], headers.get("host", ""), forwarded_proto=headers.get("x-forwarded-proto", ""))

@@ -14,27 +14,27 @@ from msgspec import Struct
 from switchtower.transports import upgrade, wire
 from switchtower.transports.addresses import NO_PROXIES, TrustedProxies
 from switchtower.transports.connection_limit import ConnectionLimit
-from switchtower.transports.origins import Sites
+from switchtower.transports.origins import AllowedOrigins
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Receiver
 from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
 
 _log = logging.getLogger(__name__)
 
-Verdict = Receiver | upgrade.Admission | upgrade.Refusal
-Accept = Callable[[upgrade.Upgrade], Verdict | Awaitable[Verdict]]
+UpgradeVerdict = Receiver | upgrade.UpgradeAdmission | upgrade.UpgradeRefusal
+Accept = Callable[[upgrade.UpgradeRequest], UpgradeVerdict | Awaitable[UpgradeVerdict]]
 """Who must look something up first says so with an awaitable; the client waits at the door meanwhile."""
 
 _DECISION_SECONDS = 30.0
 """How long it may take to look up whether somebody is let in."""
 
 
-class Door(Struct, frozen=True):
+class WebSocketOptions(Struct, frozen=True):
     """What every connection through one listener has in common."""
 
     accept: Accept
     hosts: Collection[str]
-    sites: Sites
+    sites: AllowedOrigins
     max_message_bytes: int
     output_limit_bytes: int
     ping_seconds: float
@@ -42,7 +42,7 @@ class Door(Struct, frozen=True):
     proxies: TrustedProxies = NO_PROXIES
 
 
-def protocol(door: Door) -> Callable[..., "WebSocketConnection"]:
+def make_protocol(door: WebSocketOptions) -> Callable[..., "WebSocketConnection"]:
     """What uvicorn takes as its `ws` class."""
 
     def build(*, config: object, server_state: Any, app_state: object) -> WebSocketConnection:
@@ -54,12 +54,12 @@ def protocol(door: Door) -> Callable[..., "WebSocketConnection"]:
 class WebSocketConnection(WsConnection):
     """One client; the `Stream` that its receiver holds."""
 
-    def __init__(self, door: Door, connections: set[Any]) -> None:
+    def __init__(self, door: WebSocketOptions, connections: set[Any]) -> None:
         super().__init__(door.max_message_bytes, door.ping_seconds)
-        self._door = door
+        self._options = door
         self._connections = connections
         self._receiver: Receiver | None = None
-        self._terms: upgrade.Admission | None = None
+        self._terms: upgrade.UpgradeAdmission | None = None
         self._deciding: asyncio.Task[None] | None = None
 
     # What uvicorn calls, in this order; then it hands the transport over to us.
@@ -69,58 +69,58 @@ class WebSocketConnection(WsConnection):
         self._connections.add(self)
 
     def data_received(self, head: bytes) -> None:
-        ends = (_address(self.transport, which_end) for which_end in ("peername", "sockname"))
-        request = upgrade.read(head, *ends, proxies=self._door.proxies)
+        ends = (_format_end(self.transport, which_end) for which_end in ("peername", "sockname"))
+        request = upgrade.parse_upgrade(head, *ends, proxies=self._options.proxies)
         if self.transport.get_extra_info("ssl_object") is not None:
             request.headers["x-forwarded-proto"] = "https"  # whatever the client says
         try:
-            answer = upgrade.objection(request, self._door.hosts, self._door.sites) or self._door.accept(request)
+            answer = upgrade.find_refusal(request, self._options.hosts, self._options.sites) or self._options.accept(request)
         except Exception:
             _log.exception("accepting a WebSocket at %s failed", request.path)
-            answer = upgrade.Refusal(500, "internal error")
+            answer = upgrade.UpgradeRefusal(500, "internal error")
         if isinstance(answer, Awaitable):
             self.transport.pause_reading()
             self._deciding = asyncio.get_running_loop().create_task(self._decide(request, answer))
         else:
-            self._answer(request, answer)
+            self._accept_or_refuse(request, answer)
 
-    async def _decide(self, request: upgrade.Upgrade, verdict: Awaitable[Verdict]) -> None:
+    async def _decide(self, request: upgrade.UpgradeRequest, verdict: Awaitable[UpgradeVerdict]) -> None:
         try:
             async with asyncio.timeout(_DECISION_SECONDS):
                 answer = await verdict
         except Exception:
             _log.exception("accepting a WebSocket at %s failed", request.path)
-            answer = upgrade.Refusal(500, "internal error")
+            answer = upgrade.UpgradeRefusal(500, "internal error")
         self._deciding = None
         if not self.transport.is_closing():
             self.transport.resume_reading()
-            self._answer(request, answer)
+            self._accept_or_refuse(request, answer)
 
-    def _answer(self, request: upgrade.Upgrade, answer: Verdict) -> None:
-        if isinstance(answer, upgrade.Refusal):
+    def _accept_or_refuse(self, request: upgrade.UpgradeRequest, answer: UpgradeVerdict) -> None:
+        if isinstance(answer, upgrade.UpgradeRefusal):
             self.transport.write(answer.encode())
             self.transport.close()
             return
-        largest_frame = self._door.max_message_bytes
-        if isinstance(answer, upgrade.Admission):
+        largest_frame = self._options.max_message_bytes
+        if isinstance(answer, upgrade.UpgradeAdmission):
             self._terms, answer = answer, answer.receiver
             limit = self._terms.max_message_bytes
-            self._messages = wire.Messages(limit, tolerant=True)
-            self._patience = largest_frame = 2 * limit
+            self._messages = wire.MessageAssembler(limit, tolerant=True)
+            self._goodbye_bytes_left = largest_frame = 2 * limit
             if self._terms.discards_long_frames:
                 self._filter = wire.FrameFilter(self._messages, limit, masked=True)
             if self._terms.ping_seconds is not None:
                 self._ping_seconds = self._terms.ping_seconds
-        if self._door.limit is not None and (self._terms is None or self._terms.authenticated):
-            self._door.limit.authenticate(self.transport)
+        if self._options.limit is not None and (self._terms is None or self._terms.authenticated):
+            self._options.limit.authenticate(self.transport)
         self.origin = request.origin
-        self.transport.set_write_buffer_limits(high=self._door.output_limit_bytes)
+        self.transport.set_write_buffer_limits(high=self._options.output_limit_bytes)
         key = request.headers["sec-websocket-key"]
         self._wire = wire.open_wire(self.transport, self._messages, key, largest_frame)
         self._ws = self._wire.transport
-        self._live()
+        self._mark_open()
         try:
-            answer.connected(self)
+            answer.on_connected(self)
         except Exception:
             _log.exception("connecting a WebSocket at %s failed", request.path)
             self.close(1011)
@@ -138,21 +138,21 @@ class WebSocketConnection(WsConnection):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
-        if self._deaf:
+        if self._is_ignoring_input:
             return  # the bytes are not taken, so the next read overwrites them
         self._parse(nbytes)
-        messages, frames = self._messages, self._frames()
+        messages, frames = self._messages, self._take_frames()
         if not self.is_open or self._receiver is None:
-            self._listen_for_goodbye(nbytes)
+            self._wait_for_goodbye(nbytes)
         elif self._ws.is_close_frame_sent:
             self._fail()
         else:
             if frames:
-                self._receiver.received(frames)
+                self._receiver.on_frames(frames)
             if messages.oversizes:
-                self._tell_oversized(messages)
+                self._report_oversized(messages)
         if messages.goodbye is not None:
-            self._part(messages.goodbye)
+            self._on_goodbye(messages.goodbye)
 
     def pause_writing(self) -> None:
         self.writable = self._messages.writable = False
@@ -161,13 +161,13 @@ class WebSocketConnection(WsConnection):
         self._messages.writable = True
         if self.is_open and self._receiver is not None:
             self.writable = True
-            self._receiver.writable_again()
+            self._receiver.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = self.writable = False
         self._connections.discard(self)
-        if self._door.limit is not None:
-            self._door.limit.release(self.transport)
+        if self._options.limit is not None:
+            self._options.limit.release(self.transport)
         if self._timer is not None:
             self._timer.cancel()
         if self._deciding is not None:
@@ -175,7 +175,7 @@ class WebSocketConnection(WsConnection):
         if self._wire is not None:
             self._wire.connection_lost(exc)
         if self._receiver is not None:
-            self._receiver.disconnected()
+            self._receiver.on_disconnected()
 
     # What the receiver calls: a `Stream`.
 
@@ -183,22 +183,22 @@ class WebSocketConnection(WsConnection):
         if self.is_open:
             self.transport.write(packet.websocket)
 
-    def _tell_oversized(self, messages: wire.Messages) -> None:
+    def _report_oversized(self, messages: wire.MessageAssembler) -> None:
         assert self._terms is not None and self._receiver is not None, "without terms, a long message closes"
         sizes, messages.oversizes = messages.oversizes, []
         for size in sizes:
-            self._receiver.refused(self._terms.complaint(size, self._terms.max_message_bytes))
+            self._receiver.on_oversized_frame(self._terms.complaint(size, self._terms.max_message_bytes))
 
     def _fail(self) -> None:
         """The client broke the rules and was told so. Closing now, with its bytes unread, would reset the connection under it."""
         self.is_open = self.writable = False
-        self._deaf = True
+        self._is_ignoring_input = True
         self.transport.resume_reading()
         if self.transport.can_write_eof():  # not over TLS
             self.transport.write_eof()
-        self._after(GOODBYE_SECONDS, self.transport.abort)
+        self._set_timer(GOODBYE_SECONDS, self.transport.abort)
 
 
-def _address(transport: asyncio.Transport, which_end: str) -> str:
+def _format_end(transport: asyncio.Transport, which_end: str) -> str:
     end = transport.get_extra_info(which_end)
     return f"{end[0]}:{end[1]}" if isinstance(end, tuple) else ""

@@ -12,7 +12,7 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSProtocolError,
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 
-class Messages(WSListener):
+class MessageAssembler(WSListener):
     """Whole messages from frames. What it raises, picows sends as a close frame.
 
     A tolerant one throws messages above the limit away and goes on, as far as picows lets their frames through.
@@ -48,7 +48,7 @@ class Messages(WSListener):
             elif frame.payload_size:
                 self.whole.append(frame.get_payload_as_bytes())
         elif kind is WSMsgType.CONTINUATION:
-            self._continue(frame)
+            self._add_fragment(frame)
         elif kind is WSMsgType.PING:
             # RFC 6455, 5.5.3: not every ping needs its own pong. One who does not read gets none, or pongs would pile up.
             if self.writable:
@@ -66,7 +66,7 @@ class Messages(WSListener):
         else:
             self._fragments = bytearray()
 
-    def _continue(self, frame: WSFrame) -> None:
+    def _add_fragment(self, frame: WSFrame) -> None:
         if self._fragments is None:
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "nothing to continue")
         self._gather(frame, self._fragments)
@@ -92,7 +92,7 @@ class FrameFilter:
     """Discards data frames above the limit as they arrive, so that a frame of any length needs no memory and does not end the
     connection. picows would gather such a frame whole, or close. All other bytes reach picows unchanged."""
 
-    def __init__(self, messages: Messages, limit: int, *, masked: bool) -> None:
+    def __init__(self, messages: MessageAssembler, limit: int, *, masked: bool) -> None:
         """`masked` says whether frames of the other side are masked: those of a client are."""
         self._messages = messages
         self._limit = limit
@@ -110,7 +110,7 @@ class FrameFilter:
             data = memoryview(self._header + bytes(data))
             self._header, is_in_place = b"", False
         while data:
-            size = 0 if self._skipping else self._passable(data)
+            size = 0 if self._skipping else self._count_passable(data)
             # picows moves its buffer when it reads from it.
             rest = memoryview(bytes(data[size:])) if is_in_place else data[size:]
             if is_in_place and size:
@@ -120,12 +120,12 @@ class FrameFilter:
             is_in_place = False
             data = self._discard(rest)
 
-    def _passable(self, data: memoryview) -> int:
+    def _count_passable(self, data: memoryview) -> int:
         """How many bytes come before a frame that is too long, or before a header that is not whole."""
         place, end = 0, len(data)
         while place < end:
             if not self._passing:
-                header = _frame_header(data[place : place + 14], self._mask_size)
+                header = _parse_frame_header(data[place : place + 14], self._mask_size)
                 if header is None or self._is_too_long(header):
                     return place
                 place += header.length
@@ -140,7 +140,7 @@ class FrameFilter:
         if not data:
             return data
         if not self._skipping:
-            header = _frame_header(data, self._mask_size)
+            header = _parse_frame_header(data, self._mask_size)
             if header is None:
                 self._header = bytes(data)
                 return data[:0]
@@ -170,7 +170,7 @@ class _FrameHeader(NamedTuple):
     is_masked: bool
 
 
-def _frame_header(data: memoryview, mask_size: int) -> _FrameHeader | None:
+def _parse_frame_header(data: memoryview, mask_size: int) -> _FrameHeader | None:
     """None: it has not all arrived."""
     if len(data) < 2:
         return None
@@ -212,9 +212,9 @@ class _Handle:
     def abort(self) -> None: ...
 
 
-def open_wire(transport: asyncio.Transport, messages: Messages, key: str, limit: int) -> Any:
+def open_wire(transport: asyncio.Transport, messages: MessageAssembler, key: str, limit: int) -> Any:
     """picows at work on a connection whose client has shown this key: the handshake is answered, frames go to `messages`."""
-    wire = _protocol(limit, ws_listener_factory=lambda request: messages)
+    wire = _make_protocol(limit, ws_listener_factory=lambda request: messages)
     wire.connection_made(_Handle(transport))
     # The one spelling of a handshake that picows takes (some browsers say `keep-alive, Upgrade`); the token stays behind.
     head = (
@@ -226,10 +226,12 @@ def open_wire(transport: asyncio.Transport, messages: Messages, key: str, limit:
     return wire
 
 
-def dial(handle: Any, messages: Messages, *, authority: str, target: str, headers: dict[str, str] | None, limit: int) -> Any:
+def dial(
+    handle: Any, messages: MessageAssembler, *, authority: str, target: str, headers: dict[str, str] | None, limit: int
+) -> Any:
     """picows at work on a connection that we made: it asks for `target`, which may carry a token, and frames go to `messages`.
     `handle` is the transport as it sees it."""
-    wire = _protocol(
+    wire = _make_protocol(
         limit,
         host_port=authority,
         ws_path=target,
@@ -241,7 +243,7 @@ def dial(handle: Any, messages: Messages, *, authority: str, target: str, header
     return wire
 
 
-def _protocol(limit: int, **own: Any) -> Any:
+def _make_protocol(limit: int, **own: Any) -> Any:
     usual: dict[str, Any] = {
         "host_port": None,
         "ws_path": None,

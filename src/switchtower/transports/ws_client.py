@@ -17,7 +17,7 @@ from picows import WSHandshakeError, WSInvalidStatusError, WSMsgType
 
 from switchtower.transports import wire
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Complaint, Origin, Receiver, Stream
+from switchtower.transports.stream import OversizedMessage, ConnectionOrigin, Receiver, Stream
 from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _CERTIFICATE_REMEDIES = {
 _TARGET = re.compile(r"[!-~]*", re.ASCII)
 
 
-class CannotConnect(Exception):
+class ConnectError(Exception):
     """There is no WebSocket to this address."""
 
     def __init__(self, reason: str) -> None:
@@ -46,11 +46,11 @@ class CannotConnect(Exception):
         self.reason = reason
 
 
-class Unreachable(CannotConnect):
+class ServerUnreachable(ConnectError):
     """Nobody there, or nobody who speaks WebSocket."""
 
 
-class Rejected(CannotConnect):
+class UpgradeRejected(ConnectError):
     """Answered, with an HTTP status in place of the upgrade."""
 
     def __init__(self, status: int, reason: str, *, takes_bearer: bool = False) -> None:
@@ -73,7 +73,7 @@ async def connect(
     token: str | None = None,
     ssl: "SSLContext | None" = None,
     connect_timeout: float = 10,
-    complaint: Complaint | None = None,
+    complaint: OversizedMessage | None = None,
 ) -> Stream:
     """Connects `receiver` to `ws://` or `wss://`. Raises `Rejected` or `Unreachable`; the receiver has then heard nothing.
 
@@ -81,12 +81,12 @@ async def connect(
     With a `complaint` a frame above the limit is discarded as it arrives and the receiver gets the complaint; without one the
     connection ends.
     """
-    address = _address(url)
+    address = _parse_url(url)
     if address.scheme == "wss" and ssl is None:
         from ssl import create_default_context
 
         ssl = create_default_context()
-    connection = _Connection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds, token, complaint)
+    connection = _ClientConnection(address, receiver, max_message_bytes, output_limit_bytes, ping_seconds, token, complaint)
     try:
         async with asyncio.timeout(connect_timeout):
             await asyncio.get_running_loop().create_connection(
@@ -97,27 +97,27 @@ async def connect(
             )
             await connection.opened
     except TimeoutError:
-        raise Unreachable(f"no answer within {connect_timeout:g} seconds") from None
+        raise ServerUnreachable(f"no answer within {connect_timeout:g} seconds") from None
     except (OSError, UnicodeError) as problem:
-        raise Unreachable(_words(problem)) from None
+        raise ServerUnreachable(_describe_error(problem)) from None
     finally:
         if not connection.is_open:
-            connection.give_up()
+            connection.abandon()
     return connection
 
 
-def _address(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     try:
         address = urlsplit(url)
         usable = address.scheme in _PORTS and bool(address.hostname) and address.port != 0
     except ValueError:
         usable = False
     if not usable or not _TARGET.fullmatch(address.path + address.query):
-        raise Unreachable("not the address of a WebSocket")
+        raise ServerUnreachable("not the address of a WebSocket")
     return address
 
 
-def _words(problem: OSError | UnicodeError) -> str:
+def _describe_error(problem: OSError | UnicodeError) -> str:
     if isinstance(problem, UnicodeError):
         return "the host's name is not one"
     if refused := getattr(problem, "verify_message", ""):
@@ -126,7 +126,7 @@ def _words(problem: OSError | UnicodeError) -> str:
     return problem.strerror or str(problem) or type(problem).__name__
 
 
-class _Handle:
+class _BufferedHandle:
     """The transport as picows sees it. picows masks frame by frame; what it makes of one packet leaves as one write."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -156,7 +156,7 @@ class _Handle:
     def abort(self) -> None: ...
 
 
-class _Connection(WsConnection):
+class _ClientConnection(WsConnection):
     """One connection that we made; the `Stream` that its receiver holds."""
 
     def __init__(
@@ -167,21 +167,21 @@ class _Connection(WsConnection):
         output_limit_bytes: int,
         ping_seconds: float,
         token: str | None,
-        complaint: Complaint | None,
+        complaint: OversizedMessage | None,
     ) -> None:
         super().__init__(max_message_bytes, ping_seconds)
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.origin = Origin(transport="websocket", address=address.netloc.rpartition("@")[2])
+        self.origin = ConnectionOrigin(transport="websocket", address=address.netloc.rpartition("@")[2])
         self._address = address
         self._token = token
         self._receiver = receiver
         self._max_message_bytes = max_message_bytes
         self._output_limit_bytes = output_limit_bytes
-        self._complaint = complaint
-        self._messages = wire.Messages(max_message_bytes, tolerant=complaint is not None)
+        self._format_oversized = complaint
+        self._messages = wire.MessageAssembler(max_message_bytes, tolerant=complaint is not None)
         self._head = b""
-        self._handle: _Handle | None = None
-        self._told = False
+        self._handle: _BufferedHandle | None = None
+        self._is_receiver_connected = False
         self._ended = False
 
     # What the event loop calls.
@@ -189,25 +189,25 @@ class _Connection(WsConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=self._output_limit_bytes)
-        self._handle = _Handle(self.transport)
+        self._handle = _BufferedHandle(self.transport)
         self._wire = wire.dial(
             self._handle,
             self._messages,
             authority=self.origin.address,
             target=(self._address.path or "/") + (f"?{self._address.query}" if self._address.query else ""),
-            headers=_credentials(self._address) if self._token is None else {"Authorization": f"Bearer {self._token}"},
+            headers=_make_credentials(self._address) if self._token is None else {"Authorization": f"Bearer {self._token}"},
             limit=self._max_message_bytes,
         )
         self._ws = self._wire.transport
-        asyncio.ensure_future(self._wire.wait_until_handshake_complete()).add_done_callback(self._shook_hands)
+        asyncio.ensure_future(self._wire.wait_until_handshake_complete()).add_done_callback(self._on_handshake)
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
-        if self._deaf:
+        if self._is_ignoring_input:
             return  # the bytes are not taken, so the next read overwrites them
         self._parse(nbytes)
-        if self._told:
-            self._pass_on(nbytes)
+        if self._is_receiver_connected:
+            self._deliver(nbytes)
 
     def pause_writing(self) -> None:
         self.writable = self._messages.writable = False
@@ -216,7 +216,7 @@ class _Connection(WsConnection):
         self._messages.writable = True
         if self.is_open:
             self.writable = True
-            self._receiver.writable_again()
+            self._receiver.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = self.writable = False
@@ -227,8 +227,8 @@ class _Connection(WsConnection):
         with contextlib.suppress(StopIteration, Exception):
             # picows keeps the other side's mistake for who asks how it ended. Unasked it would be logged as one of ours.
             self._ws.wait_disconnected().send(None)
-        if self._told:
-            self._receiver.disconnected()
+        if self._is_receiver_connected:
+            self._receiver.on_disconnected()
 
     # What the receiver calls: a `Stream`.
 
@@ -239,46 +239,50 @@ class _Connection(WsConnection):
                 self._ws.send(WSMsgType.TEXT, frame)
             self._handle.release()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Whoever dialled waits no longer."""
         self.opened.cancel()
-        if self._handle is not None and not self._told:
+        if self._handle is not None and not self._is_receiver_connected:
             self.transport.abort()
 
     # The handshake
 
-    def _shook_hands(self, handshake: "asyncio.Future[None]") -> None:
+    def _on_handshake(self, handshake: "asyncio.Future[None]") -> None:
         problem = None if handshake.cancelled() else handshake.exception()
         if self.opened.done():
             return
         if problem is not None or self._ended:
-            refusal = self._refusal(problem) if problem else Unreachable("the connection ended before it was a WebSocket")
+            refusal = (
+                self._make_refusal(problem) if problem else ServerUnreachable("the connection ended before it was a WebSocket")
+            )
             self.opened.set_exception(refusal)
             return
-        self._told = True
-        self._live()
+        self._is_receiver_connected = True
+        self._mark_open()
         try:
-            self._receiver.connected(self)
+            self._receiver.on_connected(self)
         except Exception as bug:
-            self._told = False
+            self._is_receiver_connected = False
             self.abort()
             self.opened.set_exception(bug)
             return
         self.opened.set_result(None)
-        self._pass_on(0)  # the first messages may have come right behind the handshake
+        self._deliver(0)  # the first messages may have come right behind the handshake
 
-    def _refusal(self, problem: BaseException) -> CannotConnect:
+    def _make_refusal(self, problem: BaseException) -> ConnectError:
         if isinstance(problem, WSInvalidStatusError) and problem.response is not None:
             status = int(problem.response.status)
             challenge = str(problem.response.headers.get("WWW-Authenticate", ""))
             takes_bearer = challenge.lower().startswith("bearer")
-            return Rejected(status, self._said(problem.raw_body) or _phrase(status), takes_bearer=takes_bearer)
+            return UpgradeRejected(
+                status, self._read_refusal_line(problem.raw_body) or _get_status_phrase(status), takes_bearer=takes_bearer
+            )
         if isinstance(problem, WSHandshakeError):
-            return Unreachable("what answers there does not speak WebSocket")
+            return ServerUnreachable("what answers there does not speak WebSocket")
         _log.error("a WebSocket handshake failed", exc_info=problem)
-        return Unreachable("the handshake failed")
+        return ServerUnreachable("the handshake failed")
 
-    def _said(self, body: bytes | None) -> str:
+    def _read_refusal_line(self, body: bytes | None) -> str:
         """The first line of a refusal, unless it is a page, or repeats what we must not tell."""
         line = (body or b"")[:4096].decode(errors="replace").partition("\n")[0].strip()
         secrets = [self._token, self._address.query, *(value for _, value in parse_qsl(self._address.query))]
@@ -287,22 +291,22 @@ class _Connection(WsConnection):
 
     # Life and end
 
-    def _pass_on(self, nbytes: int) -> None:
-        messages, frames = self._messages, self._frames()
+    def _deliver(self, nbytes: int) -> None:
+        messages, frames = self._messages, self._take_frames()
         if not self.is_open:
-            self._listen_for_goodbye(nbytes)
-        elif self._ws.is_close_frame_sent or (messages.oversizes and self._complaint is None):
+            self._wait_for_goodbye(nbytes)
+        elif self._ws.is_close_frame_sent or (messages.oversizes and self._format_oversized is None):
             self._fail()
         else:
             if frames:
-                self._receiver.received(frames)
+                self._receiver.on_frames(frames)
             self._refuse_oversized(messages)
         if messages.goodbye is not None:
-            self._part(messages.goodbye)
+            self._on_goodbye(messages.goodbye)
 
     def _parse(self, nbytes: int) -> None:
         """Only what follows the answer to the handshake is made of frames."""
-        if self._complaint is None or self._filter is not None:
+        if self._format_oversized is None or self._filter is not None:
             super()._parse(nbytes)
             return
         arrived = bytes(self._buffer[:nbytes])
@@ -320,21 +324,21 @@ class _Connection(WsConnection):
             self._filter = wire.FrameFilter(self._messages, self._max_message_bytes, masked=False)
             self._filter.feed(self._wire, memoryview(arrived)[size:], is_in_place=False)
 
-    def _refuse_oversized(self, messages: wire.Messages) -> None:
+    def _refuse_oversized(self, messages: wire.MessageAssembler) -> None:
         sizes, messages.oversizes = messages.oversizes, []
         for size in sizes:
-            assert self._complaint is not None, "without a complaint, a long message ends the connection"
-            self._receiver.refused(self._complaint(size, self._max_message_bytes))
+            assert self._format_oversized is not None, "without a complaint, a long message ends the connection"
+            self._receiver.on_oversized_frame(self._format_oversized(size, self._max_message_bytes))
 
     def _fail(self) -> None:
         """The other side broke the rules, and picows has told it so."""
         self.is_open = self.writable = False
-        self._deaf = True
+        self._is_ignoring_input = True
         self.transport.close()
-        self._after(GOODBYE_SECONDS, self.transport.abort)
+        self._set_timer(GOODBYE_SECONDS, self.transport.abort)
 
 
-def _credentials(address: SplitResult) -> dict[str, str] | None:
+def _make_credentials(address: SplitResult) -> dict[str, str] | None:
     """A name and a password in the address, as a proxy in front of it may want them."""
     named, at, _ = address.netloc.rpartition("@")
     if not at:
@@ -344,7 +348,7 @@ def _credentials(address: SplitResult) -> dict[str, str] | None:
     return {"Authorization": f"Basic {spelled}"}
 
 
-def _phrase(status: int) -> str:
+def _get_status_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:

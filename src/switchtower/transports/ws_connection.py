@@ -7,7 +7,7 @@ from typing import Any, cast
 from picows import WSCloseCode, WSTransport
 
 from switchtower.transports import wire
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
 MOST_PER_READ = 65_536
 """picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
@@ -22,20 +22,20 @@ LONGEST_REASON = 123
 class WsConnection(asyncio.BufferedProtocol):
     """Most of a `stream.Stream`; sending is the end's own."""
 
-    origin: Origin
+    origin: ConnectionOrigin
 
     def __init__(self, max_message_bytes: int, ping_seconds: float) -> None:
         self.writable = False
         self.is_open = False
         self.transport: asyncio.Transport
-        self._messages = wire.Messages(max_message_bytes)
+        self._messages = wire.MessageAssembler(max_message_bytes)
         self._ping_seconds = ping_seconds
         self._wire: Any = None
         self._filter: wire.FrameFilter | None = None
         self._buffer: memoryview
         self._ws: WSTransport
-        self._deaf = False
-        self._patience = max_message_bytes
+        self._is_ignoring_input = False
+        self._goodbye_bytes_left = max_message_bytes
         self._reading = True
         self._heard = False
         self._pinged = False
@@ -71,7 +71,7 @@ class WsConnection(asyncio.BufferedProtocol):
         self._ws.send_close(cast(WSCloseCode, code), reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
         self.is_open = self.writable = False
         self.transport.resume_reading()
-        self._after(GOODBYE_SECONDS, self.transport.abort)
+        self._set_timer(GOODBYE_SECONDS, self.transport.abort)
 
     def abort(self) -> None:
         self.is_open = self.writable = False
@@ -79,10 +79,10 @@ class WsConnection(asyncio.BufferedProtocol):
 
     # Life and end
 
-    def _live(self) -> None:
+    def _mark_open(self) -> None:
         """From now on it is open."""
         self.is_open = self.writable = True
-        self._after(self._ping_seconds, self._check_life)
+        self._set_timer(self._ping_seconds, self._check_alive)
 
     def _parse(self, nbytes: int) -> None:
         """Has picows read what has arrived in its buffer."""
@@ -91,27 +91,27 @@ class WsConnection(asyncio.BufferedProtocol):
         else:
             self._filter.feed(self._wire, self._buffer[:nbytes], is_in_place=True)
 
-    def _frames(self) -> list[bytes]:
+    def _take_frames(self) -> list[bytes]:
         """The whole messages of the last read."""
         frames = self._messages.whole
         if frames:
             self._messages.whole = []
         return frames
 
-    def _listen_for_goodbye(self, nbytes: int) -> None:
+    def _wait_for_goodbye(self, nbytes: int) -> None:
         """We have said goodbye and look only for the answer, though not through more than a message could hold."""
-        self._patience -= nbytes
-        self._deaf = self._patience < 0
+        self._goodbye_bytes_left -= nbytes
+        self._is_ignoring_input = self._goodbye_bytes_left < 0
 
-    def _part(self, code: int) -> None:
+    def _on_goodbye(self, code: int) -> None:
         """The other side has said goodbye: answer it unless it was the answer, and go."""
         if self.is_open:
             self._ws.send_close(cast(WSCloseCode, code))
         self.is_open = self.writable = False
         self.transport.close()
-        self._after(GOODBYE_SECONDS, self.transport.abort)
+        self._set_timer(GOODBYE_SECONDS, self.transport.abort)
 
-    def _check_life(self) -> None:
+    def _check_alive(self) -> None:
         """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
         unsent = self.transport.get_write_buffer_size()
         alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
@@ -125,9 +125,9 @@ class WsConnection(asyncio.BufferedProtocol):
             self._pinged = True
         # With the ping, which may wait behind the rest: it is no sign that the other side takes anything.
         self._unsent = self.transport.get_write_buffer_size()
-        self._after(self._ping_seconds, self._check_life)
+        self._set_timer(self._ping_seconds, self._check_alive)
 
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+    def _set_timer(self, seconds: float, call: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, call)

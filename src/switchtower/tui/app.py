@@ -23,17 +23,17 @@ from switchtower.protocols.push import extensions
 from switchtower.tui import deciding, drawing, feed, hearing, opening, place, remembered, sending, themes, typist
 from switchtower.tui.screens import approval, help, main
 from switchtower.tui.state import harmless, roster, slash
-from switchtower.tui.state.conversation import Conversation
-from switchtower.tui.state.draft import Draft
-from switchtower.tui.state.history import History
-from switchtower.tui.state.inbox import Inbox
+from switchtower.tui.state.conversation import SessionModel
+from switchtower.tui.state.draft import SessionDraft
+from switchtower.tui.state.history import InputHistory
+from switchtower.tui.state.inbox import ApprovalInbox
 from switchtower.tui.widgets.composer import Composer
 from switchtower.tui.widgets.lines import TopLine
 from switchtower.tui.widgets.session_list import SessionList
 from switchtower.tui.widgets.terminal import TerminalView
 from switchtower.tui.widgets.transcript import TranscriptView
 
-BEAT = 0.12
+ANIMATION_SECONDS = 0.12
 """Seconds between two pictures of what moves."""
 
 
@@ -54,32 +54,32 @@ class TowerApp(App[int]):
     def __init__(
         self,
         settings: config.Settings,
-        source: "feed.Feed",
+        source: "feed.DaemonFeed",
         *,
         root: str,
         session_id: str | None = None,
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
-        quiet: float = approval.QUIET,
+        quiet: float = approval.QUIET_SECONDS,
     ) -> None:
         """`quiet`: seconds without a key before keys decide an approval."""
         super().__init__(ansi_color="NO_COLOR" in os.environ)
         self.settings = settings
         self.feed = source
         self.now_ms = now_ms
-        self.rows: list[roster.Row] = []
-        self.inbox = Inbox()
-        self.draft = Draft.as_configured(settings, root)
-        self.open: Conversation | None = None
+        self.rows: list[roster.SessionListRow] = []
+        self.inbox = ApprovalInbox()
+        self.draft = SessionDraft.from_settings(settings, root)
+        self.session: SessionModel | None = None
         self.models: list[extensions.ModelListing] = []
-        self.history = History(remembered.sent(settings))
+        self.history = InputHistory(remembered.load_history(settings))
         self._first_session = session_id
-        self.drawing = drawing.Drawing(self)
-        self.deciding = deciding.Deciding(self, quiet=quiet)
-        self._typist = typist.Typist(source.type_keys, self.complain)
-        self.opening = opening.Opening(self)
-        self.sending = sending.Sending(self)
-        self._leaving_at = 0.0
-        self._approval_left_at = 0.0
+        self.status = drawing.StatusRefresher(self)
+        self.prompter = deciding.PendingPrompter(self, quiet=quiet)
+        self._key_sender = typist.KeySender(source.type_keys, self.show_error)
+        self.opener = opening.SessionOpener(self)
+        self.sender = sending.MessageSender(self)
+        self._quit_requested_at = 0.0
+        self._approval_closed_at = 0.0
         self._cancel_warned_at = 0.0
         self._is_ready = False
         self._warnings = hearing.ClientWarnings(self)
@@ -109,161 +109,161 @@ class TowerApp(App[int]):
     def on_mount(self) -> None:
         for theme in (themes.DARK, themes.LIGHT):
             self.register_theme(theme)
-        chosen = remembered.theme(self.settings)
-        self.theme = chosen if chosen in themes.NAMES else themes.probable(os.environ)
+        chosen = remembered.load_theme(self.settings)
+        self.theme = chosen if chosen in themes.NAMES else themes.guess_theme(os.environ)
 
     def on_unmount(self) -> None:
         logging.getLogger("switchtower.client").removeHandler(self._warnings)
 
     def on_ready(self) -> None:
         self._is_ready = True
-        self.main.composer.values = self.sending.commands.values
-        self.main.greet(self.draft)
-        self.drawing.all()
+        self.main.composer.values = self.sender.commands.list_values
+        self.main.show_greeting(self.draft)
+        self.status.refresh_all()
         logging.getLogger("switchtower.client").addHandler(self._warnings)
-        self.run_worker(self.feed.run(hearing.Hearing(self)), group="feed")
-        self.set_interval(BEAT, self.drawing.tick)
-        self.set_interval(10.0, self.drawing.sessions)
-        self.opening.learn()
+        self.run_worker(self.feed.run(hearing.FeedHandler(self)), group="feed")
+        self.set_interval(ANIMATION_SECONDS, self.status.tick)
+        self.set_interval(10.0, self.status.refresh_sessions)
+        self.opener.load_completions()
         if self._first_session is not None:
-            self.do(self.opening.show(self._first_session))
+            self.run_in_background(self.opener.open_session(self._first_session))
 
     @property
-    def is_there(self) -> bool:
+    def is_drawable(self) -> bool:
         """Whether there is anything to draw on: not yet at the beginning, not any more at the end."""
         return self._is_ready and self.is_running
 
-    def do(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """In the background. What goes wrong is said, with its remedy."""
 
         async def guarded() -> None:
             try:
                 await work
             except errors.ClientError as problem:
-                self.complain(problem)
+                self.show_error(problem)
             except OSError as problem:
-                self.complain(errors.ClientError(f"{problem.strerror or problem}"))
+                self.show_error(errors.ClientError(f"{problem.strerror or problem}"))
 
         self.run_worker(guarded(), group="work")
 
-    def complain(self, problem: errors.ClientError) -> None:
-        self.notify(harmless.prose(str(problem)), severity="error", timeout=8, markup=False)
+    def show_error(self, problem: errors.ClientError) -> None:
+        self.notify(harmless.escape_prose(str(problem)), severity="error", timeout=8, markup=False)
 
-    def say(self, text: str) -> None:
-        self.notify(harmless.prose(text), timeout=5, markup=False)
+    def show_notice(self, text: str) -> None:
+        self.notify(harmless.escape_prose(text), timeout=5, markup=False)
 
     # Where one is
 
     @property
     def root(self) -> str:
-        return self.open.about.rootPath if self.open is not None else self.draft.root
+        return self.session.info.rootPath if self.session is not None else self.draft.root
 
-    def name_of(self, session_id: str) -> str:
+    def get_session_name(self, session_id: str) -> str:
         row = next((row for row in self.rows if row.session_id == session_id), None)
         return row.name if row is not None else session_id
 
     # What the person says
 
-    def on_composer_written(self, message: Composer.Written) -> None:
-        self.sending.written(message.text)
+    def on_composer_message_submitted(self, message: Composer.MessageSubmitted) -> None:
+        self.sender.submit(message.text)
 
-    def on_composer_left(self, message: Composer.Left) -> None:
+    def on_composer_escape_pressed(self, message: Composer.EscapePressed) -> None:
         self.action_cancel()
 
     def on_text_area_changed(self) -> None:
-        if self.is_there and not self.main.composer.text.strip():
-            self.deciding.ask_next()  # an approval may have waited for the draft
+        if self.is_drawable and not self.main.composer.text.strip():
+            self.prompter.ask_next()  # an approval may have waited for the draft
 
     def on_main_screen_uncovered(self) -> None:
-        self.deciding.ask_next()
+        self.prompter.ask_next()
 
-    def note_approval_left(self) -> None:
+    def record_approval_closed(self) -> None:
         """An approval was closed without a decision: the next Esc may have been meant for it."""
-        self._approval_left_at = self.now_ms()
+        self._approval_closed_at = self.now_ms()
 
     def action_cancel(self) -> None:
         """Esc. Where it may have been meant for an approval, it takes one more."""
-        if self.open is None or not self.open.is_running:
+        if self.session is None or not self.session.is_running:
             return
         now = self.now_ms()
-        may_mean_approval = now - self._approval_left_at < 1_000 or bool(self.inbox.of(self.open.session_id))
+        may_mean_approval = now - self._approval_closed_at < 1_000 or bool(self.inbox.list_for_session(self.session.session_id))
         if may_mean_approval and now - self._cancel_warned_at > 3_000:
             self._cancel_warned_at = now
-            self.say("Esc again cancels the run. Ctrl-T opens the inbox.")
+            self.show_notice("Esc again cancels the run. Ctrl-T opens the inbox.")
         else:
-            self.do(self.feed.cancel(self.open.session_id))
+            self.run_in_background(self.feed.cancel_run(self.session.session_id))
 
     # The rest of what a person does
 
     def action_inbox(self) -> None:
-        self.do(self.deciding.choose())
+        self.run_in_background(self.prompter.open_inbox())
 
-    def on_top_line_inbox_wanted(self, message: TopLine.InboxWanted) -> None:
+    def on_top_line_inbox_requested(self, message: TopLine.InboxRequested) -> None:
         self.action_inbox()
 
-    def on_session_list_chosen(self, message: SessionList.Chosen) -> None:
+    def on_session_list_session_chosen(self, message: SessionList.SessionChosen) -> None:
         if self.main.is_narrow:
             self.main.show_list(False)
-        self.do(self.opening.show(message.session_id))
+        self.run_in_background(self.opener.open_session(message.session_id))
 
-    def on_session_list_wished(self, message: SessionList.Wished) -> None:
-        self.sending.commands.wish(message.what, message.session_id)
+    def on_session_list_action_requested(self, message: SessionList.ActionRequested) -> None:
+        self.sender.commands.run_list_action(message.what, message.session_id)
 
-    def on_session_list_left(self, message: SessionList.Left) -> None:
-        if self.main.is_narrow and self.open is not None:
+    def on_session_list_list_closed(self, message: SessionList.ListClosed) -> None:
+        if self.main.is_narrow and self.session is not None:
             self.main.show_list(False)
-        self._back_to_work()
+        self._focus_main_view()
 
-    def _back_to_work(self) -> None:
-        if self.open is not None and self.open.is_program:
+    def _focus_main_view(self) -> None:
+        if self.session is not None and self.session.is_program:
             self.main.terminal.focus()
         else:
             self.main.composer.page.focus()
 
-    def on_transcript_view_wants_older(self, message: TranscriptView.WantsOlder) -> None:
-        async def load(conversation: Conversation) -> None:
-            page = await self.feed.older(conversation.session_id, conversation.transcript.first_seq)
-            if conversation is self.open:
+    def on_transcript_view_older_requested(self, message: TranscriptView.OlderRequested) -> None:
+        async def load(conversation: SessionModel) -> None:
+            page = await self.feed.load_older(conversation.session_id, conversation.transcript.first_seq)
+            if conversation is self.session:
                 count = conversation.transcript.prepend(page.events)
-                self.main.transcript.prepended(count, has_older=not page.is_first)
+                self.main.transcript.insert_blocks(count, has_older=not page.is_first)
 
-        if self.open is not None:
-            self.do(load(self.open))
+        if self.session is not None:
+            self.run_in_background(load(self.session))
 
-    def on_transcript_view_followed(self, message: TranscriptView.Followed) -> None:
-        self.drawing.all()
+    def on_transcript_view_follow_changed(self, message: TranscriptView.FollowChanged) -> None:
+        self.status.refresh_all()
 
-    def on_terminal_view_typed(self, message: TerminalView.Typed) -> None:
-        if self.open is not None:
-            self._typist.type(self.open.session_id, message.keys)
+    def on_terminal_view_keys_typed(self, message: TerminalView.KeysTyped) -> None:
+        if self.session is not None:
+            self._key_sender.enqueue(self.session.session_id, message.keys)
 
-    def on_terminal_view_resized(self, message: TerminalView.Resized) -> None:
+    def on_terminal_view_view_resized(self, message: TerminalView.ViewResized) -> None:
         async def resize(session_id: str) -> None:
             try:
-                await self.feed.resize(session_id, message.cols, message.rows)
+                await self.feed.resize_terminal(session_id, message.cols, message.rows)
             except errors.RequestFailed:
                 return  # it has ended in the meantime
 
-        if self.open is not None and self.open.is_program and self.open.is_running:
-            self.do(resize(self.open.session_id))
+        if self.session is not None and self.session.is_program and self.session.is_running:
+            self.run_in_background(resize(self.session.session_id))
 
-    def on_terminal_view_left(self, message: TerminalView.Left) -> None:
+    def on_terminal_view_focus_released(self, message: TerminalView.FocusReleased) -> None:
         self.main.show_list(True)
-        self.main.sessions.focus_names()
+        self.main.sessions.focus_list()
 
     def action_sessions(self) -> None:
         """To the list, and back."""
         screen = self.main
-        if screen.is_list_shown and screen.sessions.has_focus_within:
-            if screen.is_narrow and self.open is not None:
+        if screen.is_list_visible and screen.sessions.has_focus_within:
+            if screen.is_narrow and self.session is not None:
                 screen.show_list(False)
-            self._back_to_work()
+            self._focus_main_view()
         else:
             screen.show_list(True)
-            screen.sessions.focus_names()
+            screen.sessions.focus_list()
 
     def action_new(self) -> None:
-        self.opening.begin_anew()
+        self.opener.start_new()
 
     def action_fold_all(self) -> None:
         self.main.transcript.fold_all()
@@ -274,8 +274,8 @@ class TowerApp(App[int]):
 
     def action_revive(self) -> None:
         if self.feed.link != "connected":
-            self.say("starting the daemon")
-            self.do(self.feed.revive())
+            self.show_notice("starting the daemon")
+            self.run_in_background(self.feed.start_daemon())
 
     def action_interrupt(self) -> None:
         """Twice leaves: a single one is too easily pressed."""
@@ -283,37 +283,41 @@ class TowerApp(App[int]):
         now = self.now_ms()
         if composer.text and composer.page.has_focus:
             composer.history.add(composer.text)
-            composer.put("")
-        elif now - self._leaving_at < 2_000:
+            composer.set_text("")
+        elif now - self._quit_requested_at < 2_000:
             self.action_leave()
         else:
-            self._leaving_at = now
-            self.say("Ctrl-C again leaves; what runs goes on. Esc cancels a run")
+            self._quit_requested_at = now
+            self.show_notice("Ctrl-C again leaves; what runs goes on. Esc cancels a run")
 
     def action_leave(self) -> None:
-        running = self.open is not None and self.open.is_running
-        where = f"it goes on; come back with `tower attach {self.open.session_id}`" if running and self.open is not None else None
+        running = self.session is not None and self.session.is_running
+        where = (
+            f"it goes on; come back with `tower attach {self.session.session_id}`"
+            if running and self.session is not None
+            else None
+        )
         self.exit(0, message=where)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # All keys are the program's while one types into it.
-        if isinstance(self.focused, TerminalView) and self.open is not None and self.open.is_running:
+        if isinstance(self.focused, TerminalView) and self.session is not None and self.session.is_running:
             return action not in ("leave", "command_palette", "interrupt", "sessions", "new", "inbox", "fold_all", "help")
         return not (action == "new" and len(self.screen_stack) > 1)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for command in slash.COMMANDS:
-            yield SystemCommand(f"/{command.name}", command.about, self._runner(command))
+            yield SystemCommand(f"/{command.name}", command.about, self._make_command_runner(command))
 
-    def _runner(self, command: slash.Command) -> Callable[[], None]:
-        return lambda: self.sending.commands.run(slash.Typed(command, ""))
+    def _make_command_runner(self, command: slash.SlashCommand) -> Callable[[], None]:
+        return lambda: self.sender.commands.run(slash.SlashInput(command, ""))
 
 
-def run(settings: config.Settings, *, session_id: str | None = None, workspace: str | None = None) -> int:
+def run_app(settings: config.Settings, *, session_id: str | None = None, workspace: str | None = None) -> int:
     """Opens the terminal UI and returns the exit code. `workspace` is where new sessions work; the current folder by default."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise errors.ClientError("the terminal UI needs a terminal", hint='use `tower run "TEXT"` in scripts')
-    root = place.root_of(workspace or ".")
-    app = TowerApp(settings, feed.Feed(settings), root=root, session_id=session_id)
+    root = place.resolve_folder(workspace or ".")
+    app = TowerApp(settings, feed.DaemonFeed(settings), root=root, session_id=session_id)
     code = app.run()
     return app.return_code or code or 0

@@ -3,40 +3,40 @@
 from contextlib import aclosing
 
 from switchtower.client import errors, homes
-from switchtower.client.client import Client
+from switchtower.client.client import DaemonClient
 from switchtower.tui.state import inbox, roster
 
-_LATEST = 200
+_RECENT_EVENTS = 200
 """Events that are read at first; a question is among the last of a session that waits."""
 
 
-async def listed(client: Client, known: homes.Homes = homes.ALONE) -> list[inbox.Pending] | None:
+async def list_pending(client: DaemonClient, known: homes.NodeNames = homes.NO_NODES) -> list[inbox.InboxItem] | None:
     """None where the daemon has no such list, or none for us."""
-    if not client.offers("inbox"):
+    if not client.supports("inbox"):
         return None
     try:
-        found = await client.approvals()
+        found = await client.list_approvals()
     except errors.RequestFailed:
         return None
     return [
-        inbox.Pending(
+        inbox.InboxItem(
             one.sessionId,
             one.runId,
             one.approval,
             one.sessionTitle or f"…{one.sessionId[-6:]}",
-            one.host or known.shown(one.home),
+            one.host or known.format_owner(one.home),
         )
         for one in found
     ]
 
 
-async def pending_in(client: Client, row: roster.Row) -> list[inbox.Pending]:
+async def find_pending(client: DaemonClient, row: roster.SessionListRow) -> list[inbox.InboxItem]:
     """What a session that waits is waiting for. Nothing is asked for in the session's own sequence: looking leaves no trace."""
-    most = _LATEST
+    most = _RECENT_EVENTS
     while True:
         try:
-            head = (await client.session(row.session_id).attach()).replay.toSeq
-            found = await _read(client, row, after=max(0, head - most), upto=head)
+            head = (await client.subscribe(row.session_id).attach()).replay.toSeq
+            found = await _read_events(client, row, after=max(0, head - most), upto=head)
         except errors.RequestFailed:
             return []
         if found or most >= head:
@@ -44,14 +44,14 @@ async def pending_in(client: Client, row: roster.Row) -> list[inbox.Pending]:
         most *= 8
 
 
-async def _read(client: Client, row: roster.Row, *, after: int, upto: int) -> list[inbox.Pending]:
-    seen = inbox.Inbox()
-    session = client.session(row.session_id, last_seen_seq=after)
+async def _read_events(client: DaemonClient, row: roster.SessionListRow, *, after: int, upto: int) -> list[inbox.InboxItem]:
+    seen = inbox.ApprovalInbox()
+    session = client.subscribe(row.session_id, last_seen_seq=after)
     if after >= upto:
         return []
-    async with aclosing(session.events()) as events:
+    async with aclosing(session.stream_events()) as events:
         async for event in events:
-            seen.saw(event, session_name=row.name, host=row.host)
+            seen.on_event(event, session_name=row.name, host=row.host)
             if event.seq >= upto:
                 break
     return seen.pending

@@ -10,8 +10,8 @@ from switchtower.config import POLICIES
 from switchtower.protocols.push import extensions
 from switchtower.tui import exporting, place, remembered, themes
 from switchtower.tui.paint import diffs
-from switchtower.tui.screens.choosing import AskScreen, Choice, ChooseScreen, ConfirmScreen
-from switchtower.tui.screens.reading import ReadingScreen
+from switchtower.tui.screens.choosing import TextPromptScreen, Choice, PickerScreen, ConfirmScreen
+from switchtower.tui.screens.reading import TextViewerScreen
 from switchtower.tui.state import blocks, harmless, portrait, roster, slash
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 Work = Coroutine[Any, Any, None]
 
 
-class Commands:
+class SlashCommandRunner:
     def __init__(self, app: "TowerApp") -> None:
         self._app = app
-        self._plain: dict[str, Callable[[str], Any]] = {
+        self._sync_handlers: dict[str, Callable[[str], Any]] = {
             "help": lambda rest: app.action_help(),
             "inbox": lambda rest: app.action_inbox(),
             "sessions": lambda rest: app.action_sessions(),
@@ -32,7 +32,7 @@ class Commands:
             "copy": lambda rest: self._copy(),
             "theme": self._theme,
         }
-        self._asking: dict[str, Callable[[str], Work]] = {
+        self._async_handlers: dict[str, Callable[[str], Work]] = {
             "new": self._new,
             "model": self._model,
             "provider": self._provider,
@@ -54,161 +54,161 @@ class Commands:
             "export": self._export,
         }
 
-    def run(self, typed: slash.Typed) -> None:
-        if (plain := self._plain.get(typed.command.name)) is not None:
-            plain(typed.rest)
+    def run(self, slash_input: slash.SlashInput) -> None:
+        if (plain := self._sync_handlers.get(slash_input.command.name)) is not None:
+            plain(slash_input.rest)
         else:
-            self._app.do(self._asking[typed.command.name](typed.rest))
+            self._app.run_in_background(self._async_handlers[slash_input.command.name](slash_input.rest))
 
-    def values(self, command: str) -> Sequence[slash.Option]:
+    def list_values(self, command: str) -> Sequence[slash.SlashOption]:
         """What may stand behind a command, as far as it is known now."""
         match command:
             case "model" | "provider":
-                return [slash.Option(one.name, _about_model(one)) for one in self._app.models if one.usable]
+                return [slash.SlashOption(one.name, _describe_model(one)) for one in self._app.models if one.usable]
             case "session":
-                return [slash.Option(row.name, row.word) for row in self._app.rows]
+                return [slash.SlashOption(row.name, row.state_label) for row in self._app.rows]
         return ()
 
-    def wish(self, what: str, session_id: str | None) -> None:
+    def run_list_action(self, what: str, session_id: str | None) -> None:
         """Of the list: with the session that is picked there."""
         match what:
             case "new":
-                self._app.opening.begin_anew()
+                self._app.opener.start_new()
             case "rename" if session_id is not None:
-                self._app.do(self._rename_one(session_id, ""))
+                self._app.run_in_background(self._rename_one(session_id, ""))
             case "fork" if session_id is not None:
-                self._app.do(self._fork_one(session_id, ""))
+                self._app.run_in_background(self._fork_one(session_id, ""))
             case "delete" if session_id is not None:
-                self._app.do(self._delete_one(session_id))
+                self._app.run_in_background(self._delete_one(session_id))
 
     # Sessions
 
-    def _here(self) -> str | None:
+    def _require_session(self) -> str | None:
         """The open session. Says so where there is none."""
-        if self._app.open is None:
-            self._app.say("there is no session yet: it begins with your first message")
+        if self._app.session is None:
+            self._app.show_notice("there is no session yet: it begins with your first message")
             return None
-        return self._app.open.session_id
+        return self._app.session.session_id
 
     async def _new(self, folder: str) -> None:
-        self._app.opening.begin_anew(place.root_of(folder) if folder else None)
+        self._app.opener.start_new(place.resolve_folder(folder) if folder else None)
 
-    async def _asked(self, title: str, value: str = "") -> str:
-        asked = await self._app.push_screen_wait(AskScreen(title, value=value))
+    async def _ask_text(self, title: str, value: str = "") -> str:
+        asked = await self._app.push_screen_wait(TextPromptScreen(title, value=value))
         return asked or ""
 
     async def _session(self, wanted: str) -> None:
         app = self._app
         if wanted:
-            row = roster.find(app.rows, wanted)
+            row = roster.find_row(app.rows, wanted)
             if row is None:
-                app.say(f"no single session is called `{wanted}`; hint: choose one in the list")
+                app.show_notice(f"no single session is called `{wanted}`; hint: choose one in the list")
                 app.action_sessions()
             else:
-                await app.opening.show(row.session_id)
-        elif (here := self._here()) is not None:
-            lines = portrait.of(await app.feed.about(here), now_ms=app.now_ms())
-            app.push_screen(ReadingScreen("This session", [_pair(name, value) for name, value in lines]))
+                await app.opener.open_session(row.session_id)
+        elif (here := self._require_session()) is not None:
+            lines = portrait.list_brief_details(await app.feed.get_session(here), now_ms=app.now_ms())
+            app.push_screen(TextViewerScreen("This session", [_format_pair(name, value) for name, value in lines]))
 
     async def _rename(self, title: str) -> None:
-        if (here := self._here()) is not None:
+        if (here := self._require_session()) is not None:
             await self._rename_one(here, title)
 
     async def _rename_one(self, session_id: str, title: str) -> None:
         row = next((row for row in self._app.rows if row.session_id == session_id), None)
         if not title:
-            title = await self._asked("What shall it be called?", value=harmless.line(row.title) if row else "")
+            title = await self._ask_text("What shall it be called?", value=harmless.to_safe_line(row.title) if row else "")
         if title:
             await self._app.feed.configure(session_id, title=title)
 
     async def _fork(self, title: str) -> None:
-        if (here := self._here()) is not None:
+        if (here := self._require_session()) is not None:
             await self._fork_one(here, title)
 
     async def _fork_one(self, session_id: str, title: str) -> None:
-        forked = await self._app.feed.fork(session_id)
+        forked = await self._app.feed.fork_session(session_id)
         if title:
             await self._app.feed.configure(forked, title=title)
-        await self._app.opening.show(forked)
+        await self._app.opener.open_session(forked)
 
     async def _delete(self, rest: str) -> None:
-        if (here := self._here()) is not None:
+        if (here := self._require_session()) is not None:
             await self._delete_one(here)
 
     async def _delete_one(self, session_id: str) -> None:
         row = next((row for row in self._app.rows if row.session_id == session_id), None)
-        name = harmless.line(row.name if row else session_id)
+        name = harmless.to_safe_line(row.name if row else session_id)
         question = f"Delete “{name}” for good? What it said and did cannot be read again"
         if not await self._app.push_screen_wait(ConfirmScreen(question, yes="delete it")):
             return
-        await self._app.feed.delete(session_id)
-        if self._app.open is not None and self._app.open.session_id == session_id:
-            self._app.opening.begin_anew()
-        self._app.feed.look()
+        await self._app.feed.delete_session(session_id)
+        if self._app.session is not None and self._app.session.session_id == session_id:
+            self._app.opener.start_new()
+        self._app.feed.refresh_soon()
 
     async def _search(self, text: str) -> None:
-        asked = text or await self._asked("Find what, in all sessions?")
+        asked = text or await self._ask_text("Find what, in all sessions?")
         if not asked:
             return
         found = await self._app.feed.search(asked)
         if not found:
-            self._app.say(f"nobody said `{asked}`")
+            self._app.show_notice(f"nobody said `{asked}`")
             return
         choices = [Choice(str(at), one.title or f"…{one.sessionId[-6:]}", one.snippet) for at, one in enumerate(found)]
-        chosen = await self._app.push_screen_wait(ChooseScreen(f"“{asked}” was found in", choices))
+        chosen = await self._app.push_screen_wait(PickerScreen(f"“{asked}” was found in", choices))
         if chosen is not None:
-            await self._app.opening.show(found[int(chosen)].sessionId)
+            await self._app.opener.open_session(found[int(chosen)].sessionId)
 
     async def _export(self, rest: str) -> None:
-        if (here := self._here()) is not None:
-            path = await exporting.write(self._app.settings, here, rest, root=self._app.root)
-            self._app.say(f"written to {path}")
+        if (here := self._require_session()) is not None:
+            path = await exporting.export_session(self._app.settings, here, rest, root=self._app.root)
+            self._app.show_notice(f"written to {path}")
 
     # How a session works
 
     async def _configure(self, **changes: Any) -> None:
         """Before there is a session, how it will begin."""
         app = self._app
-        if app.open is None:
+        if app.session is None:
             app.draft = structs.replace(app.draft, **changes)
-            app.drawing.all()
+            app.status.refresh_all()
         else:
-            await app.feed.configure(app.open.session_id, **changes)
+            await app.feed.configure(app.session.session_id, **changes)
 
     async def _model(self, wanted: str) -> None:
         app = self._app
-        app.models = await app.feed.models()
+        app.models = await app.feed.list_models()
         if not wanted:
             usable_first = sorted(app.models, key=lambda one: not one.usable)
-            choices = [Choice(one.name, one.name, _about_model(one), one.usable) for one in usable_first]
-            about = app.open.about if app.open is not None else None
+            choices = [Choice(one.name, one.name, _describe_model(one), one.usable) for one in usable_first]
+            about = app.session.info if app.session is not None else None
             current = about.provider if about is not None else app.draft.provider
-            chosen = await app.push_screen_wait(ChooseScreen("Which model?", choices, current=current))
+            chosen = await app.push_screen_wait(PickerScreen("Which model?", choices, current=current))
             if chosen is None:
                 return
             wanted = chosen
         provider, model = _split_model(wanted, app.models)
         if provider is not None:
             await self._configure(provider=provider, model=model)
-        elif app.open is not None:
+        elif app.session is not None:
             await self._configure(model=model)  # another one of the same provider
         else:
-            app.say(f"no model is called `{wanted}`; hint: `/model` lists them")
+            app.show_notice(f"no model is called `{wanted}`; hint: `/model` lists them")
 
     async def _preset(self, wanted: str) -> None:
         app = self._app
-        presets = await app.feed.presets(app.root)
+        presets = await app.feed.list_presets(app.root)
         if not presets:
-            app.say("no preset here; hint: put one into .tower/presets")
+            app.show_notice("no preset here; hint: put one into .tower/presets")
             return
         about = {one.name: one.description if one.usable else one.reason for one in presets}
         choices = [Choice(one.name, one.name, about[one.name], one.usable) for one in presets]
-        chosen = await self._chosen("Begin as which preset says?", choices, wanted)
+        chosen = await self._choose_value("Begin as which preset says?", choices, wanted)
         if chosen is not None:
-            if app.open is not None:
-                app.opening.begin_anew(app.open.about.worktreeOf or app.root)
-            app.draft = app.draft.as_preset(chosen)
-            app.drawing.all()
+            if app.session is not None:
+                app.opener.start_new(app.session.info.worktreeOf or app.root)
+            app.draft = app.draft.with_preset(chosen)
+            app.status.refresh_all()
 
     async def _provider(self, wanted: str) -> None:
         await self._model(wanted)
@@ -221,70 +221,72 @@ class Commands:
             "yolo": "asks nobody about anything",
         }
         choices = [Choice(name, name, about.get(name, "")) for name in POLICIES]
-        chosen = await self._chosen("What may happen unasked?", choices, wanted)
+        chosen = await self._choose_value("What may happen unasked?", choices, wanted)
         if chosen is not None:
             await self._configure(policy=cast(Any, chosen))
 
     async def _thinking(self, wanted: str) -> None:
-        chosen = await self._chosen("How long shall it think?", [Choice(name, name) for name in slash.THINKING], wanted)
+        chosen = await self._choose_value("How long shall it think?", [Choice(name, name) for name in slash.THINKING], wanted)
         if chosen is not None:
             await self._configure(thinking=cast(Any, chosen))
 
-    async def _chosen(self, title: str, choices: list[Choice], wanted: str) -> str | None:
+    async def _choose_value(self, title: str, choices: list[Choice], wanted: str) -> str | None:
         if not wanted:
-            return await self._app.push_screen_wait(ChooseScreen(title, choices))
+            return await self._app.push_screen_wait(PickerScreen(title, choices))
         if wanted in [one.value for one in choices]:
             return wanted
-        self._app.say(f"`{wanted}` is none of {', '.join(one.value for one in choices)}")
+        self._app.show_notice(f"`{wanted}` is none of {', '.join(one.value for one in choices)}")
         return None
 
     # Runs
 
     async def _queue(self, text: str) -> None:
-        if (here := self._here()) is not None and text:
-            await self._app.feed.queue(here, text, "follow_up")
+        if (here := self._require_session()) is not None and text:
+            await self._app.feed.queue_message(here, text, "follow_up")
 
     async def _undo(self, rest: str) -> None:
-        if (here := self._here()) is not None:
+        if (here := self._require_session()) is not None:
             await self._app.feed.undo(here)
 
     async def _redo(self, rest: str) -> None:
-        if (here := self._here()) is not None:
+        if (here := self._require_session()) is not None:
             await self._app.feed.undo(here, redo=True)
 
     async def _compact(self, instructions: str) -> None:
-        if (here := self._here()) is not None:
+        if (here := self._require_session()) is not None:
             await self._app.feed.compact(here, instructions)
 
     async def _diff(self, rest: str) -> None:
-        if (here := self._here()) is not None:
-            diff = await self._app.feed.diff(here)
+        if (here := self._require_session()) is not None:
+            diff = await self._app.feed.get_diff(here)
             if diff.strip():
-                self._app.push_screen(ReadingScreen("What the session has changed", diffs.lines(harmless.prose(diff))))
+                self._app.push_screen(
+                    TextViewerScreen("What the session has changed", diffs.paint_diff(harmless.escape_prose(diff)))
+                )
             else:
-                self._app.say("the session has changed nothing")
+                self._app.show_notice("the session has changed nothing")
 
     async def _exec(self, command: str) -> None:
         app = self._app
         if not command:
-            command = await self._asked("Run which program?")
+            command = await self._ask_text("Run which program?")
         if command:
             size = app.main.transcript.size
-            request = app.draft.request(
-                place.describe(app.root), command=command, size=(max(20, size.width), max(5, size.height))
+            request = app.draft.build_request(
+                place.describe_workspace(app.root), command=command, size=(max(20, size.width), max(5, size.height))
             )
-            await app.opening.show(await app.feed.start(request))
+            await app.opener.open_session(await app.feed.start_session(request))
 
     async def _skills(self, rest: str) -> None:
         app = self._app
-        templates = await app.feed.templates(app.root)
+        templates = await app.feed.list_templates(app.root)
         if not templates:
-            app.say("no skill or prompt here; hint: put one into .tower/skills or .tower/prompts")
+            app.show_notice("no skill or prompt here; hint: put one into .tower/skills or .tower/prompts")
             return
         choices = [Choice(one.name, f"/{one.name}", f"{one.kind}: {one.description}") for one in templates]
-        chosen = await app.push_screen_wait(ChooseScreen("Skills and prompts", choices))
+        chosen = await app.push_screen_wait(PickerScreen("Skills and prompts", choices))
         if chosen is not None:
-            app.main.composer.put(f"/{chosen} ")
+            app.main.composer.set_text(f"/{chosen} ")
 
     # The look
 
@@ -292,19 +294,19 @@ class Commands:
         app = self._app
         dark = wanted == "dark" or (wanted != "light" and not app.current_theme.dark)
         app.theme = (themes.DARK if dark else themes.LIGHT).name
-        remembered.keep_theme(app.settings, app.theme)
+        remembered.save_theme(app.settings, app.theme)
 
     def _copy(self) -> None:
-        conversation = self._app.open
-        answers = [one for one in conversation.transcript.blocks if isinstance(one, blocks.Answer)] if conversation else []
+        conversation = self._app.session
+        answers = [one for one in conversation.transcript.blocks if isinstance(one, blocks.AnswerBlock)] if conversation else []
         if not answers:
-            self._app.say("there is no answer yet")
+            self._app.show_notice("there is no answer yet")
             return
         self._app.copy_to_clipboard(answers[-1].text)
-        self._app.say("the last answer is in the clipboard, if this terminal has one")
+        self._app.show_notice("the last answer is in the clipboard, if this terminal has one")
 
 
-def _about_model(one: extensions.ModelListing) -> str:
+def _describe_model(one: extensions.ModelListing) -> str:
     if not one.usable:
         return one.reason.partition("; hint:")[0]
     parts = [one.model or "", "default" if one.isDefault else ""]
@@ -325,5 +327,5 @@ def _split_model(wanted: str, models: Sequence[extensions.ModelListing]) -> tupl
     return None, wanted
 
 
-def _pair(name: str, value: str) -> Text:
-    return Text.assemble((f"{name:<18} ", "dim"), harmless.prose(value).replace("\n", "\n" + " " * 19))
+def _format_pair(name: str, value: str) -> Text:
+    return Text.assemble((f"{name:<18} ", "dim"), harmless.escape_prose(value).replace("\n", "\n" + " " * 19))

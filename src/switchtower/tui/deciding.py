@@ -10,7 +10,7 @@ from switchtower.client import errors
 from switchtower.tui.screens import approval, dialog
 from switchtower.tui.screens.inbox import InboxScreen
 from switchtower.tui.state import decisions
-from switchtower.tui.state.inbox import Pending
+from switchtower.tui.state.inbox import InboxItem
 
 if TYPE_CHECKING:
     from switchtower.tui.app import TowerApp
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 _TOO_LATE = frozenset({"APPROVAL_EXPIRED", "APPROVAL_NOT_FOUND", "NO_ACTIVE_RUN"})
 
 
-class Deciding:
+class PendingPrompter:
     def __init__(self, app: "TowerApp", *, quiet: float) -> None:
         self._app = app
         self._quiet = quiet
-        self._dialogs_aside: set[str] = set()
+        self._deferred_dialogs: set[str] = set()
 
     def ask_next(self) -> None:
         app = self._app
-        if not app.is_there:
+        if not app.is_drawable:
             return
-        app.drawing.all()
-        if self._is_asking() or app.open is None or len(app.screen_stack) > 1:
+        app.status.refresh_all()
+        if self._is_asking() or app.session is None or len(app.screen_stack) > 1:
             return
-        if (pending := app.inbox.next_to_show(app.open.session_id)) is not None:
+        if (pending := app.inbox.get_next(app.session.session_id)) is not None:
             # A program in a terminal shows its question itself, where you type.
-            if not app.open.is_program and not app.main.composer.text.strip():
+            if not app.session.is_program and not app.main.composer.text.strip():
                 self.ask(pending)
-        elif (asked := app.open.next_dialog(but=self._dialogs_aside)) is not None:
-            app.do(self._answer(app.open.session_id, dialog.DialogScreen(asked)))
+        elif (asked := app.session.get_next_dialog(but=self._deferred_dialogs)) is not None:
+            app.run_in_background(self._send_answer(app.session.session_id, dialog.DialogScreen(asked)))
 
     def _is_asking(self) -> bool:
         """Whether something is asked already. What nobody can decide any more is taken away."""
@@ -44,20 +44,20 @@ class Deciding:
         for screen in app.screen_stack:
             if isinstance(screen, approval.ApprovalScreen):
                 if app.inbox.get(screen.pending.id) is None:
-                    app.say("This approval was decided by another client, or has ended.")
+                    app.show_notice("This approval was decided by another client, or has ended.")
                     screen.dismiss(None)
                 return True
             if isinstance(screen, dialog.DialogScreen):
-                if app.open is None or screen.dialog.dialog_id not in app.open.asking.dialogs:
-                    app.say("it was answered elsewhere, or is not asked any more")
+                if app.session is None or screen.dialog.dialog_id not in app.session.asking.dialogs:
+                    app.show_notice("it was answered elsewhere, or is not asked any more")
                     screen.dismiss(None)
                 return True
         return False
 
-    def ask(self, pending: Pending) -> None:
+    def ask(self, pending: InboxItem) -> None:
         app = self._app
         screen = approval.ApprovalScreen(pending, now_ms=app.now_ms, waiting=len(app.inbox), quiet=self._quiet)
-        app.do(self._decide(screen))
+        app.run_in_background(self._decide(screen))
 
     async def _decide(self, screen: approval.ApprovalScreen) -> None:
         app, pending = self._app, screen.pending
@@ -66,43 +66,43 @@ class Deciding:
         # Nothing decides while the composer holds a draft: it is taken out and comes back afterwards.
         composer = app.main.composer
         draft = composer.text
-        composer.put("")
+        composer.set_text("")
         try:
             decision = await app.push_screen_wait(screen)
         finally:
             if draft and not composer.text:
-                composer.put(draft)
+                composer.set_text(draft)
         if decision is None:
-            app.note_approval_left()
-            app.inbox.put_aside(pending.id)
+            app.record_approval_closed()
+            app.inbox.defer(pending.id)
         else:
-            await self._tell(pending, decision)
+            await self._send_decision(pending, decision)
         self.ask_next()
 
-    async def _tell(self, pending: Pending, decision: decisions.Decision) -> None:
+    async def _send_decision(self, pending: InboxItem, decision: decisions.ApprovalChoice) -> None:
         app = self._app
         try:
-            await app.feed.decide(pending, decision)
+            await app.feed.decide_approval(pending, decision)
         except errors.RequestFailed as problem:
             if problem.code not in _TOO_LATE:
                 raise
-            app.say("Another client decided first, or the approval has expired.")
+            app.show_notice("Another client decided first, or the approval has expired.")
         else:
             if decision.scope == "session":
-                app.say(f"Allowed for the rest of this session: {decisions.always_rule(pending.approval)}")
-        app.inbox.is_over(pending.id)
-        app.feed.look()
+                app.show_notice(f"Allowed for the rest of this session: {decisions.format_safe_always_rule(pending.approval)}")
+        app.inbox.remove(pending.id)
+        app.feed.refresh_soon()
 
-    async def _answer(self, session_id: str, screen: dialog.DialogScreen) -> None:
+    async def _send_answer(self, session_id: str, screen: dialog.DialogScreen) -> None:
         if any(isinstance(other, dialog.DialogScreen) for other in self._app.screen_stack):
             return
         reply = await self._app.push_screen_wait(screen)
-        self._dialogs_aside.add(screen.dialog.dialog_id)
+        self._deferred_dialogs.add(screen.dialog.dialog_id)
         if reply is not None:
-            await self._app.feed.answer(session_id, screen.dialog.dialog_id, reply)
+            await self._app.feed.answer_dialog(session_id, screen.dialog.dialog_id, reply)
         self.ask_next()
 
-    async def choose(self) -> None:
+    async def open_inbox(self) -> None:
         """The inbox. A question that was put aside comes back when nothing else waits."""
         app = self._app
         if any(isinstance(screen, InboxScreen) for screen in app.screen_stack):
@@ -111,5 +111,5 @@ class Deciding:
         if chosen is not None and (pending := app.inbox.get(chosen)) is not None:
             self.ask(pending)
         elif not app.inbox.pending:
-            self._dialogs_aside.clear()
+            self._deferred_dialogs.clear()
             self.ask_next()

@@ -11,40 +11,40 @@ from switchtower.client import discover, errors
 from switchtower.tui.state import slash
 
 _SUFFIXES = {"markdown": ".md", "html": ".html", "jsonl": ".jsonl"}
-_LONGEST = 300.0
+_TIMEOUT_S = 300.0
 
 
-def wished(wish: str) -> tuple[str, str]:
+def parse_export_request(text: str) -> tuple[str, str]:
     """The form and the file, as far as they were named; a form alone, a file alone, or both."""
-    first, _, rest = wish.strip().partition(" ")
+    first, _, rest = text.strip().partition(" ")
     if first in slash.FORMATS:
         return first, rest.strip()
     by_suffix = {suffix: form for form, suffix in _SUFFIXES.items()}
-    return by_suffix.get(Path(wish).suffix.lower(), slash.FORMATS[0]), wish.strip()
+    return by_suffix.get(Path(text).suffix.lower(), slash.FORMATS[0]), text.strip()
 
 
-def free_name(root: str, session_id: str, form: str) -> Path:
+def find_free_path(root: str, session_id: str, form: str) -> Path:
     """In the folder, and nobody's yet."""
     stem, suffix = f"session-{session_id[-6:].lower()}", _SUFFIXES[form]
     names = (f"{stem}{f'-{number}' if number else ''}{suffix}" for number in range(1_000))
     return next(path for path in (Path(root, name) for name in names) if not path.exists())
 
 
-def _inside(root: str, named: str) -> Path:
+def _resolve_export_path(root: str, named: str) -> Path:
     """A file that is named from somewhere else is there."""
     return Path(root, Path(named).expanduser())
 
 
-async def write(settings: config.Settings, session_id: str, wish: str, *, root: str) -> Path:
+async def export_session(settings: config.Settings, session_id: str, text: str, *, root: str) -> Path:
     """Raises `ClientError` with what the command said."""
-    form, named = wished(wish)
-    path = _inside(root, named) if named else free_name(root, session_id, form)
+    form, named = parse_export_request(text)
+    path = _resolve_export_path(root, named) if named else find_free_path(root, session_id, form)
     command = [sys.executable, "-P", "-m", "switchtower", "export", session_id, "--format", form, "-o", str(path)]
     home = {} if settings.home is None else {"TOWER_HOME": str(settings.home)}
-    environment = {**os.environ, **home, "TOWER_SOCKET": str(discover.socket_path(settings)), "NO_COLOR": "1"}
+    environment = {**os.environ, **home, "TOWER_SOCKET": str(discover.locate_socket(settings)), "NO_COLOR": "1"}
 
     def export() -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST)  # noqa: S603
+        return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S)  # noqa: S603
 
     try:
         ended = await asyncio.to_thread(export)

@@ -4,12 +4,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from switchtower.client import errors
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import extensions
 from switchtower.tui.feed import Link
 from switchtower.tui.state import harmless, roster
-from switchtower.tui.state.conversation import Conversation
-from switchtower.tui.state.inbox import Pending
+from switchtower.tui.state.conversation import SessionModel
+from switchtower.tui.state.inbox import InboxItem
 
 if TYPE_CHECKING:
     from switchtower.tui.app import TowerApp
@@ -24,65 +24,65 @@ class ClientWarnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage().removeprefix("tower: ")
-        self._app.notify(harmless.prose(message), severity="warning", timeout=10, markup=False)
+        self._app.notify(harmless.escape_prose(message), severity="warning", timeout=10, markup=False)
 
 
-class Hearing:
+class FeedHandler:
     def __init__(self, app: "TowerApp") -> None:
         self._app = app
         self._reason = ""
 
-    def link_changed(self, link: Link, reason: str) -> None:
+    def on_link_changed(self, link: Link, reason: str) -> None:
         app = self._app
-        if not app.is_there:
+        if not app.is_drawable:
             return
         if reason and reason != self._reason:
-            app.notify(harmless.prose(reason), severity="warning", timeout=6, markup=False)
+            app.notify(harmless.escape_prose(reason), severity="warning", timeout=6, markup=False)
         self._reason = reason
         if link == "connected":
-            app.opening.learn()
-        app.drawing.all()
+            app.opener.load_completions()
+        app.status.refresh_all()
 
-    def sessions_listed(self, rows: list[roster.Row]) -> None:
+    def on_sessions_listed(self, rows: list[roster.SessionListRow]) -> None:
         self._app.rows = rows
-        self._app.drawing.sessions()
-        self._app.drawing.all()
+        self._app.status.refresh_sessions()
+        self._app.status.refresh_all()
 
-    def approvals_listed(self, pending: list[Pending], sessions: set[str] | None) -> None:
+    def on_approvals_listed(self, pending: list[InboxItem], sessions: set[str] | None) -> None:
         # Of the open session, its events know more than any list.
-        open_id = self._app.open.session_id if self._app.open is not None else None
-        self._app.inbox.listed(pending, sessions=sessions, but=open_id)
-        self._app.deciding.ask_next()
+        open_id = self._app.session.session_id if self._app.session is not None else None
+        self._app.inbox.apply_listing(pending, sessions=sessions, but=open_id)
+        self._app.prompter.ask_next()
 
-    def session_told(self, about: extensions.SessionInfo) -> None:
+    def on_session_info(self, about: extensions.SessionInfo) -> None:
         app = self._app
-        if app.is_there and app.open is not None and app.open.session_id == about.sessionId:
-            app.open.told(about)
-            app.drawing.all()
+        if app.is_drawable and app.session is not None and app.session.session_id == about.sessionId:
+            app.session.update_info(about)
+            app.status.refresh_all()
 
-    def session_refused(self, session_id: str, problem: errors.ClientError) -> None:
-        if self._app.is_there:
-            self._app.complain(problem)
+    def on_session_refused(self, session_id: str, problem: errors.ClientError) -> None:
+        if self._app.is_drawable:
+            self._app.show_error(problem)
 
-    def events_came(self, session_id: str, events: list[Event]) -> None:
+    def on_events(self, session_id: str, events: list[PushEvent]) -> None:
         app = self._app
-        if not app.is_there or app.open is None or app.open.session_id != session_id:
+        if not app.is_drawable or app.session is None or app.session.session_id != session_id:
             return
-        app.open.extend(events)
-        name = app.name_of(session_id)
+        app.session.extend(events)
+        name = app.get_session_name(session_id)
         for event in events:
-            app.inbox.saw(event, session_name=name)
-        if app.open.is_program:
-            self._program(app.open, events)
+            app.inbox.on_event(event, session_name=name)
+        if app.session.is_program:
+            self._update_program(app.session, events)
         else:
-            app.main.transcript.changed()
-        app.deciding.ask_next()
+            app.main.transcript.refresh_end()
+        app.prompter.ask_next()
 
-    def _program(self, conversation: Conversation, events: list[Event]) -> None:
+    def _update_program(self, conversation: SessionModel, events: list[PushEvent]) -> None:
         terminal = self._app.main.terminal
-        if (size := conversation.size(events)) is not None:
+        if (size := conversation.find_resize(events)) is not None:
             terminal.set_size(*size)
-        if text := conversation.output(events):
+        if text := conversation.collect_output(events):
             terminal.feed(text)
         if not conversation.is_running:
-            terminal.ended()
+            terminal.mark_ended()

@@ -17,7 +17,7 @@ _SKIPPED = frozenset(
 )
 
 
-def root_of(folder: str | Path) -> str:
+def resolve_folder(folder: str | Path) -> str:
     """The folder's whole name. Raises `ClientError` where it is none that a session can have."""
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -30,12 +30,12 @@ def root_of(folder: str | Path) -> str:
     return root
 
 
-def describe(root: str) -> messages.Repo:
+def describe_workspace(root: str) -> messages.Repo:
     """As `start_session` wants it."""
-    return workspace.describe(Path(root))
+    return workspace.describe_repo(Path(root))
 
 
-def files(root: str, *, most: int = MOST_FILES) -> list[str]:
+def list_files(root: str, *, most: int = MOST_FILES) -> list[str]:
     """Names of files and folders below it, as mentions spell them: near ones first, hidden folders and built things left out."""
     found: list[str] = []
     deadline = time.monotonic() + MOST_SECONDS
@@ -45,7 +45,7 @@ def files(root: str, *, most: int = MOST_FILES) -> list[str]:
         for folder in level:
             if len(found) >= most or time.monotonic() > deadline:
                 break
-            for name, is_folder in _entries(f"{root}/{folder}"):
+            for name, is_folder in _list_entries(f"{root}/{folder}"):
                 path = f"{folder}{name}"
                 if is_folder:
                     deeper.append(f"{path}/")
@@ -55,7 +55,7 @@ def files(root: str, *, most: int = MOST_FILES) -> list[str]:
     return found[:most]
 
 
-def _entries(folder: str) -> list[tuple[str, bool]]:
+def _list_entries(folder: str) -> list[tuple[str, bool]]:
     entries: list[tuple[str, bool]] = []
     try:
         with os.scandir(folder) as listing:

@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 
 from switchtower import config
-from switchtower.tui.state.history import MOST
+from switchtower.tui.state.history import MOST_ENTRIES
 
 _LARGEST = 4 * 1_048_576
 
 
-def _folder(settings: config.Settings) -> Path:
+def _get_folder(settings: config.Settings) -> Path:
     return settings.data_dir / "tui"
 
 
-def sent(settings: config.Settings) -> list[str]:
+def load_history(settings: config.Settings) -> list[str]:
     """The oldest first."""
     try:
-        with (_folder(settings) / "history.jsonl").open("rb") as file:
+        with (_get_folder(settings) / "history.jsonl").open("rb") as file:
             lines = file.read(_LARGEST).splitlines()
     except OSError:
         return []
@@ -30,33 +30,33 @@ def sent(settings: config.Settings) -> list[str]:
     for line in lines:
         with suppress(msgspec.MsgspecError):
             texts.append(msgspec.json.decode(line, type=str))
-    return texts[-MOST:]
+    return texts[-MOST_ENTRIES:]
 
 
-def keep_sent(settings: config.Settings, texts: list[str]) -> None:
+def save_history(settings: config.Settings, texts: list[str]) -> None:
     encoder = msgspec.json.Encoder()
-    _write(_folder(settings) / "history.jsonl", b"".join(_encoded(encoder, text) for text in texts[-MOST:]))
+    _write_whole(_get_folder(settings) / "history.jsonl", b"".join(_encode_text(encoder, text) for text in texts[-MOST_ENTRIES:]))
 
 
-def _encoded(encoder: msgspec.json.Encoder, text: str) -> bytes:
+def _encode_text(encoder: msgspec.json.Encoder, text: str) -> bytes:
     try:
         return encoder.encode(text) + b"\n"
     except UnicodeEncodeError:  # half of a pair, which JSON cannot say
         return b""
 
 
-def theme(settings: config.Settings) -> str | None:
+def load_theme(settings: config.Settings) -> str | None:
     try:
-        return (_folder(settings) / "theme").read_text().strip() or None
+        return (_get_folder(settings) / "theme").read_text().strip() or None
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def keep_theme(settings: config.Settings, name: str) -> None:
-    _write(_folder(settings) / "theme", name.encode())
+def save_theme(settings: config.Settings, name: str) -> None:
+    _write_whole(_get_folder(settings) / "theme", name.encode())
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_whole(path: Path, content: bytes) -> None:
     """Whole or not at all."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

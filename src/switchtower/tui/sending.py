@@ -5,53 +5,53 @@ from typing import TYPE_CHECKING
 
 from switchtower.client import errors
 from switchtower.tui import place, remembered
-from switchtower.tui.commands import Commands
+from switchtower.tui.commands import SlashCommandRunner
 from switchtower.tui.state import harmless, slash
 
 if TYPE_CHECKING:
     from switchtower.tui.app import TowerApp
 
 
-class Sending:
+class MessageSender:
     def __init__(self, app: "TowerApp") -> None:
         self._app = app
-        self.commands = Commands(app)
-        self._one_by_one = asyncio.Lock()
+        self.commands = SlashCommandRunner(app)
+        self._send_lock = asyncio.Lock()
         """What is written while a session is being started belongs to that session."""
 
-    def written(self, text: str) -> None:
+    def submit(self, text: str) -> None:
         app = self._app
-        remembered.keep_sent(app.settings, app.history.sent)
-        match slash.parse(text, [option.text for option in app.main.composer.templates]):
+        remembered.save_history(app.settings, app.history.entries)
+        match slash.parse_slash(text, [option.text for option in app.main.composer.templates]):
             case None:
-                app.do(self._send(text.removeprefix("/") if text.startswith("//") else text))
-            case slash.Typed() as typed:
+                app.run_in_background(self._send(text.removeprefix("/") if text.startswith("//") else text))
+            case slash.SlashInput() as typed:
                 self.commands.run(typed)
-            case slash.Unknown(name, suggestion):
+            case slash.UnknownSlashCommand(name, suggestion):
                 meant = f"did you mean `/{suggestion}`?" if suggestion else "see `/help`"
-                app.notify(f"`/{harmless.line(name)}` is no command; hint: {meant}", severity="warning", markup=False)
-                app.main.composer.put(text)
+                app.notify(f"`/{harmless.to_safe_line(name)}` is no command; hint: {meant}", severity="warning", markup=False)
+                app.main.composer.set_text(text)
 
     async def _send(self, text: str) -> None:
         app = self._app
         try:
-            async with self._one_by_one:
-                if app.open is None:
-                    session_id = await app.feed.start(app.draft.request(place.describe(app.draft.root)))
-                    await app.opening.show(session_id)
-                    await app.feed.send(session_id, text)
-                elif app.open.is_running or not await self._began(app.open.session_id, text):
-                    await app.feed.queue(app.open.session_id, text, "steer")
-                    app.say("it hears this at its next step")
+            async with self._send_lock:
+                if app.session is None:
+                    session_id = await app.feed.start_session(app.draft.build_request(place.describe_workspace(app.draft.root)))
+                    await app.opener.open_session(session_id)
+                    await app.feed.send_message(session_id, text)
+                elif app.session.is_running or not await self._start_run(app.session.session_id, text):
+                    await app.feed.queue_message(app.session.session_id, text, "steer")
+                    app.show_notice("it hears this at its next step")
         except errors.ClientError:
             if not app.main.composer.text:
-                app.main.composer.put(text)  # nothing that was written is lost
+                app.main.composer.set_text(text)  # nothing that was written is lost
             raise
 
-    async def _began(self, session_id: str, text: str) -> bool:
+    async def _start_run(self, session_id: str, text: str) -> bool:
         """False when somebody else has begun a run first, which can still be steered."""
         try:
-            await self._app.feed.send(session_id, text)
+            await self._app.feed.send_message(session_id, text)
         except errors.RequestFailed as problem:
             if problem.code != "RUN_IN_PROGRESS":
                 raise

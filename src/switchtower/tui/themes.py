@@ -38,7 +38,7 @@ NAMES = (DARK.name, LIGHT.name)
 _LIGHT_BACKGROUNDS = frozenset({"7", "15"})
 
 
-def probable(environ: Mapping[str, str]) -> str:
+def guess_theme(environ: Mapping[str, str]) -> str:
     """Some terminals tell the colour of their background; most are dark."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT.name if background in _LIGHT_BACKGROUNDS else DARK.name

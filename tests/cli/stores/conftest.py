@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.cli.inside import Inside
-from tests.stores.postgres.conftest import dsn, emptied, empty_dsn, fresh_dsn, own_server, shared_server
+from tests.cli.inside import InProcessCommand
+from tests.stores.postgres.conftest import dsn, emptied_databases, empty_dsn, fresh_dsn, dedicated_server, shared_server
 
-__all__ = ["dsn", "emptied", "empty_dsn", "fresh_dsn", "own_server", "shared_server"]
+__all__ = ["dsn", "emptied_databases", "empty_dsn", "fresh_dsn", "dedicated_server", "shared_server"]
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    inside = Inside(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> InProcessCommand:
+    inside = InProcessCommand(tmp_path / "home", monkeypatch, capfdbinary, dict(os.environ))
     inside.home.mkdir(mode=0o700)
     monkeypatch.setenv("TOWER_HTTP", "127.0.0.1:0")
     monkeypatch.setenv("TOWER_PI", "off")

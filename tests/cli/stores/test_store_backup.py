@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
+from tests.cli.inside import InProcessCommand
 from tests.stores.copying import filled
 
 from switchtower.core import journal
@@ -15,7 +15,7 @@ from switchtower.stores.copying import comparing, moving, postgres_writing
 from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.journal_contract import card, warning
+from switchtower.testing.journal_contract import make_card, make_warning
 
 
 @pytest.fixture
@@ -23,17 +23,17 @@ def store(fresh_dsn: str, tmp_path: Path) -> str:
     """A database with something of everything in it."""
 
     async def fill() -> None:
-        home = await filled.a_home(tmp_path / "elsewhere")
-        with filled.home_reading(home) as source:
-            async with postgres_writing.opened(fresh_dsn) as target:
-                await moving.move_all(source, target)
-                await target.take_place()
+        home = await filled.make_home(tmp_path / "elsewhere")
+        with filled.read_home(home) as source:
+            async with postgres_writing.open_target(fresh_dsn) as target:
+                await moving.copy_store(source, target)
+                await target.activate()
 
     asyncio.run(fill())
     return fresh_dsn
 
 
-def done(dsn: str, *queries: str) -> list[Any]:
+def execute_sql(dsn: str, *queries: str) -> list[Any]:
     async def ask() -> list[Any]:
         connection = await connections.connect(dsn)
         try:
@@ -44,23 +44,25 @@ def done(dsn: str, *queries: str) -> list[Any]:
     return asyncio.run(ask())
 
 
-def same_as_elsewhere(dsn: str, tmp_path: Path) -> list[str]:
+def make_twin_store(dsn: str, tmp_path: Path) -> list[str]:
     async def compare() -> list[str]:
-        with filled.home_reading(tmp_path / "elsewhere") as source:
-            async with filled.database_reading(dsn) as target:
-                return (await comparing.compare(source, target)).differences
+        with filled.read_home(tmp_path / "elsewhere") as source:
+            async with filled.read_database(dsn) as target:
+                return (await comparing.compare_stores(source, target)).differences
 
     return asyncio.run(compare())
 
 
-def test_a_database_goes_into_a_backup_and_comes_back(inside: Inside, store: str, empty_dsn: str, tmp_path: Path) -> None:
-    (inside.home / "config.toml").write_text('log_level = "debug"\n')
-    (inside.home / "data").mkdir()
-    (inside.home / "data/owner.token").write_text("a node's own, which counts for nothing")
+def test_a_database_goes_into_a_backup_and_comes_back(
+    in_process: InProcessCommand, store: str, empty_dsn: str, tmp_path: Path
+) -> None:
+    (in_process.home / "config.toml").write_text('log_level = "debug"\n')
+    (in_process.home / "data").mkdir()
+    (in_process.home / "data/owner.token").write_text("a node's own, which counts for nothing")
     file = str(tmp_path / "b.tar.gz")
-    inside.monkeypatch.setenv("TOWER_STORE", store)
+    in_process.monkeypatch.setenv("TOWER_STORE", store)
 
-    made = inside("backup", "--json", "--with-secrets", file)
+    made = in_process("backup", "--json", "--with-secrets", file)
     assert made.code == 0, made.stderr
     assert [one["name"] for one in made.json["members"]] == [
         *("data/journal.db", "data/registry.db", "data/owner.token", "data/jwt.secret", "config/config.toml")
@@ -70,55 +72,61 @@ def test_a_database_goes_into_a_backup_and_comes_back(inside: Inside, store: str
         assert token is not None
         assert token.read() == filled.SECRETS["owner_token"]
 
-    refused = inside("restore", file)
+    refused = in_process("restore", file)
     assert refused.code == 1
     assert "would be replaced; hint: --force" in refused.stderr
-    done(store, "DELETE FROM sessions", "DELETE FROM users WHERE name = 'ann'", "UPDATE secrets SET value = 'x'")
-    restored = inside("restore", "--json", "--force", file)
+    execute_sql(store, "DELETE FROM sessions", "DELETE FROM users WHERE name = 'ann'", "UPDATE secrets SET value = 'x'")
+    restored = in_process("restore", "--json", "--force", file)
     assert restored.code == 0, restored.stderr
     assert restored.json["restored"] == ["data/journal.db", "data/registry.db", "data/owner.token", "data/jwt.secret"]
     assert restored.json["unchanged"] == ["config/config.toml"]
-    assert same_as_elsewhere(store, tmp_path) == []
+    assert make_twin_store(store, tmp_path) == []
     (aside,) = restored.json["kept_aside"]
     schema = aside.split("`")[1]
-    assert done(store, f"SELECT count(*) FROM {schema}.sessions", f"SELECT count(*) FROM {schema}.events WHERE sid = 1") == [0, 4]
-    assert (inside.home / "data/owner.token").read_text() == "a node's own, which counts for nothing"
+    assert execute_sql(
+        store, f"SELECT count(*) FROM {schema}.sessions", f"SELECT count(*) FROM {schema}.events WHERE sid = 1"
+    ) == [0, 4]
+    assert (in_process.home / "data/owner.token").read_text() == "a node's own, which counts for nothing"
 
-    other = inside("restore", "--store", empty_dsn, file)
+    other = in_process("restore", "--store", empty_dsn, file)
     assert other.code == 0, other.stderr
-    assert same_as_elsewhere(empty_dsn, tmp_path) == []
+    assert make_twin_store(empty_dsn, tmp_path) == []
 
 
-def test_an_archive_of_one_store_is_restored_into_the_other(inside: Inside, store: str, empty_dsn: str, tmp_path: Path) -> None:
+def test_an_archive_of_one_store_is_restored_into_the_other(
+    in_process: InProcessCommand, store: str, empty_dsn: str, tmp_path: Path
+) -> None:
     from_database, from_files = str(tmp_path / "d.tar.gz"), str(tmp_path / "f.tar.gz")
-    assert inside("backup", "--store", store, "--with-secrets", from_database).code == 0
+    assert in_process("backup", "--store", store, "--with-secrets", from_database).code == 0
 
-    into_files = inside("restore", from_database)
+    into_files = in_process("restore", from_database)
     assert into_files.code == 0, into_files.stderr
-    assert (inside.home / "data/owner.token").read_bytes() == filled.SECRETS["owner_token"]
-    with filled.home_reading(tmp_path / "elsewhere") as first, filled.home_reading(inside.home / "data") as second:
-        assert asyncio.run(comparing.compare(first, second)).differences == []
+    assert (in_process.home / "data/owner.token").read_bytes() == filled.SECRETS["owner_token"]
+    with filled.read_home(tmp_path / "elsewhere") as first, filled.read_home(in_process.home / "data") as second:
+        assert asyncio.run(comparing.compare_stores(first, second)).differences == []
 
-    assert inside("backup", "--with-secrets", from_files).code == 0
-    into_database = inside("restore", "--store", empty_dsn, from_files)
+    assert in_process("backup", "--with-secrets", from_files).code == 0
+    into_database = in_process("restore", "--store", empty_dsn, from_files)
     assert into_database.code == 0, into_database.stderr
-    assert same_as_elsewhere(empty_dsn, tmp_path) == []
+    assert make_twin_store(empty_dsn, tmp_path) == []
 
 
-def test_without_secrets_and_users_those_of_the_database_stay(inside: Inside, store: str, tmp_path: Path) -> None:
+def test_without_secrets_and_users_those_of_the_database_stay(in_process: InProcessCommand, store: str, tmp_path: Path) -> None:
     file = str(tmp_path / "b.tar.gz")
-    (inside.home / "data").mkdir()
-    (tmp_path / "elsewhere/journal.db").rename(inside.home / "data/journal.db")  # nobody ever logged in at this home
-    assert inside("backup", file).code == 0
+    (in_process.home / "data").mkdir()
+    (tmp_path / "elsewhere/journal.db").rename(in_process.home / "data/journal.db")  # nobody ever logged in at this home
+    assert in_process("backup", file).code == 0
 
-    restored = inside("restore", "--force", "--store", store, file)
+    restored = in_process("restore", "--force", "--store", store, file)
 
     assert restored.code == 0, restored.stderr
-    assert done(store, "SELECT count(*) FROM users", "SELECT count(*) FROM marks") == [2, 700]
-    assert done(store, "SELECT value FROM secrets WHERE name = 'jwt_secret'") == [filled.SECRETS["jwt_secret"]]
+    assert execute_sql(store, "SELECT count(*) FROM users", "SELECT count(*) FROM marks") == [2, 700]
+    assert execute_sql(store, "SELECT value FROM secrets WHERE name = 'jwt_secret'") == [filled.SECRETS["jwt_secret"]]
 
 
-def test_a_backup_of_a_tower_that_is_written_is_of_one_moment(inside: Inside, fresh_dsn: str, tmp_path: Path) -> None:
+def test_a_backup_of_a_tower_that_is_written_is_of_one_moment(
+    in_process: InProcessCommand, fresh_dsn: str, tmp_path: Path
+) -> None:
     """Two sessions are moved on by turns: in no backup is one of them ahead by more than one."""
 
     async def back_up_while_writing() -> None:
@@ -133,12 +141,14 @@ def test_a_backup_of_a_tower_that_is_written_is_of_one_moment(inside: Inside, fr
                 written += 1
                 for session_id in ("sess_a", "sess_b"):
                     await store.append(
-                        journal.Append(session_id=session_id, epoch=1, entries=[warning(written)], card=card(session_id))
+                        journal.Append(
+                            session_id=session_id, epoch=1, entries=[make_warning(written)], card=make_card(session_id)
+                        )
                     )
 
         writing = asyncio.create_task(write())
         for number in range(3):
-            made = await asyncio.to_thread(inside, "backup", "--store", fresh_dsn, str(tmp_path / f"{number}.tar.gz"))
+            made = await asyncio.to_thread(in_process, "backup", "--store", fresh_dsn, str(tmp_path / f"{number}.tar.gz"))
             assert made.code == 0, made.stderr
         ended.set()
         await writing
@@ -146,31 +156,31 @@ def test_a_backup_of_a_tower_that_is_written_is_of_one_moment(inside: Inside, fr
 
     asyncio.run(back_up_while_writing())
     for number in range(3):
-        inside.monkeypatch.setenv("TOWER_HOME", str(tmp_path / f"home{number}"))
-        assert inside("restore", str(tmp_path / f"{number}.tar.gz")).code == 0
-        counted = {one["session_id"]: one["entries"] for one in inside("journal", "stats", "--json").json["largest"]}
+        in_process.monkeypatch.setenv("TOWER_HOME", str(tmp_path / f"home{number}"))
+        assert in_process("restore", str(tmp_path / f"{number}.tar.gz")).code == 0
+        counted = {one["session_id"]: one["entries"] for one in in_process("journal", "stats", "--json").json["largest"]}
         assert counted.get("sess_a", 0) - counted.get("sess_b", 0) in (0, 1)
 
 
-def test_a_restore_that_fails_leaves_all_as_it_was(inside: Inside, store: str, tmp_path: Path) -> None:
+def test_a_restore_that_fails_leaves_all_as_it_was(in_process: InProcessCommand, store: str, tmp_path: Path) -> None:
     file = str(tmp_path / "b.tar.gz")
-    (inside.home / "presets").mkdir()
-    (inside.home / "presets/reviewer.toml").write_text('description = "reads"\n')
-    assert inside("backup", "--store", store, file).code == 0
-    (inside.home / "presets/reviewer.toml").unlink()
-    (inside.home / "presets").rmdir()
-    (inside.home / "presets").write_text("in the way of a folder")  # files move last, and this one cannot
+    (in_process.home / "presets").mkdir()
+    (in_process.home / "presets/reviewer.toml").write_text('description = "reads"\n')
+    assert in_process("backup", "--store", store, file).code == 0
+    (in_process.home / "presets/reviewer.toml").unlink()
+    (in_process.home / "presets").rmdir()
+    (in_process.home / "presets").write_text("in the way of a folder")  # files move last, and this one cannot
 
-    ended = inside("restore", "--force", "--store", store, file)
+    ended = in_process("restore", "--force", "--store", store, file)
 
     assert ended.code == 1
-    assert same_as_elsewhere(store, tmp_path) == []
-    assert done(store, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'tower_before%'") == [0]
-    (inside.home / "presets").unlink()
-    assert inside("restore", "--force", "--store", store, file).code == 0
+    assert make_twin_store(store, tmp_path) == []
+    assert execute_sql(store, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'tower_before%'") == [0]
+    (in_process.home / "presets").unlink()
+    assert in_process("restore", "--force", "--store", store, file).code == 0
 
 
-def test_a_database_with_a_node_alive_is_not_restored_into(inside: Inside, store: str, tmp_path: Path) -> None:
+def test_a_database_with_a_node_alive_is_not_restored_into(in_process: InProcessCommand, store: str, tmp_path: Path) -> None:
     file = str(tmp_path / "b.tar.gz")
 
     async def join() -> None:
@@ -180,39 +190,41 @@ def test_a_database_with_a_node_alive_is_not_restored_into(inside: Inside, store
         await homes.close()
 
     asyncio.run(join())
-    assert inside("backup", "--store", store, file).code == 0  # while it lives
-    ended = inside("restore", "--force", "--store", store, file)
+    assert in_process("backup", "--store", store, file).code == 0  # while it lives
+    ended = in_process("restore", "--force", "--store", store, file)
     assert (ended.code, ended.stdout) == (1, b"")
     assert "nothing was restored: nodes are alive" in ended.stderr
 
 
-def test_a_store_that_is_none_is_refused(inside: Inside, empty_dsn: str, tmp_path: Path) -> None:
+def test_a_store_that_is_none_is_refused(in_process: InProcessCommand, empty_dsn: str, tmp_path: Path) -> None:
     file = tmp_path / "b.tar.gz"
-    assert "holds no tower; hint: " in inside("backup", "--store", empty_dsn, str(file)).stderr
-    assert "--store is neither `postgresql://…` nor `sqlite`" in inside("backup", "--store", "mysql://x", str(file)).stderr
-    away = inside("backup", "--store", "postgresql://ann:secret@127.0.0.1:1/x", str(file)).stderr
+    assert "holds no tower; hint: " in in_process("backup", "--store", empty_dsn, str(file)).stderr
+    assert "--store is neither `postgresql://…` nor `sqlite`" in in_process("backup", "--store", "mysql://x", str(file)).stderr
+    away = in_process("backup", "--store", "postgresql://ann:secret@127.0.0.1:1/x", str(file)).stderr
     assert "cannot be reached" in away
     assert "secret" not in away
     assert not file.exists()
     assert [left.name for left in tmp_path.iterdir()] == ["home"]
-    assert json.loads(inside("config", "show", "--json").stdout)
+    assert json.loads(in_process("config", "show", "--json").stdout)
 
 
-def test_the_journal_of_a_database_is_verified_and_counted(inside: Inside, store: str) -> None:
-    inside.monkeypatch.setenv("TOWER_STORE", store)
-    counted = inside("journal", "stats", "--json").json
+def test_the_journal_of_a_database_is_verified_and_counted(in_process: InProcessCommand, store: str) -> None:
+    in_process.monkeypatch.setenv("TOWER_STORE", store)
+    counted = in_process("journal", "stats", "--json").json
     assert (counted["sessions"], counted["entries"], counted["receipts"]) == (5, 831, 7)
-    readable = inside("journal", "stats").text
+    readable = in_process("journal", "stats").text
     assert readable.startswith("database:  postgresql://postgres@/")
     assert "\nlog:" not in readable
 
-    done(store, "DELETE FROM sessions WHERE session_id IN ('sess_pruned', 'sess_\\\\odd\\0näme')")
-    done(store, "DELETE FROM events WHERE sid > 3", "DELETE FROM homes WHERE sid > 3", "DELETE FROM snapshots WHERE sid > 3")
-    sound = inside("journal", "verify")
+    execute_sql(store, "DELETE FROM sessions WHERE session_id IN ('sess_pruned', 'sess_\\\\odd\\0näme')")
+    execute_sql(
+        store, "DELETE FROM events WHERE sid > 3", "DELETE FROM homes WHERE sid > 3", "DELETE FROM snapshots WHERE sid > 3"
+    )
+    sound = in_process("journal", "verify")
     assert (sound.code, sound.text) == (0, "ok: 3 sessions, 129 entries, 7 receipts, 3 of 3 snapshots compared\n")
     assert sound.stderr.startswith("checking postgresql://postgres@/")
-    done(store, "DELETE FROM events WHERE sid = 1 AND seq = 2")
-    broken = inside("journal", "verify", store)
+    execute_sql(store, "DELETE FROM events WHERE sid = 1 AND seq = 2")
+    broken = in_process("journal", "verify", store)
     assert broken.code == 1
     assert broken.text.splitlines()[0] == "sess_0 seq 2: 2 is missing, and retention went only through 0"
     assert "hint: keep the database as it is" in broken.stderr

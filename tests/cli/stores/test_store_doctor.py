@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.cli.inside import Inside
+from tests.cli.inside import InProcessCommand
 
 from switchtower.cli.doctoring import store
 from switchtower.stores.postgres import connections, schema
@@ -13,14 +13,14 @@ from switchtower.stores.postgres_tools import health
 PARTS = ("store", "store's version", "store's schema", "store's disk", "store's room", "store's clock")
 
 
-def checks(inside: Inside, dsn: str) -> dict[str, dict[str, Any]]:
+def run_checks(inside: InProcessCommand, dsn: str) -> dict[str, dict[str, Any]]:
     inside.monkeypatch.setenv("TOWER_STORE", dsn)
     ended = inside("doctor", "--json")
     assert b":secret" not in ended.stdout, "the password of a DSN"
     return {check["name"]: check for check in ended.json["checks"]}
 
 
-def done(dsn: str, query: str) -> None:
+def execute_sql(dsn: str, query: str) -> None:
     async def run() -> None:
         connection = await connections.connect(dsn)
         await connection.execute(query)
@@ -29,28 +29,28 @@ def done(dsn: str, query: str) -> None:
     asyncio.run(run())
 
 
-def test_a_database_that_is_well_is_called_so(inside: Inside, dsn: str) -> None:
-    found = checks(inside, dsn)
+def test_a_database_that_is_well_is_called_so(in_process: InProcessCommand, dsn: str) -> None:
+    found = run_checks(in_process, dsn)
 
     assert {name: found[name]["status"] for name in PARTS} == dict.fromkeys(PARTS, "ok")
     assert "no node is alive" in found["store"]["detail"]
-    assert found["store's schema"]["detail"] == f"version {max(schema.known())}"
+    assert found["store's schema"]["detail"] == f"version {max(schema.load_scripts())}"
     assert "journal" not in found
     assert "registry" not in found
 
 
-def test_a_database_without_a_store_is_told_so(inside: Inside, empty_dsn: str) -> None:
-    assert checks(inside, empty_dsn)["store's schema"]["detail"] == "not there yet; the first node makes it"
+def test_a_database_without_a_store_is_told_so(in_process: InProcessCommand, empty_dsn: str) -> None:
+    assert run_checks(in_process, empty_dsn)["store's schema"]["detail"] == "not there yet; the first node makes it"
 
 
-def test_a_database_of_a_newer_program_is_a_warning(inside: Inside, fresh_dsn: str) -> None:
-    done(fresh_dsn, "INSERT INTO migrations (version, at) VALUES (9999, now())")
-    assert checks(inside, fresh_dsn)["store's schema"]["status"] == "warn"
+def test_a_database_of_a_newer_program_is_a_warning(in_process: InProcessCommand, fresh_dsn: str) -> None:
+    execute_sql(fresh_dsn, "INSERT INTO migrations (version, at) VALUES (9999, now())")
+    assert run_checks(in_process, fresh_dsn)["store's schema"]["status"] == "warn"
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://ann:secret@127.0.0.1:1/x", "postgresql://ann:secret@[/x"])
-def test_a_database_that_is_away_fails_without_its_password(inside: Inside, dsn: str) -> None:
-    found = checks(inside, dsn)
+def test_a_database_that_is_away_fails_without_its_password(in_process: InProcessCommand, dsn: str) -> None:
+    found = run_checks(in_process, dsn)
     assert found["store"]["status"] == "fail"
     assert found["store"]["remedy"]
 
@@ -58,7 +58,7 @@ def test_a_database_that_is_away_fails_without_its_password(inside: Inside, dsn:
 WELL: dict[str, Any] = {
     "version": "16.1",
     "version_number": 160_001,
-    "schema": max(schema.known()),
+    "schema": max(schema.load_scripts()),
     "settings": {
         "fsync": "on",
         "full_page_writes": "on",
@@ -91,7 +91,9 @@ WELL: dict[str, Any] = {
     ],
 )
 def test_what_is_not_well_is_told_with_a_remedy(name: str, status: str, changed: dict[str, Any]) -> None:
-    assert {one.status for one in store.judged("postgresql://x", health.Health(**WELL))} == {"ok"}
-    told = [one for one in store.judged("postgresql://x", health.Health(**{**WELL, **changed})) if one.status != "ok"]
+    assert {one.status for one in store.judge_database("postgresql://x", health.PostgresHealth(**WELL))} == {"ok"}
+    told = [
+        one for one in store.judge_database("postgresql://x", health.PostgresHealth(**{**WELL, **changed})) if one.status != "ok"
+    ]
     assert [(one.name, one.status) for one in told] == [(name, status)]
     assert told[0].remedy

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.pi import theatre as theatres
 from tests.conftest import Connect
 from tests.protocols.minicodex import closed
@@ -20,11 +20,11 @@ Play = Callable[..., Awaitable[MiniCodexClient]]
 
 
 @pytest.fixture
-async def enter() -> AsyncIterator[Enter]:
+async def connect_minicodex() -> AsyncIterator[Enter]:
     """`enter(daemon, session_id=…)`: a client that has said nothing yet."""
     clients: list[MiniCodexClient] = []
 
-    async def enter_one(daemon: Daemon, **query: Any) -> MiniCodexClient:
+    async def enter_one(daemon: ManagedDaemon, **query: Any) -> MiniCodexClient:
         options = {"token": daemon.token, **query}
         token = options.pop("token")
         clients.append(await MiniCodexClient.open(daemon.http, token, check=closed.check, **options))
@@ -36,38 +36,42 @@ async def enter() -> AsyncIterator[Enter]:
 
 
 @pytest.fixture
-async def mini(enter: Enter, pushd: Daemon, workspace: Path) -> MiniCodexClient:
+async def minicodex_client(connect_minicodex: Enter, push_daemon: ManagedDaemon, workspace: Path) -> MiniCodexClient:
     """Greeted, in a new session, on the usual daemon."""
-    client = await enter(pushd, cwd=workspace)
-    await client.hello()
+    client = await connect_minicodex(push_daemon, cwd=workspace)
+    await client.send_hello()
     return client
 
 
 @pytest.fixture
-async def other(enter: Enter, pushd: Daemon, mini: MiniCodexClient) -> MiniCodexClient:
+async def second_client(
+    connect_minicodex: Enter, push_daemon: ManagedDaemon, minicodex_client: MiniCodexClient
+) -> MiniCodexClient:
     """A second client of the same session."""
-    client = await enter(pushd, session_id=mini.session_id)
-    await client.hello()
+    client = await connect_minicodex(push_daemon, session_id=minicodex_client.session_id)
+    await client.send_hello()
     return client
 
 
 @pytest.fixture(scope="session")
-def theatre() -> Iterator[theatres.Theatre]:
-    with theatres.opened() as opened:
+def scripted_models() -> Iterator[theatres.ScriptedModels]:
+    with theatres.open_models() as opened:
         yield opened
 
 
 @pytest.fixture
-async def play(theatre: theatres.Theatre, enter: Enter, connect: Connect, workspace: Path) -> Play:
+async def start_scripted_session(
+    scripted_models: theatres.ScriptedModels, connect_minicodex: Enter, connect: Connect, workspace: Path
+) -> Play:
     """`play(answer, …)`: a greeted client of a session whose model gives these answers."""
 
-    async def play_one(*answers: script.Answer, **fields: object) -> MiniCodexClient:
+    async def play_one(*answers: script.ScriptedAnswer, **fields: object) -> MiniCodexClient:
         model = f"m-{uuid4().hex}"
-        theatre.plays[model] = deque(answers)
-        push = await connect(theatre.daemon)
+        scripted_models.plays[model] = deque(answers)
+        push = await connect(scripted_models.daemon)
         started = await push.start_session(workspace, **{"provider": "openai", "model": model, **fields})
-        client = await enter(theatre.daemon, session_id=started.session_id)
-        await client.hello()
+        client = await connect_minicodex(scripted_models.daemon, session_id=started.session_id)
+        await client.send_hello()
         return client
 
     return play_one

@@ -3,18 +3,18 @@
 from switchtower.testing.minicodex_client import Frame
 
 
-def in_short(frames: list[Frame]) -> list[str]:
+def summarise_events(frames: list[Frame]) -> list[str]:
     """A word for each event: a status, an error's code, a decision, or the type. Pieces of one text are one word."""
     words: list[str] = []
     for frame in frames:
         if "event_id" in frame and frame["type"] != "snapshot":
-            word = _word(frame)
+            word = _summarise_frame(frame)
             if word not in ("assistant_text", "reasoning") or words[-1:] != [word]:
                 words.append(word)
     return words
 
 
-def _word(frame: Frame) -> str:
+def _summarise_frame(frame: Frame) -> str:
     match frame["type"]:
         case "run_status":
             return str(frame["run_state"]["status"])
@@ -26,9 +26,9 @@ def _word(frame: Frame) -> str:
             return str(type_)
 
 
-def without_pieces(frames: list[Frame]) -> list[str]:
-    return [word for word in in_short(frames) if word not in ("assistant_text", "reasoning")]
+def drop_deltas(frames: list[Frame]) -> list[str]:
+    return [word for word in summarise_events(frames) if word not in ("assistant_text", "reasoning")]
 
 
-def result_text(output: Frame) -> str:
+def get_result_text(output: Frame) -> str:
     return "".join(block["text"] for block in output["result"]["content"])

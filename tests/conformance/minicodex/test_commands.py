@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.minicodex.conftest import Enter
 
 from switchtower.testing.minicodex_client import MiniCodexClient
@@ -51,31 +51,35 @@ REFUSED = [
 @pytest.mark.requirement("minicodex:errors:codes", "minicodex:errors:no-state-change", "minicodex:envelope:strict")
 @pytest.mark.parametrize(("frame", "code"), REFUSED, ids=lambda value: str(value)[:48])
 async def test_a_refused_command_is_answered_with_its_code_and_changes_nothing(
-    mini: MiniCodexClient, frame: bytes, code: str
+    minicodex_client: MiniCodexClient, frame: bytes, code: str
 ) -> None:
-    await mini.run("say: before")
-    before = await mini.snapshot()
-    await mini.say(frame)
-    answer = await mini.receive()
+    await minicodex_client.run("say: before")
+    before = await minicodex_client.request_snapshot()
+    await minicodex_client.send_frames(frame)
+    answer = await minicodex_client.receive()
     assert (answer["type"], answer["code"]) == ("error", code)
     assert answer["message"]
     assert "event_id" not in answer
-    assert await mini.snapshot() == before == mini.ledger.as_snapshot()
-    await mini.run("say: after")
+    assert await minicodex_client.request_snapshot() == before == minicodex_client.ledger.build_snapshot()
+    await minicodex_client.run("say: after")
 
 
 @pytest.mark.requirement("minicodex:envelope:req-id")
-async def test_answers_carry_the_id_of_their_command_and_only_then(mini: MiniCodexClient) -> None:
-    await mini.say({"type": "ping", "req_id": "a"}, {"type": "dance", "req_id": "b"}, {"type": "send", "req_id": "c"})
-    assert [(await mini.receive())["req_id"] for _ in range(3)] == ["a", "b", "c"]
-    await mini.say({"type": "ping"}, {"type": "dance"}, {"type": "get_snapshot"})
-    assert ["req_id" in await mini.receive() for _ in range(3)] == [False, False, False]
+async def test_answers_carry_the_id_of_their_command_and_only_then(minicodex_client: MiniCodexClient) -> None:
+    await minicodex_client.send_frames(
+        {"type": "ping", "req_id": "a"}, {"type": "dance", "req_id": "b"}, {"type": "send", "req_id": "c"}
+    )
+    assert [(await minicodex_client.receive())["req_id"] for _ in range(3)] == ["a", "b", "c"]
+    await minicodex_client.send_frames({"type": "ping"}, {"type": "dance"}, {"type": "get_snapshot"})
+    assert ["req_id" in await minicodex_client.receive() for _ in range(3)] == [False, False, False]
 
 
 @pytest.mark.requirement("minicodex:commands:ping")
-async def test_a_ping_is_accepted_with_its_id_or_else_its_nonce(mini: MiniCodexClient) -> None:
-    await mini.say({"type": "ping", "nonce": "n1"}, {"type": "ping", "nonce": "n2", "req_id": "r2"}, {"type": "ping"})
-    assert [await mini.receive() for _ in range(3)] == [
+async def test_a_ping_is_accepted_with_its_id_or_else_its_nonce(minicodex_client: MiniCodexClient) -> None:
+    await minicodex_client.send_frames(
+        {"type": "ping", "nonce": "n1"}, {"type": "ping", "nonce": "n2", "req_id": "r2"}, {"type": "ping"}
+    )
+    assert [await minicodex_client.receive() for _ in range(3)] == [
         {"type": "accepted", "req_id": "n1"},
         {"type": "accepted", "req_id": "r2"},
         {"type": "accepted"},
@@ -83,35 +87,43 @@ async def test_a_ping_is_accepted_with_its_id_or_else_its_nonce(mini: MiniCodexC
 
 
 @pytest.mark.requirement("minicodex:envelope:fields")
-async def test_every_field_of_the_envelope_may_be_sent_with_any_command(mini: MiniCodexClient) -> None:
-    envelope = {"v": "1.0.0", "session_id": mini.session_id, "run_id": None, "event_id": 1, "ts": "2026-01-02T03:04:05Z"}
-    await mini.do("ping", **envelope)
-    await mini.do("send", text="say: hi", **envelope)
-    assert (await mini.ended())["status"] == "finished"
+async def test_every_field_of_the_envelope_may_be_sent_with_any_command(minicodex_client: MiniCodexClient) -> None:
+    envelope = {
+        "v": "1.0.0",
+        "session_id": minicodex_client.session_id,
+        "run_id": None,
+        "event_id": 1,
+        "ts": "2026-01-02T03:04:05Z",
+    }
+    await minicodex_client.execute("ping", **envelope)
+    await minicodex_client.execute("send", text="say: hi", **envelope)
+    assert (await minicodex_client.wait_for_end())["status"] == "finished"
 
 
 NULLS = {"v": None, "session_id": None, "run_id": None, "event_id": None, "ts": None}
 
 
 @pytest.mark.requirement("minicodex:envelope:stale-run", "minicodex:errors:no-state-change")
-async def test_a_command_for_another_run_is_stale_and_decides_nothing(mini: MiniCodexClient) -> None:
-    await mini.run("say: the last run")
-    last = mini.ledger.run_state
+async def test_a_command_for_another_run_is_stale_and_decides_nothing(minicodex_client: MiniCodexClient) -> None:
+    await minicodex_client.run("say: the last run")
+    last = minicodex_client.ledger.run_state
     assert last is not None
-    assert await mini.refused("send", text="say: hi", run_id=last["run_id"]) == "STALE_RUN_ID"
-    await mini.do("send", text="run: touch ran", **NULLS)
-    pending = await mini.next_of("approval_pending")
-    await mini.status("awaiting_approval")
-    before = await mini.snapshot()
+    assert await minicodex_client.expect_error("send", text="say: hi", run_id=last["run_id"]) == "STALE_RUN_ID"
+    await minicodex_client.execute("send", text="run: touch ran", **NULLS)
+    pending = await minicodex_client.next_of_type("approval_pending")
+    await minicodex_client.wait_for_status("awaiting_approval")
+    before = await minicodex_client.request_snapshot()
     for run_id in (last["run_id"], UUID):
         for command in ({"type": "approve"}, {"type": "deny"}):
-            assert await mini.refused(command["type"], call_id=pending["call_id"], run_id=run_id) == "STALE_RUN_ID"
-        assert await mini.refused("abort", run_id=run_id) == "STALE_RUN_ID"
-        assert await mini.refused("send", text="say: hi", run_id=run_id) == "STALE_RUN_ID"
-    assert await mini.snapshot() == before
-    await mini.do("approve", call_id=pending["call_id"], run_id=pending["run_id"].upper())
-    assert (await mini.ended())["status"] == "finished"
-    assert await mini.refused("approve", call_id=pending["call_id"], run_id=pending["run_id"]) == "STALE_RUN_ID"
+            assert (
+                await minicodex_client.expect_error(command["type"], call_id=pending["call_id"], run_id=run_id) == "STALE_RUN_ID"
+            )
+        assert await minicodex_client.expect_error("abort", run_id=run_id) == "STALE_RUN_ID"
+        assert await minicodex_client.expect_error("send", text="say: hi", run_id=run_id) == "STALE_RUN_ID"
+    assert await minicodex_client.request_snapshot() == before
+    await minicodex_client.execute("approve", call_id=pending["call_id"], run_id=pending["run_id"].upper())
+    assert (await minicodex_client.wait_for_end())["status"] == "finished"
+    assert await minicodex_client.expect_error("approve", call_id=pending["call_id"], run_id=pending["run_id"]) == "STALE_RUN_ID"
 
 
 @pytest.mark.requirement("minicodex:envelope:other-session", "minicodex:errors:no-state-change")
@@ -129,19 +141,21 @@ async def test_a_command_for_another_run_is_stale_and_decides_nothing(mini: Mini
     ],
     ids=lambda command: str(command["type"]),
 )
-async def test_a_command_for_another_session_is_refused(mini: MiniCodexClient, command: dict[str, object]) -> None:
-    before = await mini.snapshot()
-    await mini.say({**command, "session_id": "sess_another"})
-    answer = await mini.receive()
+async def test_a_command_for_another_session_is_refused(minicodex_client: MiniCodexClient, command: dict[str, object]) -> None:
+    before = await minicodex_client.request_snapshot()
+    await minicodex_client.send_frames({**command, "session_id": "sess_another"})
+    answer = await minicodex_client.receive()
     assert (answer["code"], answer["details"]) == ("BAD_ARGUMENT", {"field": "session_id"})
-    assert await mini.snapshot() == before
-    await mini.run("say: after", session_id=mini.session_id)
+    assert await minicodex_client.request_snapshot() == before
+    await minicodex_client.run("say: after", session_id=minicodex_client.session_id)
 
 
 @pytest.mark.requirement("minicodex:envelope:other-session")
-async def test_a_hello_that_names_a_session_makes_no_new_one(enter: Enter, pushd: Daemon, workspace: Path) -> None:
-    client = await enter(pushd, cwd=workspace)
-    await client.say({"type": "hello", "v": "1.0.0", "session_id": "sess_mine", "req_id": "r"})
+async def test_a_hello_that_names_a_session_makes_no_new_one(
+    connect_minicodex: Enter, push_daemon: ManagedDaemon, workspace: Path
+) -> None:
+    client = await connect_minicodex(push_daemon, cwd=workspace)
+    await client.send_frames({"type": "hello", "v": "1.0.0", "session_id": "sess_mine", "req_id": "r"})
     assert await client.receive() == {
         "type": "error",
         "code": "BAD_ARGUMENT",
@@ -149,28 +163,30 @@ async def test_a_hello_that_names_a_session_makes_no_new_one(enter: Enter, pushd
         "req_id": "r",
         "details": {"field": "session_id"},
     }
-    await client.hello()
+    await client.send_hello()
 
 
 @pytest.mark.requirement("minicodex:envelope:in-order")
-async def test_commands_are_answered_in_the_order_they_came(mini: MiniCodexClient) -> None:
+async def test_commands_are_answered_in_the_order_they_came(minicodex_client: MiniCodexClient) -> None:
     sent = [f"r{number}" for number in range(300)]
-    await mini.say(*({"type": "ping" if number % 3 else "get_snapshot", "req_id": id_} for number, id_ in enumerate(sent)))
-    assert [(await mini.receive())["req_id"] for _ in sent] == sent
+    await minicodex_client.send_frames(
+        *({"type": "ping" if number % 3 else "get_snapshot", "req_id": id_} for number, id_ in enumerate(sent))
+    )
+    assert [(await minicodex_client.receive())["req_id"] for _ in sent] == sent
 
 
 @pytest.mark.requirement("minicodex:commands:snapshot", "minicodex:state:snapshot-event-id")
-async def test_a_snapshot_has_the_transcript_only_if_asked_for(mini: MiniCodexClient) -> None:
-    await mini.run("say: one two")
+async def test_a_snapshot_has_the_transcript_only_if_asked_for(minicodex_client: MiniCodexClient) -> None:
+    await minicodex_client.run("say: one two")
     with_window, without, default = (
-        await mini.snapshot(),
-        await mini.snapshot(with_transcript=False),
-        await mini.ask("get_snapshot"),
+        await minicodex_client.request_snapshot(),
+        await minicodex_client.request_snapshot(with_transcript=False),
+        await minicodex_client.request("get_snapshot"),
     )
     assert without == {**with_window, "transcript": []}
     assert default["transcript"] == []
     assert with_window["transcript"][0]["type"] == "user_text"
-    assert with_window["event_id"] == mini.ledger.last_event_id == with_window["session_state"]["last_event_id"]
+    assert with_window["event_id"] == minicodex_client.ledger.last_event_id == with_window["session_state"]["last_event_id"]
 
 
 json_values = st.recursive(
@@ -192,11 +208,11 @@ names = st.sampled_from(
     )
 )
 async def test_rubbish_is_answered_and_nothing_breaks(
-    mini: MiniCodexClient, frame: bytes | tuple[str, dict[str, object]]
+    minicodex_client: MiniCodexClient, frame: bytes | tuple[str, dict[str, object]]
 ) -> None:
-    before = mini.ledger.as_snapshot()
+    before = minicodex_client.ledger.build_snapshot()
     said = frame if isinstance(frame, bytes) else {"type": frame[0], **frame[1]}
     # WebSocket text is UTF-8; what is not ends the connection before any protocol sees it.
-    await mini.say(said if isinstance(said, dict) else said.decode(errors="replace").encode())
-    assert (await mini.receive())["type"] in ("accepted", "error", "snapshot")
-    assert await mini.snapshot() == before
+    await minicodex_client.send_frames(said if isinstance(said, dict) else said.decode(errors="replace").encode())
+    assert (await minicodex_client.receive())["type"] in ("accepted", "error", "snapshot")
+    assert await minicodex_client.request_snapshot() == before

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.minicodex.conftest import Enter
 
 from switchtower.testing.minicodex_client import MiniCodexClient
@@ -26,10 +26,10 @@ COMMANDS = [
     "minicodex:state:nulls",
 )
 async def test_hello_is_answered_by_a_welcome_and_a_snapshot_of_a_new_session(
-    enter: Enter, pushd: Daemon, workspace: Path
+    connect_minicodex: Enter, push_daemon: ManagedDaemon, workspace: Path
 ) -> None:
-    client = await enter(pushd, cwd=workspace)
-    await client.say({"type": "hello", "v": "1.0.0", "client_capabilities": []})
+    client = await connect_minicodex(push_daemon, cwd=workspace)
+    await client.send_frames({"type": "hello", "v": "1.0.0", "client_capabilities": []})
     welcome, snapshot = await client.receive(), await client.receive()
     session_id = welcome["session_state"]["session_id"]
     state = {
@@ -55,70 +55,74 @@ async def test_hello_is_answered_by_a_welcome_and_a_snapshot_of_a_new_session(
 
 @pytest.mark.requirement("minicodex:handshake:new-session")
 async def test_every_client_without_a_session_gets_one_of_its_own_that_others_can_join(
-    enter: Enter, mini: MiniCodexClient, pushd: Daemon, workspace: Path
+    connect_minicodex: Enter, minicodex_client: MiniCodexClient, push_daemon: ManagedDaemon, workspace: Path
 ) -> None:
-    second = await enter(pushd, cwd=workspace)
-    await second.hello()
-    assert second.session_id != mini.session_id
-    third = await enter(pushd, session_id=mini.session_id)
-    await third.hello()
-    assert third.session_id == mini.session_id
-    await mini.run("list .")
+    second = await connect_minicodex(push_daemon, cwd=workspace)
+    await second.send_hello()
+    assert second.session_id != minicodex_client.session_id
+    third = await connect_minicodex(push_daemon, session_id=minicodex_client.session_id)
+    await third.send_hello()
+    assert third.session_id == minicodex_client.session_id
+    await minicodex_client.run("list .")
     assert (workspace / "README.md").exists()
-    assert "README.md" in str(mini.ledger.transcript)
+    assert "README.md" in str(minicodex_client.ledger.transcript)
 
 
 @pytest.mark.requirement("minicodex:handshake:first", "minicodex:errors:no-state-change")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command["type"]))
 async def test_nothing_is_done_for_who_has_not_said_hello(
-    enter: Enter, mini: MiniCodexClient, pushd: Daemon, command: dict[str, object]
+    connect_minicodex: Enter, minicodex_client: MiniCodexClient, push_daemon: ManagedDaemon, command: dict[str, object]
 ) -> None:
-    client = await enter(pushd, session_id=mini.session_id)
-    await client.say({**command, "req_id": "early"})
+    client = await connect_minicodex(push_daemon, session_id=minicodex_client.session_id)
+    await client.send_frames({**command, "req_id": "early"})
     assert await client.receive() == {
         "type": "error",
         "code": "INVALID_COMMAND",
         "message": "say `hello` or `resume` first",
         "req_id": "early",
     }
-    assert await mini.snapshot() == mini.ledger.as_snapshot()
-    await client.hello()
-    assert client.ledger.as_snapshot() == mini.ledger.as_snapshot()
+    assert await minicodex_client.request_snapshot() == minicodex_client.ledger.build_snapshot()
+    await client.send_hello()
+    assert client.ledger.build_snapshot() == minicodex_client.ledger.build_snapshot()
 
 
 @pytest.mark.requirement("minicodex:handshake:versions")
 @pytest.mark.parametrize("version", ["1.0.0", "1.4.2", "1.0.0-rc.1", "1.0.0+build.5"])
-async def test_the_same_major_version_is_welcome(enter: Enter, pushd: Daemon, workspace: Path, version: str) -> None:
-    client = await enter(pushd, cwd=workspace)
-    assert (await client.hello(v=version))["v"] == "1.0.0"
+async def test_the_same_major_version_is_welcome(
+    connect_minicodex: Enter, push_daemon: ManagedDaemon, workspace: Path, version: str
+) -> None:
+    client = await connect_minicodex(push_daemon, cwd=workspace)
+    assert (await client.send_hello(v=version))["v"] == "1.0.0"
 
 
 @pytest.mark.requirement("minicodex:handshake:versions")
 @pytest.mark.parametrize("version", ["0.9.0", "2.0.0", "10.0.0"])
 async def test_another_major_version_is_told_which_one_is_spoken_and_closed(
-    enter: Enter, mini: MiniCodexClient, pushd: Daemon, version: str
+    connect_minicodex: Enter, minicodex_client: MiniCodexClient, push_daemon: ManagedDaemon, version: str
 ) -> None:
-    client = await enter(pushd, session_id=mini.session_id)
-    answer = await client.ask("hello", v=version)
+    client = await connect_minicodex(push_daemon, session_id=minicodex_client.session_id)
+    answer = await client.request("hello", v=version)
     assert (answer["code"], answer["details"]) == ("UNSUPPORTED_VERSION", {"supported": ["1.0.0"]})
-    assert await client.closed() == 1002
+    assert await client.wait_closed() == 1002
 
 
 @pytest.mark.requirement("minicodex:handshake:versions")
 @pytest.mark.parametrize("version", ["1", "1.0", "one", "", "1.0.0\n", "v1.0.0", 1, None])
 async def test_what_is_no_version_is_a_bad_argument_and_the_client_may_try_again(
-    enter: Enter, mini: MiniCodexClient, pushd: Daemon, version: object
+    connect_minicodex: Enter, minicodex_client: MiniCodexClient, push_daemon: ManagedDaemon, version: object
 ) -> None:
-    client = await enter(pushd, session_id=mini.session_id)
-    assert await client.refused("hello", v=version) == "BAD_ARGUMENT"
-    await client.hello()
+    client = await connect_minicodex(push_daemon, session_id=minicodex_client.session_id)
+    assert await client.expect_error("hello", v=version) == "BAD_ARGUMENT"
+    await client.send_hello()
 
 
 @pytest.mark.requirement("minicodex:handshake:req-id")
-async def test_the_welcome_carries_the_id_that_it_was_asked_with(enter: Enter, mini: MiniCodexClient, pushd: Daemon) -> None:
+async def test_the_welcome_carries_the_id_that_it_was_asked_with(
+    connect_minicodex: Enter, minicodex_client: MiniCodexClient, push_daemon: ManagedDaemon
+) -> None:
     for command in ({"type": "hello", "v": "1.0.0"}, {"type": "resume", "last_seen_event_id": 0}, {"type": "resume"}):
-        client = await enter(pushd, session_id=mini.session_id)
-        await client.say({**command, "req_id": "mine"})
+        client = await connect_minicodex(push_daemon, session_id=minicodex_client.session_id)
+        await client.send_frames({**command, "req_id": "mine"})
         welcome = await client.receive()
         assert (welcome["type"], welcome.get("req_id")) == ("welcome", "mine")
 
@@ -127,63 +131,63 @@ async def test_the_welcome_carries_the_id_that_it_was_asked_with(enter: Enter, m
 @pytest.mark.parametrize("first", [{"type": "hello", "v": "1.0.0"}, {"type": "resume", "last_seen_event_id": 4096}])
 @pytest.mark.parametrize("session_id", ["sess_nobody", "../../etc/passwd", "x" * 2_000, "\N{SNOWMAN}"])
 async def test_a_session_that_is_not_there_is_refused_and_the_connection_closed(
-    enter: Enter, pushd: Daemon, session_id: str, first: dict[str, object]
+    connect_minicodex: Enter, push_daemon: ManagedDaemon, session_id: str, first: dict[str, object]
 ) -> None:
-    client = await enter(pushd, session_id=session_id)
-    await client.say({**first, "req_id": "mine"})
+    client = await connect_minicodex(push_daemon, session_id=session_id)
+    await client.send_frames({**first, "req_id": "mine"})
     answer = await client.receive()
     assert (answer["type"], answer["code"], answer["req_id"]) == ("error", "UNKNOWN_SESSION", "mine")
-    assert await client.closed() == 1008
+    assert await client.wait_closed() == 1008
 
 
 @pytest.mark.requirement("minicodex:handshake:token")
 @pytest.mark.parametrize("token", [None, "", "wrong"])
-async def test_without_the_token_nobody_comes_in(enter: Enter, pushd: Daemon, token: str | None) -> None:
+async def test_without_the_token_nobody_comes_in(connect_minicodex: Enter, push_daemon: ManagedDaemon, token: str | None) -> None:
     with pytest.raises(UpgradeRefused) as refusal:
-        await enter(pushd, token=token)
+        await connect_minicodex(push_daemon, token=token)
     assert refusal.value.status == 401
 
 
 @pytest.mark.requirement("minicodex:handshake:again")
-async def test_a_second_hello_begins_again_in_the_same_session(mini: MiniCodexClient) -> None:
-    session_id = mini.session_id
-    await mini.run("say: one")
-    snapshot = await mini.hello()
-    assert (snapshot["session_state"]["session_id"], mini.ledger.said) == (session_id, "one")
-    await mini.run("say: two")
-    assert mini.ledger.said == "onetwo"
-    assert await mini.snapshot() == mini.ledger.as_snapshot()
+async def test_a_second_hello_begins_again_in_the_same_session(minicodex_client: MiniCodexClient) -> None:
+    session_id = minicodex_client.session_id
+    await minicodex_client.run("say: one")
+    snapshot = await minicodex_client.send_hello()
+    assert (snapshot["session_state"]["session_id"], minicodex_client.ledger.assistant_text) == (session_id, "one")
+    await minicodex_client.run("say: two")
+    assert minicodex_client.ledger.assistant_text == "onetwo"
+    assert await minicodex_client.request_snapshot() == minicodex_client.ledger.build_snapshot()
 
 
 @pytest.mark.requirement("minicodex:handshake:again")
-async def test_a_hello_in_the_middle_of_a_run_tells_no_event_twice(mini: MiniCodexClient) -> None:
-    await mini.do("send", text="count 20000")
+async def test_a_hello_in_the_middle_of_a_run_tells_no_event_twice(minicodex_client: MiniCodexClient) -> None:
+    await minicodex_client.execute("send", text="count 20000")
     rounds = 0
-    while mini.ledger.session_state.get("active_run_id") or not mini.ledger.said:
+    while minicodex_client.ledger.session_state.get("active_run_id") or not minicodex_client.ledger.assistant_text:
         rounds += 1
-        await mini.begin("hello", v="1.0.0")
-        snapshot = await mini.next_of("snapshot")
+        await minicodex_client.begin("hello", v="1.0.0")
+        snapshot = await minicodex_client.next_of_type("snapshot")
         # What came before it is in it; the ledger refuses an event that it has seen.
-        assert snapshot["event_id"] >= mini.ledger.last_event_id
-        mini.ledger.begin(snapshot)
+        assert snapshot["event_id"] >= minicodex_client.ledger.last_event_id
+        minicodex_client.ledger.begin(snapshot)
     assert rounds > 2
-    assert mini.ledger.said == " ".join(map(str, range(1, 20_001)))
+    assert minicodex_client.ledger.assistant_text == " ".join(map(str, range(1, 20_001)))
 
 
 @pytest.mark.requirement("minicodex:handshake:new-session")
 async def test_a_session_that_is_made_begins_with_the_preset_that_was_asked_for(
-    enter: Enter, pushd: Daemon, workspace: Path
+    connect_minicodex: Enter, push_daemon: ManagedDaemon, workspace: Path
 ) -> None:
     (workspace / ".tower" / "presets").mkdir(parents=True)
     (workspace / ".tower" / "presets" / "look.toml").write_text('policy = "read-only"\n')
-    client = await enter(pushd, cwd=workspace, preset="look")
-    await client.hello()
+    client = await connect_minicodex(push_daemon, cwd=workspace, preset="look")
+    await client.send_hello()
 
     await client.run("write a.txt: x")
     assert not (workspace / "a.txt").exists()
 
-    unknown = await enter(pushd, cwd=workspace, preset="nowhere")
-    await unknown.say({"type": "hello", "v": "1.0.0"})
+    unknown = await connect_minicodex(push_daemon, cwd=workspace, preset="nowhere")
+    await unknown.send_frames({"type": "hello", "v": "1.0.0"})
     refused = await unknown.receive()
     assert (refused["type"], refused["code"]) == ("error", "BAD_ARGUMENT")
     assert "look" in refused["message"]

@@ -16,33 +16,33 @@ Level = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh"]
 Breaker = Literal["closed", "open", "half_open"]
 
 
-class Closed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StrictPiStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
 # Content and messages
 
 
-class TextPart(Closed, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class TextPart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="text"):
     text: str
 
 
-class ThinkingPart(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+class ThinkingPart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
     thinking: str
 
 
-class ToolCallPart(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
+class ToolCallPart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
     id: Text
     name: Text
     arguments: dict[str, Any]
 
 
-class ImagePart(Closed, frozen=True, kw_only=True, tag_field="type", tag="image"):
+class ImagePart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="image"):
     data: str
     mimeType: str
 
 
-class Cost(Closed, frozen=True, kw_only=True):
+class Cost(StrictPiStruct, frozen=True, kw_only=True):
     input: Amount
     output: Amount
     cacheRead: Amount
@@ -50,7 +50,7 @@ class Cost(Closed, frozen=True, kw_only=True):
     total: Amount
 
 
-class Usage(Closed, frozen=True, kw_only=True):
+class Usage(StrictPiStruct, frozen=True, kw_only=True):
     input: Count
     output: Count
     cacheRead: Count
@@ -59,12 +59,12 @@ class Usage(Closed, frozen=True, kw_only=True):
     cost: Cost
 
 
-class User(Closed, frozen=True, kw_only=True, tag_field="role", tag="user"):
+class User(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="user"):
     content: list[TextPart | ImagePart]
     timestamp: Count
 
 
-class Assistant(Closed, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class Assistant(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     content: list[TextPart | ThinkingPart | ToolCallPart]
     api: Text
     provider: Text
@@ -75,7 +75,7 @@ class Assistant(Closed, frozen=True, kw_only=True, tag_field="role", tag="assist
     timestamp: Count
 
 
-class Growing(Closed, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class StrictPartialMessage(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     """An assistant message of an update."""
 
     content: list[TextPart | ThinkingPart | ToolCallPart]
@@ -89,7 +89,7 @@ class Growing(Closed, frozen=True, kw_only=True, tag_field="role", tag="assistan
     """Ours: long blocks show only their end."""
 
 
-class ToolResult(Closed, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
+class ToolResult(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
     toolCallId: Text
     toolName: Text
     content: list[TextPart | ImagePart]
@@ -97,7 +97,7 @@ class ToolResult(Closed, frozen=True, kw_only=True, tag_field="role", tag="toolR
     timestamp: Count
 
 
-class BashExecution(Closed, frozen=True, kw_only=True, tag_field="role", tag="bashExecution"):
+class BashExecution(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="bashExecution"):
     command: Text
     output: str
     exitCode: int | UnsetType = UNSET
@@ -107,7 +107,7 @@ class BashExecution(Closed, frozen=True, kw_only=True, tag_field="role", tag="ba
     excludeFromContext: bool | UnsetType = UNSET
 
 
-class CompactionSummary(Closed, frozen=True, kw_only=True, tag_field="role", tag="compactionSummary"):
+class CompactionSummary(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="compactionSummary"):
     summary: Text
     tokensBefore: Count
     timestamp: Count
@@ -119,79 +119,79 @@ Message = User | Assistant | ToolResult | BashExecution | CompactionSummary
 # Session events
 
 
-class AgentStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="agent_start"):
+class AgentStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="agent_start"):
     pass
 
 
-class AgentEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="agent_end"):
+class AgentEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="agent_end"):
     messages: list[Message]
 
 
-class TurnStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="turn_start"):
+class TurnStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="turn_start"):
     pass
 
 
-class TurnEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="turn_end"):
+class TurnEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="turn_end"):
     message: Assistant
     toolResults: list[ToolResult]
 
 
-class MessageStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="message_start"):
+class MessageStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="message_start"):
     message: Message
 
 
-class MessageEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="message_end"):
+class MessageEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="message_end"):
     message: Message
 
 
-class TextStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="text_start"):
+class TextStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="text_start"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
 
 
-class TextDelta(Closed, frozen=True, kw_only=True, tag_field="type", tag="text_delta"):
+class TextDelta(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="text_delta"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
     delta: Text
 
 
-class TextEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="text_end"):
+class TextEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="text_end"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
     content: str
 
 
-class ThinkingStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking_start"):
+class ThinkingStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="thinking_start"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
 
 
-class ThinkingDelta(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking_delta"):
+class ThinkingDelta(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="thinking_delta"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
     delta: Text
 
 
-class ThinkingEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="thinking_end"):
+class ThinkingEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="thinking_end"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
     content: str
 
 
-class ToolcallStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolcall_start"):
+class ToolcallStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="toolcall_start"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
 
 
-class ToolcallDelta(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolcall_delta"):
+class ToolcallDelta(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="toolcall_delta"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
     delta: Text
 
 
-class ToolcallEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="toolcall_end"):
+class ToolcallEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="toolcall_end"):
     contentIndex: Count
-    partial: Growing
+    partial: StrictPartialMessage
     toolCall: ToolCallPart
 
 
@@ -200,28 +200,28 @@ Piece = (
 )
 
 
-class MessageUpdate(Closed, frozen=True, kw_only=True, tag_field="type", tag="message_update"):
-    message: Growing
+class MessageUpdate(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="message_update"):
+    message: StrictPartialMessage
     assistantMessageEvent: Piece
 
 
-class ToolContent(Closed, frozen=True, kw_only=True):
+class ToolContent(StrictPiStruct, frozen=True, kw_only=True):
     content: list[TextPart | ImagePart]
 
 
-class PartialContent(Closed, frozen=True, kw_only=True):
+class PartialContent(StrictPiStruct, frozen=True, kw_only=True):
     content: list[TextPart]
     truncated: bool | UnsetType = UNSET
     """Ours."""
 
 
-class ToolExecutionStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_start"):
+class ToolExecutionStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_start"):
     toolCallId: Text
     toolName: Text
     args: dict[str, Any]
 
 
-class ToolExecutionUpdate(Closed, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_update"):
+class ToolExecutionUpdate(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_update"):
     toolCallId: Text
     toolName: Text
     args: dict[str, Any]
@@ -230,45 +230,45 @@ class ToolExecutionUpdate(Closed, frozen=True, kw_only=True, tag_field="type", t
     """Ours."""
 
 
-class ToolExecutionEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_end"):
+class ToolExecutionEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_end"):
     toolCallId: Text
     toolName: Text
     result: ToolContent
     isError: bool
 
 
-class CompactionResult(Closed, frozen=True, kw_only=True):
+class CompactionResult(StrictPiStruct, frozen=True, kw_only=True):
     summary: Text
     firstKeptEntryId: Text
     tokensBefore: Count
     details: Any = UNSET
 
 
-class AutoCompactionStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="auto_compaction_start"):
+class AutoCompactionStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="auto_compaction_start"):
     reason: Literal["threshold", "overflow"]
 
 
-class AutoCompactionEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="auto_compaction_end"):
+class AutoCompactionEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="auto_compaction_end"):
     result: CompactionResult | None
     aborted: bool
     willRetry: bool
     errorMessage: Text | UnsetType = UNSET
 
 
-class AutoRetryStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="auto_retry_start"):
+class AutoRetryStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="auto_retry_start"):
     attempt: Annotated[int, Meta(ge=1)]
     maxAttempts: Annotated[int, Meta(ge=1)]
     delayMs: Count
     errorMessage: Text
 
 
-class AutoRetryEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="auto_retry_end"):
+class AutoRetryEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="auto_retry_end"):
     success: bool
     attempt: Annotated[int, Meta(ge=1)]
     finalError: Text | UnsetType = UNSET
 
 
-class ExtensionUiRequest(Closed, frozen=True, kw_only=True, tag_field="type", tag="extension_ui_request"):
+class ExtensionUiRequest(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="extension_ui_request"):
     requestId: Annotated[str, Meta(min_length=1, max_length=256)]
     method: Literal["select", "confirm", "input", "editor", "interview"]
     title: Text
@@ -295,16 +295,16 @@ class ExtensionUiRequest(Closed, frozen=True, kw_only=True, tag_field="type", ta
 # Session events of our own: pi-server 14, additive
 
 
-class ExtensionUiClosed(Closed, frozen=True, kw_only=True, tag_field="type", tag="extension_ui_closed"):
+class ExtensionUiClosed(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="extension_ui_closed"):
     requestId: Text
     reason: Text
 
 
-class CompactionStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="compaction_start"):
+class CompactionStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="compaction_start"):
     reason: Literal["manual"]
 
 
-class CompactionEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="compaction_end"):
+class CompactionEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="compaction_end"):
     reason: Literal["manual"]
     result: CompactionResult | UnsetType = UNSET
     aborted: bool
@@ -312,17 +312,17 @@ class CompactionEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="co
     errorMessage: Text | UnsetType = UNSET
 
 
-class BashStart(Closed, frozen=True, kw_only=True, tag_field="type", tag="bash_start"):
+class BashStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="bash_start"):
     command: Text
 
 
-class BashEnd(Closed, frozen=True, kw_only=True, tag_field="type", tag="bash_end"):
+class BashEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="bash_end"):
     exitCode: int | None
     output: str
     cancelled: bool
 
 
-class SessionInfoChanged(Closed, frozen=True, kw_only=True, tag_field="type", tag="session_info_changed"):
+class SessionInfoChanged(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="session_info_changed"):
     sessionName: Text | UnsetType = UNSET
     provider: Text | UnsetType = UNSET
     model: Text | UnsetType = UNSET
@@ -332,7 +332,7 @@ class SessionInfoChanged(Closed, frozen=True, kw_only=True, tag_field="type", ta
     autoRetry: bool | UnsetType = UNSET
 
 
-class Notice(Closed, frozen=True, kw_only=True, tag_field="type", tag="notice"):
+class Notice(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="notice"):
     level: Literal["info", "warning", "error"]
     code: Text
     message: Text
@@ -368,14 +368,14 @@ SessionEvent = (
 # Sessions and models
 
 
-class ModelCost(Closed, frozen=True, kw_only=True):
+class ModelCost(StrictPiStruct, frozen=True, kw_only=True):
     input: Amount
     output: Amount
     cacheRead: Amount
     cacheWrite: Amount
 
 
-class Model(Closed, frozen=True, kw_only=True):
+class Model(StrictPiStruct, frozen=True, kw_only=True):
     id: Text
     name: Text
     api: Text
@@ -388,7 +388,7 @@ class Model(Closed, frozen=True, kw_only=True):
     maxTokens: Count
 
 
-class SessionInfo(Closed, frozen=True, kw_only=True):
+class SessionInfo(StrictPiStruct, frozen=True, kw_only=True):
     sessionId: Text
     sessionName: Text | UnsetType = UNSET
     sessionFile: Text | UnsetType = UNSET
@@ -401,7 +401,7 @@ class SessionInfo(Closed, frozen=True, kw_only=True):
     childOf: Text | UnsetType = UNSET
 
 
-class StoredSessionInfo(Closed, frozen=True, kw_only=True):
+class StoredSessionInfo(StrictPiStruct, frozen=True, kw_only=True):
     sessionId: Text
     sessionName: Text | UnsetType = UNSET
     sessionFile: Text
@@ -415,20 +415,20 @@ class StoredSessionInfo(Closed, frozen=True, kw_only=True):
 # What responses carry
 
 
-class Sessions(Closed, frozen=True, kw_only=True):
+class Sessions(StrictPiStruct, frozen=True, kw_only=True):
     sessions: list[SessionInfo]
 
 
-class StoredSessions(Closed, frozen=True, kw_only=True):
+class StoredSessions(StrictPiStruct, frozen=True, kw_only=True):
     sessions: list[StoredSessionInfo]
 
 
-class MadeSession(Closed, frozen=True, kw_only=True):
+class MadeSession(StrictPiStruct, frozen=True, kw_only=True):
     sessionId: Text
     sessionInfo: SessionInfo
 
 
-class Deleted(Closed, frozen=True, kw_only=True):
+class Deleted(StrictPiStruct, frozen=True, kw_only=True):
     deleted: bool
 
     def __post_init__(self) -> None:
@@ -436,18 +436,18 @@ class Deleted(Closed, frozen=True, kw_only=True):
             raise ValueError("deleted is always true")
 
 
-class Switched(Closed, frozen=True, kw_only=True):
+class Switched(StrictPiStruct, frozen=True, kw_only=True):
     sessionInfo: SessionInfo
 
 
-class Health(Closed, frozen=True, kw_only=True):
+class Health(StrictPiStruct, frozen=True, kw_only=True):
     healthy: bool
     issues: list[Text]
     hasOpenCircuit: bool
     hasOpenBashCircuit: bool
 
 
-class Rejected(Closed, frozen=True, kw_only=True):
+class Rejected(StrictPiStruct, frozen=True, kw_only=True):
     sessionLimit: Count
     messageSize: Count
     rateLimit: Count
@@ -460,13 +460,13 @@ class Rejected(Closed, frozen=True, kw_only=True):
     shutdown: Count
 
 
-class RateLimitUsage(Closed, frozen=True, kw_only=True):
+class RateLimitUsage(StrictPiStruct, frozen=True, kw_only=True):
     globalCount: Count
     globalLimit: Count
     sessionLimit: Count
 
 
-class ReplayStore(Closed, frozen=True, kw_only=True):
+class ReplayStore(StrictPiStruct, frozen=True, kw_only=True):
     inFlightCount: Count
     maxInFlight: Count
     outcomeCount: Count
@@ -474,26 +474,26 @@ class ReplayStore(Closed, frozen=True, kw_only=True):
     idempotencyCacheSize: Count
 
 
-class VersionStore(Closed, frozen=True, kw_only=True):
+class VersionStore(StrictPiStruct, frozen=True, kw_only=True):
     sessionCount: Count
 
 
-class ExecutionStore(Closed, frozen=True, kw_only=True):
+class ExecutionStore(StrictPiStruct, frozen=True, kw_only=True):
     laneCount: Count
 
 
-class UiStore(Closed, frozen=True, kw_only=True):
+class UiStore(StrictPiStruct, frozen=True, kw_only=True):
     pendingCount: Count
 
 
-class Stores(Closed, frozen=True, kw_only=True):
+class Stores(StrictPiStruct, frozen=True, kw_only=True):
     replay: ReplayStore
     version: VersionStore
     execution: ExecutionStore
     extensionUI: UiStore
 
 
-class CircuitBreaker(Closed, frozen=True, kw_only=True):
+class CircuitBreaker(StrictPiStruct, frozen=True, kw_only=True):
     providerName: Text
     state: Breaker
     failureCount: Count
@@ -505,7 +505,7 @@ class CircuitBreaker(Closed, frozen=True, kw_only=True):
     avgLatencyMs: Amount
 
 
-class BashCircuitBreaker(Closed, frozen=True, kw_only=True):
+class BashCircuitBreaker(StrictPiStruct, frozen=True, kw_only=True):
     enabled: bool
     globalState: Breaker
     globalFailureCount: Count
@@ -516,7 +516,7 @@ class BashCircuitBreaker(Closed, frozen=True, kw_only=True):
     totalRejected: Count
 
 
-class Metrics(Closed, frozen=True, kw_only=True):
+class Metrics(StrictPiStruct, frozen=True, kw_only=True):
     sessionCount: Count
     connectionCount: Count
     totalCommandsExecuted: Count
@@ -527,42 +527,42 @@ class Metrics(Closed, frozen=True, kw_only=True):
     bashCircuitBreaker: BashCircuitBreaker
 
 
-class Models(Closed, frozen=True, kw_only=True):
+class Models(StrictPiStruct, frozen=True, kw_only=True):
     models: list[Model]
 
 
-class SlashCommand(Closed, frozen=True, kw_only=True):
+class SlashCommand(StrictPiStruct, frozen=True, kw_only=True):
     name: Text
     description: str | UnsetType = UNSET
     source: Literal["extension", "skill", "prompt"]
     path: Text | UnsetType = UNSET
 
 
-class SlashCommands(Closed, frozen=True, kw_only=True):
+class SlashCommands(StrictPiStruct, frozen=True, kw_only=True):
     commands: list[SlashCommand]
 
 
-class Skill(Closed, frozen=True, kw_only=True):
+class Skill(StrictPiStruct, frozen=True, kw_only=True):
     name: Text
     description: str
     filePath: Text
     source: Text
 
 
-class Skills(Closed, frozen=True, kw_only=True):
+class Skills(StrictPiStruct, frozen=True, kw_only=True):
     skills: list[Skill]
 
 
-class Tool(Closed, frozen=True, kw_only=True):
+class Tool(StrictPiStruct, frozen=True, kw_only=True):
     name: Text
     description: Text
 
 
-class Tools(Closed, frozen=True, kw_only=True):
+class Tools(StrictPiStruct, frozen=True, kw_only=True):
     tools: list[Tool]
 
 
-class SessionFile(Closed, frozen=True, kw_only=True):
+class SessionFile(StrictPiStruct, frozen=True, kw_only=True):
     path: Text
     name: Text
     modifiedAt: Moment
@@ -570,36 +570,36 @@ class SessionFile(Closed, frozen=True, kw_only=True):
     """Ours."""
 
 
-class SessionFiles(Closed, frozen=True, kw_only=True):
+class SessionFiles(StrictPiStruct, frozen=True, kw_only=True):
     files: list[SessionFile]
 
 
-class Messages(Closed, frozen=True, kw_only=True):
+class Messages(StrictPiStruct, frozen=True, kw_only=True):
     messages: list[Message]
 
 
-class ChosenModel(Closed, frozen=True, kw_only=True):
+class ChosenModel(StrictPiStruct, frozen=True, kw_only=True):
     model: Model
 
 
-class CycledModel(Closed, frozen=True, kw_only=True):
+class CycledModel(StrictPiStruct, frozen=True, kw_only=True):
     model: Model
     thinkingLevel: Level
     isScoped: bool
 
 
-class CycledLevel(Closed, frozen=True, kw_only=True):
+class CycledLevel(StrictPiStruct, frozen=True, kw_only=True):
     level: Level
 
 
-class BashResult(Closed, frozen=True, kw_only=True):
+class BashResult(StrictPiStruct, frozen=True, kw_only=True):
     exitCode: int | UnsetType = UNSET
     truncated: bool
     output: str
     cancelled: bool
 
 
-class Tokens(Closed, frozen=True, kw_only=True):
+class Tokens(StrictPiStruct, frozen=True, kw_only=True):
     input: Count
     output: Count
     cacheRead: Count
@@ -607,7 +607,7 @@ class Tokens(Closed, frozen=True, kw_only=True):
     total: Count
 
 
-class SessionStats(Closed, frozen=True, kw_only=True):
+class SessionStats(StrictPiStruct, frozen=True, kw_only=True):
     sessionFile: Text
     sessionId: Text
     userMessages: Count
@@ -619,34 +619,34 @@ class SessionStats(Closed, frozen=True, kw_only=True):
     cost: Amount
 
 
-class Exported(Closed, frozen=True, kw_only=True):
+class Exported(StrictPiStruct, frozen=True, kw_only=True):
     path: Text
 
 
-class Replaced(Closed, frozen=True, kw_only=True):
+class Replaced(StrictPiStruct, frozen=True, kw_only=True):
     cancelled: bool
 
 
-class Forked(Closed, frozen=True, kw_only=True):
+class Forked(StrictPiStruct, frozen=True, kw_only=True):
     text: str
     cancelled: bool
     sessionId: Text
 
 
-class ForkPoint(Closed, frozen=True, kw_only=True):
+class ForkPoint(StrictPiStruct, frozen=True, kw_only=True):
     entryId: Text
     text: str
 
 
-class ForkPoints(Closed, frozen=True, kw_only=True):
+class ForkPoints(StrictPiStruct, frozen=True, kw_only=True):
     messages: list[ForkPoint]
 
 
-class LastText(Closed, frozen=True, kw_only=True):
+class LastText(StrictPiStruct, frozen=True, kw_only=True):
     text: str | None
 
 
-class ContextUsage(Closed, frozen=True, kw_only=True):
+class ContextUsage(StrictPiStruct, frozen=True, kw_only=True):
     tokens: Count | None
     contextWindow: Count
     percent: Amount | None
@@ -706,7 +706,7 @@ WITHOUT_VERSION = {"list_sessions", "delete_session", "get_metrics", "health_che
 # Frames
 
 
-class Response(Closed, frozen=True, kw_only=True, tag_field="type", tag="response"):
+class Response(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="response"):
     command: Text
     success: bool
     id: str | UnsetType = UNSET
@@ -735,7 +735,7 @@ class Response(Closed, frozen=True, kw_only=True, tag_field="type", tag="respons
             msgspec.convert(self.data, wanted)
 
 
-class Told(Closed, frozen=True, kw_only=True):
+class StrictCommandFields(StrictPiStruct, frozen=True, kw_only=True):
     commandId: Text
     commandType: Text
     sessionId: Text | UnsetType = UNSET
@@ -744,7 +744,7 @@ class Told(Closed, frozen=True, kw_only=True):
     idempotencyKey: Text | UnsetType = UNSET
 
 
-class Ended(Told, frozen=True, kw_only=True):
+class StrictCommandResult(StrictCommandFields, frozen=True, kw_only=True):
     success: bool
     error: Text | UnsetType = UNSET
     sessionVersion: Count | UnsetType = UNSET
@@ -757,50 +757,50 @@ class Ended(Told, frozen=True, kw_only=True):
             raise ValueError("a failure has an error, and a success has none")
 
 
-class CommandAccepted(Closed, frozen=True, kw_only=True, tag_field="type", tag="command_accepted"):
-    data: Told
+class CommandAccepted(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="command_accepted"):
+    data: StrictCommandFields
 
 
-class CommandStarted(Closed, frozen=True, kw_only=True, tag_field="type", tag="command_started"):
-    data: Told
+class CommandStarted(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="command_started"):
+    data: StrictCommandFields
 
 
-class CommandFinished(Closed, frozen=True, kw_only=True, tag_field="type", tag="command_finished"):
-    data: Ended
+class CommandFinished(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="command_finished"):
+    data: StrictCommandResult
 
 
-class Ready(Closed, frozen=True, kw_only=True):
+class Ready(StrictPiStruct, frozen=True, kw_only=True):
     serverVersion: Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+")]
     protocolVersion: Literal["1.0.0"]
     transports: list[Literal["websocket", "stdio"]]
 
 
-class ServerReady(Closed, frozen=True, kw_only=True, tag_field="type", tag="server_ready"):
+class ServerReady(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="server_ready"):
     data: Ready
 
 
-class Shutdown(Closed, frozen=True, kw_only=True):
+class Shutdown(StrictPiStruct, frozen=True, kw_only=True):
     reason: Literal["graceful_shutdown"]
     timeoutMs: Count
 
 
-class ServerShutdown(Closed, frozen=True, kw_only=True, tag_field="type", tag="server_shutdown"):
+class ServerShutdown(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="server_shutdown"):
     data: Shutdown
 
 
-class SessionCreated(Closed, frozen=True, kw_only=True, tag_field="type", tag="session_created"):
+class SessionCreated(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="session_created"):
     data: MadeSession
 
 
-class Gone(Closed, frozen=True, kw_only=True):
+class StrictDeletedSession(StrictPiStruct, frozen=True, kw_only=True):
     sessionId: Text
 
 
-class SessionDeleted(Closed, frozen=True, kw_only=True, tag_field="type", tag="session_deleted"):
-    data: Gone
+class SessionDeleted(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="session_deleted"):
+    data: StrictDeletedSession
 
 
-class Event(Closed, frozen=True, kw_only=True, tag_field="type", tag="event"):
+class Event(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="event"):
     sessionId: Text
     event: SessionEvent
 

@@ -33,7 +33,7 @@ def start_pi() -> Iterator[StartPi]:
 
 
 @pytest.fixture
-def own_pi() -> Iterator[StartPi]:
+def dedicated_pi() -> Iterator[StartPi]:
     """A running daemon that nobody else uses: to restart, to kill, to count."""
     with ExitStack() as stack:
 
@@ -47,24 +47,24 @@ def own_pi() -> Iterator[StartPi]:
 
 
 @pytest.fixture
-def pid(start_pi: StartPi) -> PiDaemon:
+def pi_daemon(start_pi: StartPi) -> PiDaemon:
     """The daemon that does not limit rates and is otherwise as it comes."""
     return start_pi()
 
 
 @pytest.fixture(params=TRANSPORTS)
-def door(request: pytest.FixtureRequest) -> str:
+def pi_transport(request: pytest.FixtureRequest) -> str:
     """Tests that ask for it run over WebSocket and through `tower stdio`."""
     return str(request.param)
 
 
 @pytest.fixture
-async def join(door: str) -> AsyncIterator[Join]:
+async def connect_pi(pi_transport: str) -> AsyncIterator[Join]:
     """`join(daemon)`: another client by the same door, which ends with the test."""
     clients: list[CheckedClient] = []
 
     async def enter(daemon: PiDaemon, **options: Any) -> CheckedClient:
-        clients.append(await connect(daemon, options.pop("door", door), **options))
+        clients.append(await connect(daemon, options.pop("door", pi_transport), **options))
         return clients[-1]
 
     yield enter
@@ -73,20 +73,20 @@ async def join(door: str) -> AsyncIterator[Join]:
 
 
 @pytest.fixture
-async def pi(join: Join, pid: PiDaemon) -> CheckedClient:
+async def pi_client(connect_pi: Join, pi_daemon: PiDaemon) -> CheckedClient:
     """A client of the usual daemon, once by each door."""
-    return await join(pid)
+    return await connect_pi(pi_daemon)
 
 
 @pytest.fixture(scope="session")
-def theatre() -> Iterator[theatres.Theatre]:
+def scripted_models() -> Iterator[theatres.ScriptedModels]:
     """A daemon with models that play what a test wrote."""
-    with theatres.opened() as opened:
+    with theatres.open_models() as opened:
         yield opened
 
 
 @pytest.fixture
-def own_theatre() -> Iterator[theatres.Theatre]:
+def dedicated_scripted_models() -> Iterator[theatres.ScriptedModels]:
     """The same for one test alone: breakers remember."""
-    with theatres.opened() as opened:
+    with theatres.open_models() as opened:
         yield opened

@@ -9,17 +9,17 @@ import sys
 from typing import Any
 from uuid import uuid4
 
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.pi import closed
 from tests.warm import processes
 
 from switchtower.testing.pi_client import Frame, PiClient
-from switchtower.testing.wires import SocketWire, WebSocketWire, Wire
+from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
 
 LIFECYCLE = ("command_accepted", "command_started", "command_finished")
 
 
-class PiDaemon(Daemon):
+class PiDaemon(ManagedDaemon):
     """`HOME` is the home too: stored sessions of pi's lie under it. No rate is limited unless a test says so."""
 
     def __init__(self, **settings: object) -> None:
@@ -50,7 +50,7 @@ class StdioWire(SocketWire):
             stdout=subprocess.PIPE,
             bufsize=0,
         )
-        wire = cls(*await processes.streams(process))
+        wire = cls(*await processes.open_streams(process))
         wire.process = process
         return wire
 
@@ -67,12 +67,12 @@ class StdioWire(SocketWire):
 class CheckedClient(PiClient):
     """Ids are its own among all clients, also those of earlier tests."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: ClientWire) -> None:
         super().__init__(wire)
         self._name = uuid4().hex[:12]
         self._count = itertools.count(1)
 
-    def new_id(self) -> str:
+    def make_id(self) -> str:
         return f"{self._name}-{next(self._count)}"
 
     async def receive(self) -> Frame:
@@ -82,37 +82,37 @@ class CheckedClient(PiClient):
 
     # What tests do again and again
 
-    async def session(self, cwd: object = None, **fields: object) -> str:
+    async def start_session(self, cwd: object = None, **fields: object) -> str:
         """A new session that this client follows."""
         given = {} if cwd is None else {"cwd": str(cwd)}
-        session_id = str((await self.do("create_session", **given, **fields))["sessionId"])
-        await self.do("switch_session", sessionId=session_id)
+        session_id = str((await self.execute("create_session", **given, **fields))["sessionId"])
+        await self.execute("switch_session", sessionId=session_id)
         return session_id
 
-    async def refused(self, type_: str, **fields: object) -> str:
+    async def expect_refusal(self, type_: str, **fields: object) -> str:
         """Sends a command that is expected to fail; the error."""
-        response = await self.ask(type_, **fields)
+        response = await self.request(type_, **fields)
         assert response["success"] is False, response
         return str(response["error"])
 
-    async def version(self, session_id: str) -> int:
-        return int((await self.ask("get_state", sessionId=session_id))["sessionVersion"])
+    async def get_version(self, session_id: str) -> int:
+        return int((await self.request("get_state", sessionId=session_id))["sessionVersion"])
 
-    async def quiet(self) -> None:
+    async def drain(self) -> None:
         """Everything that was said before this has been read."""
-        await self.do("list_sessions")
+        await self.execute("list_sessions")
 
-    def phases(self, command_id: str) -> list[str]:
+    def list_phases(self, command_id: str) -> list[str]:
         """The types of what was told of one command, in order."""
-        return [str(frame["type"]) for frame in self.lifecycle(command_id)]
+        return [str(frame["type"]) for frame in self.list_lifecycle(command_id)]
 
-    async def told(self, command_id: str, type_: str) -> Frame:
+    async def get_lifecycle_data(self, command_id: str, type_: str) -> Frame:
         """The data of one lifecycle event of a command, as soon as it is there."""
-        frame = await self.until(lambda frame: frame["type"] == type_ and frame["data"]["commandId"] == command_id)
+        frame = await self.wait_for(lambda frame: frame["type"] == type_ and frame["data"]["commandId"] == command_id)
         data: Frame = frame["data"]
         return data
 
-    async def running(self, session_id: str, message: str, **fields: object) -> str:
+    async def start_prompt(self, session_id: str, message: str, **fields: object) -> str:
         """A prompt whose agent is at work; its id."""
         id_ = await self.begin("prompt", sessionId=session_id, message=message, **fields)
         await self.next_event("agent_start")
@@ -121,7 +121,7 @@ class CheckedClient(PiClient):
 
 async def connect(daemon: PiDaemon, transport: str, *, path: str = "/") -> CheckedClient:
     """A client that has been greeted."""
-    wire: Wire
+    wire: ClientWire
     if transport == "websocket":
         wire = await WebSocketWire.open(daemon.pi, None, path=path)
     else:
@@ -138,5 +138,5 @@ async def leave(client: PiClient) -> None:
         client.wire.abort()
 
 
-def types(frames: list[dict[str, Any]]) -> list[str]:
+def list_types(frames: list[dict[str, Any]]) -> list[str]:
     return [str(frame["type"]) for frame in frames]

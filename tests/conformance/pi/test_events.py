@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.pi.conftest import Join, StartPi
-from tests.conformance.pi.stage import CheckedClient, PiDaemon, types
-from tests.conformance.pi.theatre import Theatre
+from tests.conformance.pi.stage import CheckedClient, PiDaemon, list_types
+from tests.conformance.pi.theatre import ScriptedModels
 
 from switchtower.testing import model_server_script as script
 
 
-def without_repeats(names: list[str]) -> list[str]:
+def drop_repeats(names: list[str]) -> list[str]:
     return [name for name, _ in itertools.groupby(names)]
 
 
 @pytest.mark.requirement("pi:event:envelope", "pi:event:agent", "pi:event:message")
-async def test_a_run_is_told_from_its_start_to_its_end(pi: CheckedClient) -> None:
-    session_id = await pi.session()
-    await pi.do("prompt", sessionId=session_id, message="say: hello")
-    await pi.next_event("agent_end")
-    events = pi.events(session_id)
-    assert without_repeats(types(events)) == [
+async def test_a_run_is_told_from_its_start_to_its_end(pi_client: CheckedClient) -> None:
+    session_id = await pi_client.start_session()
+    await pi_client.execute("prompt", sessionId=session_id, message="say: hello")
+    await pi_client.next_event("agent_end")
+    events = pi_client.list_events(session_id)
+    assert drop_repeats(list_types(events)) == [
         "agent_start",
         "turn_start",
         "message_start",
@@ -35,30 +35,32 @@ async def test_a_run_is_told_from_its_start_to_its_end(pi: CheckedClient) -> Non
         "turn_end",
         "agent_end",
     ]
-    messages = (await pi.do("get_messages", sessionId=session_id))["messages"]
+    messages = (await pi_client.execute("get_messages", sessionId=session_id))["messages"]
     assert events[-1]["messages"] == messages
     assert [event["message"] for event in events if event["type"] == "message_end"] == messages
     assert events[-2]["message"] == messages[-1]
 
 
 @pytest.mark.requirement("pi:event:message-model")
-async def test_an_assistant_message_names_its_model_from_its_start_on(pi: CheckedClient) -> None:
-    session_id = await pi.session()
-    await pi.do("prompt", sessionId=session_id, message="say: hello")
-    await pi.next_event("agent_end")
-    told = [event["message"] for event in pi.events(session_id) if event.get("message", {}).get("role") == "assistant"]
+async def test_an_assistant_message_names_its_model_from_its_start_on(pi_client: CheckedClient) -> None:
+    session_id = await pi_client.start_session()
+    await pi_client.execute("prompt", sessionId=session_id, message="say: hello")
+    await pi_client.next_event("agent_end")
+    told = [
+        event["message"] for event in pi_client.list_events(session_id) if event.get("message", {}).get("role") == "assistant"
+    ]
     assert {(message["provider"], message["model"]) for message in told} == {("demo", "demo")}
 
 
 @pytest.mark.requirement("pi:event:message-update")
-async def test_the_pieces_of_a_message_make_up_its_blocks(theatre: Theatre, join: Join) -> None:
-    pi = await join(theatre.daemon)
+async def test_the_pieces_of_a_message_make_up_its_blocks(scripted_models: ScriptedModels, connect_pi: Join) -> None:
+    pi = await connect_pi(scripted_models.daemon)
     text = "words and ünïcödé 🚂 " * 40
-    session_id = await theatre.session(pi, script.Reply((script.Text(text, 7),)))
-    await pi.do("prompt", sessionId=session_id, message="tell")
+    session_id = await scripted_models.start_session(pi, script.ScriptedReply((script.TextStep(text, 7),)))
+    await pi.execute("prompt", sessionId=session_id, message="tell")
     end = await pi.next_event("agent_end")
-    pieces = [event["assistantMessageEvent"] for event in pi.events(session_id) if event["type"] == "message_update"]
-    assert without_repeats(types(pieces)) == ["text_start", "text_delta", "text_end"]
+    pieces = [event["assistantMessageEvent"] for event in pi.list_events(session_id) if event["type"] == "message_update"]
+    assert drop_repeats(list_types(pieces)) == ["text_start", "text_delta", "text_end"]
     assert {piece["contentIndex"] for piece in pieces} == {0}
     assert "".join(piece["delta"] for piece in pieces if piece["type"] == "text_delta") == text
     assert pieces[-1]["content"] == text
@@ -66,12 +68,12 @@ async def test_the_pieces_of_a_message_make_up_its_blocks(theatre: Theatre, join
 
 
 @pytest.mark.requirement("pi:event:message-update")
-async def test_thinking_and_text_are_blocks_of_their_own(pi: CheckedClient) -> None:
-    session_id = await pi.session()
-    await pi.do("prompt", sessionId=session_id, message="think: deeply\nsay: done")
-    end = await pi.next_event("agent_end")
-    pieces = [event["assistantMessageEvent"] for event in pi.events(session_id) if event["type"] == "message_update"]
-    assert {"thinking_start", "thinking_delta", "thinking_end", "text_start", "text_delta", "text_end"} <= set(types(pieces))
+async def test_thinking_and_text_are_blocks_of_their_own(pi_client: CheckedClient) -> None:
+    session_id = await pi_client.start_session()
+    await pi_client.execute("prompt", sessionId=session_id, message="think: deeply\nsay: done")
+    end = await pi_client.next_event("agent_end")
+    pieces = [event["assistantMessageEvent"] for event in pi_client.list_events(session_id) if event["type"] == "message_update"]
+    assert {"thinking_start", "thinking_delta", "thinking_end", "text_start", "text_delta", "text_end"} <= set(list_types(pieces))
     for block, index in itertools.product(("thinking", "text"), (0, 1)):
         deltas = [piece for piece in pieces if piece["type"] == f"{block}_delta" and piece["contentIndex"] == index]
         ends = [piece for piece in pieces if piece["type"] == f"{block}_end" and piece["contentIndex"] == index]
@@ -81,11 +83,11 @@ async def test_thinking_and_text_are_blocks_of_their_own(pi: CheckedClient) -> N
 
 
 @pytest.mark.requirement("pi:event:tool", "pi:event:message-update")
-async def test_a_tools_execution_is_told_with_its_arguments_and_result(pi: CheckedClient, workspace: Path) -> None:
-    session_id = await pi.session(workspace)
-    await pi.do("prompt", sessionId=session_id, message="read README.md")
-    end = await pi.next_event("agent_end")
-    events = pi.events(session_id)
+async def test_a_tools_execution_is_told_with_its_arguments_and_result(pi_client: CheckedClient, workspace: Path) -> None:
+    session_id = await pi_client.start_session(workspace)
+    await pi_client.execute("prompt", sessionId=session_id, message="read README.md")
+    end = await pi_client.next_event("agent_end")
+    events = pi_client.list_events(session_id)
     [start] = [event for event in events if event["type"] == "tool_execution_start"]
     [stop] = [event for event in events if event["type"] == "tool_execution_end"]
     assert (start["toolName"], start["args"]) == ("read_file", {"path": "README.md"})
@@ -104,41 +106,43 @@ async def test_a_tools_execution_is_told_with_its_arguments_and_result(pi: Check
     turns = [event for event in events if event["type"] == "turn_end"]
     assert [len(turn["toolResults"]) for turn in turns] == [1, 0]
     assert turns[0]["toolResults"][0]["toolCallId"] == start["toolCallId"]
-    assert types(events).count("turn_start") == 2
+    assert list_types(events).count("turn_start") == 2
 
 
 @pytest.mark.requirement("pi:event:tool")
-async def test_a_tool_that_fails_says_so(pi: CheckedClient, workspace: Path) -> None:
-    session_id = await pi.session(workspace)
-    await pi.do("prompt", sessionId=session_id, message="read nowhere.txt")
-    assert (await pi.next_event("tool_execution_end"))["isError"] is True
-    results = [m for m in (await pi.do("get_messages", sessionId=session_id))["messages"] if m["role"] == "toolResult"]
+async def test_a_tool_that_fails_says_so(pi_client: CheckedClient, workspace: Path) -> None:
+    session_id = await pi_client.start_session(workspace)
+    await pi_client.execute("prompt", sessionId=session_id, message="read nowhere.txt")
+    assert (await pi_client.next_event("tool_execution_end"))["isError"] is True
+    results = [
+        m for m in (await pi_client.execute("get_messages", sessionId=session_id))["messages"] if m["role"] == "toolResult"
+    ]
     assert results[0]["isError"] is True
 
 
 @pytest.mark.requirement("pi:event:tool")
-async def test_the_output_of_a_running_tool_is_told_as_it_comes(pi: CheckedClient, workspace: Path) -> None:
-    session_id = await pi.session(workspace)
+async def test_the_output_of_a_running_tool_is_told_as_it_comes(pi_client: CheckedClient, workspace: Path) -> None:
+    session_id = await pi_client.start_session(workspace)
     os.mkfifo(workspace / "gate")
-    prompt = await pi.running(session_id, "run: echo line 1; cat gate; echo line 2")
-    request = await pi.next_event("extension_ui_request")
+    prompt = await pi_client.start_prompt(session_id, "run: echo line 1; cat gate; echo line 2")
+    request = await pi_client.next_event("extension_ui_request")
     yes = {"method": "confirm", "confirmed": True}
-    await pi.do("extension_ui_response", sessionId=session_id, requestId=request["requestId"], response=yes)
-    update = await pi.next_event("tool_execution_update")
+    await pi_client.execute("extension_ui_response", sessionId=session_id, requestId=request["requestId"], response=yes)
+    update = await pi_client.next_event("tool_execution_update")
     assert "line 1" in update["partialResult"]["content"][0]["text"]
     await asyncio.to_thread((workspace / "gate").write_text, "open")
-    assert (await pi.response(prompt))["success"]
-    assert "line 2" in (await pi.next_event("tool_execution_end"))["result"]["content"][0]["text"]
+    assert (await pi_client.wait_for_response(prompt))["success"]
+    assert "line 2" in (await pi_client.next_event("tool_execution_end"))["result"]["content"][0]["text"]
 
 
 @pytest.mark.requirement("pi:event:message-update-cost")
-async def test_an_update_costs_the_same_however_long_the_message_has_become(pi: CheckedClient) -> None:
-    session_id = await pi.session()
-    await pi.do("prompt", sessionId=session_id, message="count 3000")
-    await pi.next_event("agent_end")
+async def test_an_update_costs_the_same_however_long_the_message_has_become(pi_client: CheckedClient) -> None:
+    session_id = await pi_client.start_session()
+    await pi_client.execute("prompt", sessionId=session_id, message="count 3000")
+    await pi_client.next_event("agent_end")
     sizes = [
         size
-        for frame, size in zip(pi.frames, pi.sizes, strict=True)
+        for frame, size in zip(pi_client.frames, pi_client.sizes, strict=True)
         if frame["type"] == "event"
         and frame["event"]["type"] == "message_update"
         and frame["event"]["assistantMessageEvent"]["type"] == "text_delta"
@@ -148,32 +152,34 @@ async def test_an_update_costs_the_same_however_long_the_message_has_become(pi: 
 
 
 @pytest.mark.requirement("pi:event:nothing-lost")
-async def test_a_subscriber_that_reads_late_misses_nothing(pi: CheckedClient, pid: PiDaemon, join: Join) -> None:
-    session_id = await pi.session()
-    slow = await join(pid)
-    await slow.do("switch_session", sessionId=session_id)
-    await pi.do("prompt", sessionId=session_id, message="count 3000")
-    await pi.next_event("agent_end")
+async def test_a_subscriber_that_reads_late_misses_nothing(
+    pi_client: CheckedClient, pi_daemon: PiDaemon, connect_pi: Join
+) -> None:
+    session_id = await pi_client.start_session()
+    slow = await connect_pi(pi_daemon)
+    await slow.execute("switch_session", sessionId=session_id)
+    await pi_client.execute("prompt", sessionId=session_id, message="count 3000")
+    await pi_client.next_event("agent_end")
     await slow.next_event("agent_end")
-    assert slow.events(session_id) == pi.events(session_id)
+    assert slow.list_events(session_id) == pi_client.list_events(session_id)
 
 
 @pytest.mark.requirement("pi:event:envelope")
-async def test_what_is_configured_is_told_to_subscribers(pi: CheckedClient) -> None:
-    session_id = await pi.session()
-    await pi.do("set_session_name", sessionId=session_id, name="told")
-    assert (await pi.next_event("session_info_changed"))["sessionName"] == "told"
+async def test_what_is_configured_is_told_to_subscribers(pi_client: CheckedClient) -> None:
+    session_id = await pi_client.start_session()
+    await pi_client.execute("set_session_name", sessionId=session_id, name="told")
+    assert (await pi_client.next_event("session_info_changed"))["sessionName"] == "told"
 
 
 @pytest.mark.requirement("pi:event:survives-restart")
-async def test_messages_are_the_same_after_a_restart(own_pi: StartPi, join: Join, workspace: Path) -> None:
-    daemon = own_pi()
-    pi = await join(daemon)
-    session_id = await pi.session(workspace)
-    await pi.do("prompt", sessionId=session_id, message="read README.md")
-    before = await pi.do("get_messages", sessionId=session_id)
+async def test_messages_are_the_same_after_a_restart(dedicated_pi: StartPi, connect_pi: Join, workspace: Path) -> None:
+    daemon = dedicated_pi()
+    pi = await connect_pi(daemon)
+    session_id = await pi.start_session(workspace)
+    await pi.execute("prompt", sessionId=session_id, message="read README.md")
+    before = await pi.execute("get_messages", sessionId=session_id)
     daemon.stop(signal.SIGKILL)
     daemon.start()
-    pi = await join(daemon)
-    assert await pi.do("get_messages", sessionId=session_id) == before
-    assert await pi.version(session_id) == 1
+    pi = await connect_pi(daemon)
+    assert await pi.execute("get_messages", sessionId=session_id) == before
+    assert await pi.get_version(session_id) == 1

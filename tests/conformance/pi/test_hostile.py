@@ -68,7 +68,7 @@ LIKELY: dict[str, list[Any]] = {
 }
 
 
-def commands(seed: int, count: int, session_ids: list[str]) -> list[dict[str, Any]]:
+def make_random_commands(seed: int, count: int, session_ids: list[str]) -> list[dict[str, Any]]:
     dice = random.Random(seed)
     made = []
     for _ in range(count):
@@ -85,40 +85,40 @@ def commands(seed: int, count: int, session_ids: list[str]) -> list[dict[str, An
 @pytest.mark.requirement("pi:error:no-internal", "pi:envelope:invalid-fails", "pi:lifecycle:finished-once")
 @pytest.mark.parametrize("seed", range(2))
 async def test_commands_of_whatever_shape_get_one_answer_each(
-    pi: CheckedClient, pid: PiDaemon, join: Join, workspace: Path, seed: int
+    pi_client: CheckedClient, pi_daemon: PiDaemon, connect_pi: Join, workspace: Path, seed: int
 ) -> None:
-    watcher = await join(pid)
-    session_ids = [await pi.session(workspace) for _ in range(3)]
+    watcher = await connect_pi(pi_daemon)
+    session_ids = [await pi_client.start_session(workspace) for _ in range(3)]
     ids = []
-    for command in commands(seed, 150, session_ids):
-        id_ = pi.new_id()
+    for command in make_random_commands(seed, 150, session_ids):
+        id_ = pi_client.make_id()
         ids.append(id_)
         if command["type"] != "delete_session":
-            await pi.say({**command, "id": id_})
+            await pi_client.send_frames({**command, "id": id_})
         else:
-            await pi.say({"type": "list_sessions", "id": id_})
+            await pi_client.send_frames({"type": "list_sessions", "id": id_})
     for id_ in ids:
-        response = await pi.response(id_)
+        response = await pi_client.wait_for_response(id_)
         assert response.get("error") != "Internal error", response
-    await pi.quiet()
+    await pi_client.drain()
     for id_ in ids:
-        assert pi.phases(id_).count("response") == 1
-        assert pi.phases(id_) in (
+        assert pi_client.list_phases(id_).count("response") == 1
+        assert pi_client.list_phases(id_) in (
             ["response"],
             ["command_accepted", "command_finished", "response"],
             ["command_accepted", "command_started", "command_finished", "response"],
         )
-    await watcher.quiet()
+    await watcher.drain()
 
 
 @pytest.mark.requirement("pi:error:no-internal")
 async def test_a_client_that_vanishes_with_work_under_way_leaves_the_work_and_everybody_else_alone(
-    pi: CheckedClient, pid: PiDaemon, join: Join
+    pi_client: CheckedClient, pi_daemon: PiDaemon, connect_pi: Join
 ) -> None:
-    session_id = await pi.session()
-    leaver = await join(pid, door="websocket")
+    session_id = await pi_client.start_session()
+    leaver = await connect_pi(pi_daemon, door="websocket")
     prompt = await leaver.begin("prompt", sessionId=session_id, message="say: still here")
-    await leaver.say(*({"type": "get_state", "sessionId": session_id} for _ in range(500)))
+    await leaver.send_frames(*({"type": "get_state", "sessionId": session_id} for _ in range(500)))
     leaver.wire.abort()
-    await pi.told(prompt, "command_finished")
-    assert await pi.do("get_last_assistant_text", sessionId=session_id) == {"text": "still here"}
+    await pi_client.get_lifecycle_data(prompt, "command_finished")
+    assert await pi_client.execute("get_last_assistant_text", sessionId=session_id) == {"text": "still here"}

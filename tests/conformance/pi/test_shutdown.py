@@ -74,7 +74,7 @@ async def test_pi_server_speaks_over_stdio_and_at_its_port_at_once(pi_server: Se
     async with CheckedClient(await WebSocketWire.open(server.port, None, path="/")) as other:
         await other.receive()
         session_id = await server.client.session()
-        await other.do("switch_session", sessionId=session_id)
+        await other.execute("switch_session", sessionId=session_id)
         await server.client.do("prompt", sessionId=session_id, message="say: hello")
         await other.next_event("agent_end")
 
@@ -108,11 +108,13 @@ async def test_the_port_is_taken_from_the_environment(pi_server: Serve) -> None:
 
 
 @pytest.mark.requirement("pi:shutdown:announced", "pi:event:server_shutdown", "pi:shutdown:close-code")
-async def test_sigterm_is_announced_before_the_connection_closes(own_pi: StartPi, join: Join, door: str) -> None:
-    daemon = own_pi()
-    pi = await join(daemon)
+async def test_sigterm_is_announced_before_the_connection_closes(
+    dedicated_pi: StartPi, connect_pi: Join, pi_transport: str
+) -> None:
+    daemon = dedicated_pi()
+    pi = await connect_pi(daemon)
     os.kill(daemon.pid, signal.SIGTERM)
-    shutdown = await pi.until(lambda frame: frame["type"] == "server_shutdown")
+    shutdown = await pi.wait_for(lambda frame: frame["type"] == "server_shutdown")
     assert shutdown["data"]["reason"] == "graceful_shutdown"
     assert shutdown["data"]["timeoutMs"] > 0
     with pytest.raises(EOFError):
@@ -122,24 +124,24 @@ async def test_sigterm_is_announced_before_the_connection_closes(own_pi: StartPi
 
 
 @pytest.mark.requirement("pi:shutdown:refuses", "pi:error:shutting-down", "pi:shutdown:finishes-work")
-async def test_while_it_shuts_down_new_commands_are_refused_and_old_ones_finish(own_pi: StartPi, join: Join) -> None:
-    daemon = own_pi(shutdown_timeout=20)
-    pi = await join(daemon)
+async def test_while_it_shuts_down_new_commands_are_refused_and_old_ones_finish(dedicated_pi: StartPi, connect_pi: Join) -> None:
+    daemon = dedicated_pi(shutdown_timeout=20)
+    pi = await connect_pi(daemon)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.mkfifo(f"{folder}/gate")
-        session_id = await pi.session(folder)
+        session_id = await pi.start_session(folder)
         bash = await pi.begin("bash", sessionId=session_id, command="cat gate")
         await pi.next_event("bash_start")
         os.kill(daemon.pid, signal.SIGTERM)
-        await pi.until(lambda frame: frame["type"] == "server_shutdown")
-        refused = await pi.ask("list_sessions")
+        await pi.wait_for(lambda frame: frame["type"] == "server_shutdown")
+        refused = await pi.request("list_sessions")
         assert refused["error"] == "Server is shutting down"
-        assert pi.phases(refused["id"]) == ["response"]
+        assert pi.list_phases(refused["id"]) == ["response"]
         gate = await asyncio.to_thread(lambda: Path(f"{folder}/gate").write_text("open\n"))
         assert gate
-        assert (await pi.response(bash))["data"]["output"] == "open\n"
+        assert (await pi.wait_for_response(bash))["data"]["output"] == "open\n"
 
 
 @pytest.mark.requirement("pi:server:access")
-async def test_the_port_is_on_this_machine_alone(pid: PiDaemon) -> None:
-    assert pid.pi.startswith("http://127.0.0.1:")
+async def test_the_port_is_on_this_machine_alone(pi_daemon: PiDaemon) -> None:
+    assert pi_daemon.pi.startswith("http://127.0.0.1:")

@@ -9,16 +9,16 @@ from switchtower.daemon import checks
 from switchtower.testing.push_client import PushClient
 
 
-async def accepted(client: PushClient, workspace: Path, *criteria: dict[str, Any], text: str = "say: done") -> dict[str, Any]:
+async def run_accepted(client: PushClient, workspace: Path, *criteria: dict[str, Any], text: str = "say: done") -> dict[str, Any]:
     """The payload of the run's end."""
     session_id = (await client.start_session(workspace)).session_id
     return (await client.run(session_id, text, acceptance=criteria))[-1].payload
 
 
 @pytest.mark.requirement("push:acceptance:executed-by-runtime", "push:headless:exit-0-success")
-async def test_criteria_that_pass_make_a_success(either: PushClient, workspace: Path) -> None:
-    payload = await accepted(
-        either,
+async def test_criteria_that_pass_make_a_success(client_per_transport: PushClient, workspace: Path) -> None:
+    payload = await run_accepted(
+        client_per_transport,
         workspace,
         {"id": "here", "check": "pwd"},
         {"id": "three", "check": "exit 3", "exitCode": 3, "description": "ends with three"},
@@ -34,8 +34,12 @@ async def test_criteria_that_pass_make_a_success(either: PushClient, workspace: 
 
 
 @pytest.mark.requirement("push:acceptance:failure", "push:headless:exit-4-acceptance")
-async def test_a_criterion_that_fails_makes_the_run_fail_with_hint_four(either: PushClient, workspace: Path) -> None:
-    payload = await accepted(either, workspace, {"id": "yes", "check": "true"}, {"id": "no", "check": "echo why; exit 7"})
+async def test_a_criterion_that_fails_makes_the_run_fail_with_hint_four(
+    client_per_transport: PushClient, workspace: Path
+) -> None:
+    payload = await run_accepted(
+        client_per_transport, workspace, {"id": "yes", "check": "true"}, {"id": "no", "check": "echo why; exit 7"}
+    )
     assert payload["outcome"] == "failed"
     assert payload["headless"] == {"exitCodeHint": 4}
     assert payload["acceptance"] == {
@@ -50,14 +54,14 @@ async def test_a_criterion_that_fails_makes_the_run_fail_with_hint_four(either: 
 
 @pytest.mark.requirement("push:acceptance:failure")
 async def test_a_command_that_does_not_exist_has_not_passed(client: PushClient, workspace: Path) -> None:
-    payload = await accepted(client, workspace, {"id": "none", "check": "no-such-command-at-all"})
+    payload = await run_accepted(client, workspace, {"id": "none", "check": "no-such-command-at-all"})
     (result,) = payload["acceptance"]["results"]
     assert (result["passed"], result["exitCode"]) == (False, 127)
 
 
 @pytest.mark.requirement("push:acceptance:output-cut")
 async def test_output_is_cut_at_two_thousand_characters(client: PushClient, workspace: Path) -> None:
-    payload = await accepted(
+    payload = await run_accepted(
         client,
         workspace,
         {"id": "long", "check": "head -c 5000 /dev/zero | tr '\\0' x"},
@@ -81,8 +85,8 @@ def test_a_check_may_take_two_minutes() -> None:
 async def test_criteria_see_what_the_run_did(client: PushClient, workspace: Path) -> None:
     session_id = (await client.start_session(workspace)).session_id
     await client.send(session_id, "write made.txt: by the run", acceptance=[{"id": "made", "check": "cat made.txt"}])
-    await client.decide((await client.until("approval_required"))[-1])
-    events = await client.until("run_complete")
+    await client.decide((await client.read_until("approval_required"))[-1])
+    events = await client.read_until("run_complete")
     assert events[-1].payload["acceptance"]["results"][0]["output"] == "by the run"
     phases = [event.payload["phase"] for event in events if event.type == "status"]
     assert phases[-1] == "Checking acceptance"
@@ -92,8 +96,8 @@ async def test_criteria_see_what_the_run_did(client: PushClient, workspace: Path
 async def test_a_run_that_was_denied_is_not_checked(client: PushClient, workspace: Path) -> None:
     session_id = (await client.start_session(workspace)).session_id
     await client.send(session_id, "run: true", acceptance=[{"id": "trace", "check": "touch checked"}])
-    await client.decide((await client.until("approval_required"))[-1], "deny")
-    complete = (await client.until("run_complete"))[-1]
+    await client.decide((await client.read_until("approval_required"))[-1], "deny")
+    complete = (await client.read_until("run_complete"))[-1]
     assert complete.payload["outcome"] == "denied"
     assert complete.payload["acceptance"] == {"total": 0, "passed": 0, "results": []}
     assert not (workspace / "checked").exists()

@@ -4,19 +4,19 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import Event, PushClient
+from switchtower.testing.push_client import ReceivedEvent, PushClient
 
 TIMER_ERROR_MS = 10
 """An event loop's clock and the wall's do not tick together."""
 
 
-async def ask(client: PushClient, session_id: str, text: str = "write notes.txt: hello\nsay: and on we go") -> Event:
+async def ask(client: PushClient, session_id: str, text: str = "write notes.txt: hello\nsay: and on we go") -> ReceivedEvent:
     """Runs up to the question."""
     await client.send(session_id, text)
-    return (await client.until("approval_required"))[-1]
+    return (await client.read_until("approval_required"))[-1]
 
 
 @pytest.mark.requirement("push:approval:gates-writes-and-commands")
@@ -30,30 +30,32 @@ async def test_no_command_runs_before_somebody_decides(client: PushClient, works
     assert not client.events
     assert not (workspace / "ran").exists()
     await client.decide(asked, "deny")
-    await client.until("run_complete")
+    await client.read_until("run_complete")
     assert not (workspace / "ran").exists()
     assert (workspace / "README.md").exists()
 
 
 @pytest.mark.requirement("push:approval:deny-stops", "push:headless:exit-3-denied")
-async def test_a_denial_without_a_comment_stops_the_run_as_denied(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    asked = await ask(either, session_id)
-    assert (await either.decide(asked, "deny")).payload == {"accepted": True}
-    received, *_, complete = await either.until("run_complete")
+async def test_a_denial_without_a_comment_stops_the_run_as_denied(client_per_transport: PushClient, workspace: Path) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    asked = await ask(client_per_transport, session_id)
+    assert (await client_per_transport.decide(asked, "deny")).payload == {"accepted": True}
+    received, *_, complete = await client_per_transport.read_until("run_complete")
     assert (received.type, received.payload["decision"]) == ("approval_received", "deny")
     assert complete.payload["outcome"] == "denied"
     assert complete.payload["headless"] == {"exitCodeHint": 3}
     assert not (workspace / "notes.txt").exists()
-    assert (await either.attach(session_id, complete.seq))["state"] == "cancelled"
+    assert (await client_per_transport.attach(session_id, complete.seq))["state"] == "cancelled"
 
 
 @pytest.mark.requirement("push:approval:deny-with-comment-continues")
-async def test_a_denial_with_a_comment_tells_the_model_and_the_run_goes_on(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    asked = await ask(either, session_id)
-    await either.decide(asked, "deny", comment="use another name")
-    events = await either.until("run_complete")
+async def test_a_denial_with_a_comment_tells_the_model_and_the_run_goes_on(
+    client_per_transport: PushClient, workspace: Path
+) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    asked = await ask(client_per_transport, session_id)
+    await client_per_transport.decide(asked, "deny", comment="use another name")
+    events = await client_per_transport.read_until("run_complete")
     result = next(event for event in events if event.type == "tool_result")
     assert result.payload["isError"]
     assert "use another name" in result.payload["text"]
@@ -68,7 +70,7 @@ async def test_a_denial_with_a_comment_tells_the_model_and_the_run_goes_on(eithe
 async def test_an_empty_comment_is_no_comment(client: PushClient, workspace: Path) -> None:
     session_id = (await client.start_session(workspace)).session_id
     await client.decide(await ask(client, session_id), "deny", comment="")
-    assert (await client.until("run_complete"))[-1].payload["outcome"] == "denied"
+    assert (await client.read_until("run_complete"))[-1].payload["outcome"] == "denied"
 
 
 @pytest.mark.requirement("push:headless:denial-always-stops", "push:headless:same-events")
@@ -76,27 +78,29 @@ async def test_an_empty_comment_is_no_comment(client: PushClient, workspace: Pat
 async def test_headless_any_denial_stops_the_run(client: PushClient, workspace: Path, comment: str | None) -> None:
     session_id = (await client.start_session(workspace, mode="headless")).session_id
     await client.decide(await ask(client, session_id), "deny", comment=comment)
-    complete = (await client.until("run_complete"))[-1]
+    complete = (await client.read_until("run_complete"))[-1]
     assert complete.payload["outcome"] == "denied"
     assert complete.payload["headless"] == {"exitCodeHint": 3}
 
 
 @pytest.mark.requirement("push:concurrency:first-approval-wins", "push:error:APPROVAL_EXPIRED")
-async def test_a_second_decision_learns_that_it_is_over(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    asked = await ask(either, session_id)
-    assert (await either.decide(asked, "approve")).ok
-    late = await either.decide(asked, "deny")
+async def test_a_second_decision_learns_that_it_is_over(client_per_transport: PushClient, workspace: Path) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    asked = await ask(client_per_transport, session_id)
+    assert (await client_per_transport.decide(asked, "approve")).ok
+    late = await client_per_transport.decide(asked, "deny")
     assert late.code == "APPROVAL_EXPIRED"
     assert late.session_id == session_id
-    events = await either.until("run_complete")
+    events = await client_per_transport.read_until("run_complete")
     assert [event.payload["decision"] for event in events if event.type == "approval_received"] == ["approve"]
-    assert (await either.decide(asked, "deny")).code == "APPROVAL_EXPIRED", "also after the run"
+    assert (await client_per_transport.decide(asked, "deny")).code == "APPROVAL_EXPIRED", "also after the run"
 
 
 @pytest.mark.requirement("push:concurrency:first-approval-wins")
-async def test_of_many_clients_that_race_exactly_one_decides(pushd: Daemon, connect: Connect, workspace: Path) -> None:
-    clients = [await connect(pushd, ("socket", "websocket")[number % 2]) for number in range(20)]
+async def test_of_many_clients_that_race_exactly_one_decides(
+    push_daemon: ManagedDaemon, connect: Connect, workspace: Path
+) -> None:
+    clients = [await connect(push_daemon, ("socket", "websocket")[number % 2]) for number in range(20)]
     owner = clients[0]
     session_id = (await owner.start_session(workspace)).session_id
     for round_ in range(3):
@@ -107,7 +111,7 @@ async def test_of_many_clients_that_race_exactly_one_decides(pushd: Daemon, conn
         )
         (winner,) = (number for number, response in enumerate(responses) if response.ok)
         assert {response.code for response in responses} == {None, "APPROVAL_EXPIRED"}
-        events = await owner.until("run_complete")
+        events = await owner.read_until("run_complete")
         (received,) = (event for event in events if event.type == "approval_received")
         assert received.payload["decision"] == decisions[winner]
         assert received.payload["by"] == ("cli", "app")[winner % 2]
@@ -121,7 +125,7 @@ async def test_an_expiry_is_told_as_an_expiry_and_decides_nothing(
     client = await connect(start_daemon(approval_timeout=0.3))
     session_id = (await client.start_session(workspace)).session_id
     asked = await ask(client, session_id)
-    events = await client.until("run_complete")
+    events = await client.read_until("run_complete")
     assert "approval_received" not in [event.type for event in events], "nobody decided"
     (expired,) = (event for event in events if event.type == "warning")
     assert expired.payload["code"] == "APPROVAL_EXPIRED"
@@ -135,9 +139,9 @@ async def test_an_expiry_is_told_as_an_expiry_and_decides_nothing(
 
 @pytest.mark.requirement("push:approval:survives-restart")
 async def test_a_pending_approval_survives_a_restart_and_its_run_goes_on(
-    own_daemon: StartDaemon, connect: Connect, workspace: Path
+    dedicated_daemon: StartDaemon, connect: Connect, workspace: Path
 ) -> None:
-    daemon = own_daemon()
+    daemon = dedicated_daemon()
     client = await connect(daemon)
     session_id = (await client.start_session(workspace)).session_id
     asked = await ask(client, session_id)
@@ -148,7 +152,7 @@ async def test_a_pending_approval_survives_a_restart_and_its_run_goes_on(
     attached = await client.attach(session_id, asked.seq)
     assert attached["state"] == "awaiting_approval"
     assert (await client.decide(asked)).ok
-    assert (await client.until("run_complete"))[-1].payload["outcome"] == "success"
+    assert (await client.read_until("run_complete"))[-1].payload["outcome"] == "success"
     assert (workspace / "notes.txt").read_text() == "hello"
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from switchtower import __version__
 from switchtower.protocols.push import extensions
-from switchtower.testing.push_client import Event, PushClient, start_payload
+from switchtower.testing.push_client import ReceivedEvent, PushClient, make_start_payload
 
 V = "push.runtime.v1"
 
 
-def envelope(event: Event, seq: int, type_: str, **payload: Any) -> dict[str, Any]:
+def expect_envelope(event: ReceivedEvent, seq: int, type_: str, **payload: Any) -> dict[str, Any]:
     """The whole event as it should be; only its time is taken from what arrived."""
     frame = {
         "v": V,
@@ -27,8 +27,8 @@ def envelope(event: Event, seq: int, type_: str, **payload: Any) -> dict[str, An
 
 
 @pytest.mark.requirement("push:contract:handshake", "push:hello:answer", "push:version:every-message")
-async def test_hello_is_answered_with_the_version_and_the_capabilities(either: PushClient) -> None:
-    response = await either.request(
+async def test_hello_is_answered_with_the_version_and_the_capabilities(client_per_transport: PushClient) -> None:
+    response = await client_per_transport.request(
         "hello", {"clientName": "push", "clientVersion": "0.1.0", "capabilities": ["stream_tokens"]}, requestId="req_hello"
     )
     assert response.frame == {
@@ -48,8 +48,10 @@ async def test_hello_is_answered_with_the_version_and_the_capabilities(either: P
 
 
 @pytest.mark.requirement("push:contract:session-start", "push:start:answer", "push:event:session_started")
-async def test_start_session_answers_with_an_id_and_emits_session_started(either: PushClient, workspace: Path) -> None:
-    response = await either.request("start_session", start_payload(workspace), requestId="req_start")
+async def test_start_session_answers_with_an_id_and_emits_session_started(
+    client_per_transport: PushClient, workspace: Path
+) -> None:
+    response = await client_per_transport.request("start_session", make_start_payload(workspace), requestId="req_start")
     assert response.payload is not None
     session_id, token = response.payload["sessionId"], response.payload["attachToken"]
     assert response.frame == {
@@ -62,8 +64,8 @@ async def test_start_session_answers_with_an_id_and_emits_session_started(either
         "payload": {"sessionId": session_id, "state": "idle", "attachToken": token},
         "error": None,
     }
-    event = await either.event()
-    assert event.frame == envelope(
+    event = await client_per_transport.next_event()
+    assert event.frame == expect_envelope(
         event,
         1,
         "session_started",
@@ -79,9 +81,9 @@ async def test_start_session_answers_with_an_id_and_emits_session_started(either
 @pytest.mark.requirement(
     "push:contract:streaming", "push:send:starts-run", "push:event:assistant_token", "push:event:run_complete"
 )
-async def test_a_message_streams_ordered_tokens_and_then_completes(either: PushClient, workspace: Path) -> None:
-    session = await either.start_session(workspace)
-    response = await either.request(
+async def test_a_message_streams_ordered_tokens_and_then_completes(client_per_transport: PushClient, workspace: Path) -> None:
+    session = await client_per_transport.start_session(workspace)
+    response = await client_per_transport.request(
         "send_user_message",
         {"sessionId": session.session_id, "clientMessageId": "msg_1", "text": "count 5"},
         session_id=session.session_id,
@@ -90,14 +92,14 @@ async def test_a_message_streams_ordered_tokens_and_then_completes(either: PushC
     run_id = response.payload["runId"]
     assert response.payload == {"runId": run_id, "accepted": True}
 
-    started, *events = await either.until("run_complete")
+    started, *events = await client_per_transport.read_until("run_complete")
     assert started.type == "session_started"
     assert [event.seq for event in events] == list(range(2, 2 + len(events)))
     assert {event.run_id for event in events} == {run_id}
     tokens = [event for event in events if event.type == "assistant_token"]
     assert [event.payload["text"] for event in tokens] == ["1 ", "2 ", "3 ", "4 ", "5"]
     complete = events[-1]
-    assert complete.frame == envelope(
+    assert complete.frame == expect_envelope(
         complete,
         complete.seq,
         "run_complete",
@@ -110,15 +112,15 @@ async def test_a_message_streams_ordered_tokens_and_then_completes(either: PushC
 
 
 @pytest.mark.requirement("push:contract:tool-visibility", "push:event:tool_call", "push:event:tool_result", "push:tools:names")
-async def test_a_tool_call_and_its_result_carry_the_same_tool_name(either: PushClient, workspace: Path) -> None:
-    session = await either.start_session(workspace)
-    events = await either.run(session.session_id, "read README.md")
+async def test_a_tool_call_and_its_result_carry_the_same_tool_name(client_per_transport: PushClient, workspace: Path) -> None:
+    session = await client_per_transport.start_session(workspace)
+    events = await client_per_transport.run(session.session_id, "read README.md")
     call = next(event for event in events if event.type == "tool_call")
     result = next(event for event in events if event.type == "tool_result")
-    assert call.frame == envelope(
+    assert call.frame == expect_envelope(
         call, call.seq, "tool_call", source="sandbox", toolName="sandbox_read_file", args={"path": "README.md"}
     )
-    assert result.frame == envelope(
+    assert result.frame == expect_envelope(
         result,
         result.seq,
         "tool_result",
@@ -140,12 +142,12 @@ async def test_a_tool_call_and_its_result_carry_the_same_tool_name(either: PushC
     "push:security:approval-provenance",
 )
 async def test_an_approval_pauses_the_run_and_an_approving_answer_resumes_it(
-    either: PushClient, workspace: Path, transport: str
+    client_per_transport: PushClient, workspace: Path, transport: str
 ) -> None:
-    session = await either.start_session(workspace)
-    await either.send(session.session_id, "write notes.txt: hello")
-    asked = (await either.until("approval_required"))[-1]
-    assert asked.frame == envelope(
+    session = await client_per_transport.start_session(workspace)
+    await client_per_transport.send(session.session_id, "write notes.txt: hello")
+    asked = (await client_per_transport.read_until("approval_required"))[-1]
+    assert asked.frame == expect_envelope(
         asked,
         asked.seq,
         "approval_required",
@@ -165,14 +167,14 @@ async def test_an_approval_pauses_the_run_and_an_approving_answer_resumes_it(
         options=["approve", "deny"],
         expiresAt=asked.payload["expiresAt"],
     )
-    await either.ping()
-    assert not either.events, "the run is paused"
+    await client_per_transport.ping()
+    assert not client_per_transport.events, "the run is paused"
     assert not (workspace / "notes.txt").exists()
-    assert (await either.attach(session.session_id, asked.seq))["state"] == "awaiting_approval"
+    assert (await client_per_transport.attach(session.session_id, asked.seq))["state"] == "awaiting_approval"
 
-    assert (await either.decide(asked, "approve")).payload == {"accepted": True}
-    received, *rest = await either.until("run_complete")
-    assert received.frame == envelope(
+    assert (await client_per_transport.decide(asked, "approve")).payload == {"accepted": True}
+    received, *rest = await client_per_transport.read_until("run_complete")
+    assert received.frame == expect_envelope(
         received,
         asked.seq + 1,
         "approval_received",
@@ -185,13 +187,13 @@ async def test_an_approval_pauses_the_run_and_an_approving_answer_resumes_it(
 
 
 @pytest.mark.requirement("push:contract:cancel", "push:cancel:stops-run", "push:headless:exit-2-cancelled")
-async def test_a_cancelled_run_completes_as_cancelled(either: PushClient, workspace: Path) -> None:
-    session = await either.start_session(workspace)
-    run_id = await either.send(session.session_id, "count 1000000")
-    await either.until("assistant_token")
-    assert (await either.cancel(session.session_id, run_id)).payload == {"accepted": True}
-    complete = (await either.until("run_complete"))[-1]
-    assert complete.frame == envelope(
+async def test_a_cancelled_run_completes_as_cancelled(client_per_transport: PushClient, workspace: Path) -> None:
+    session = await client_per_transport.start_session(workspace)
+    run_id = await client_per_transport.send(session.session_id, "count 1000000")
+    await client_per_transport.read_until("assistant_token")
+    assert (await client_per_transport.cancel(session.session_id, run_id)).payload == {"accepted": True}
+    complete = (await client_per_transport.read_until("run_complete"))[-1]
+    assert complete.frame == expect_envelope(
         complete,
         complete.seq,
         "run_complete",
@@ -205,13 +207,16 @@ async def test_a_cancelled_run_completes_as_cancelled(either: PushClient, worksp
 
 @pytest.mark.requirement("push:contract:replay", "push:attach:replays-missed", "push:replay:seq-greater-than-last-seen")
 async def test_attach_replays_the_missing_events_in_order(
-    either: PushClient, workspace: Path, connect: Any, pushd: Any, transport: str
+    client_per_transport: PushClient, workspace: Path, connect: Any, push_daemon: Any, transport: str
 ) -> None:
-    session = await either.start_session(workspace)
-    live = [await either.event(), *await either.run(session.session_id, "count 20\nread README.md")]
+    session = await client_per_transport.start_session(workspace)
+    live = [
+        await client_per_transport.next_event(),
+        *await client_per_transport.run(session.session_id, "count 20\nread README.md"),
+    ]
     head, cursor = live[-1].seq, 7
 
-    late = await connect(pushd, transport)
+    late = await connect(push_daemon, transport)
     response = await late.request(
         "attach_session",
         {"sessionId": session.session_id, "lastSeenSeq": cursor, "attachToken": session.attach_token},

@@ -8,19 +8,19 @@ import pytest
 from tests.conftest import Connect, StartDaemon
 
 from switchtower.protocols.push import messages
-from switchtower.testing.push_client import Event, PushClient
+from switchtower.testing.push_client import ReceivedEvent, PushClient
 
 # Put together here, so that no secret stands in this file.
 GITHUB_TOKEN = "ghp" + "_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 OPENAI_KEY = "sk" + "-proj-" + "abcdEFGH1234ijklMNOP5678qrstUVWX"
 
 
-async def all_of(client: PushClient, session_id: str, text: str) -> list[Event]:
+async def run_to_end(client: PushClient, session_id: str, text: str) -> list[ReceivedEvent]:
     """A run in which every question is answered with yes."""
     await client.send(session_id, text)
-    events: list[Event] = []
+    events: list[ReceivedEvent] = []
     while not events or events[-1].type != "run_complete":
-        events.append(await client.event())
+        events.append(await client.next_event())
         if events[-1].type == "approval_required":
             assert (await client.decide(events[-1])).ok
     return events
@@ -28,23 +28,26 @@ async def all_of(client: PushClient, session_id: str, text: str) -> list[Event]:
 
 @pytest.mark.requirement("push:event:catalogue", "push:envelope:event-fields", "push:envelope:closed-when-sent")
 async def test_every_event_of_the_catalogue_is_seen_on_the_wire(
-    own_daemon: StartDaemon, connect: Connect, workspace: Path, transport: str
+    dedicated_daemon: StartDaemon, connect: Connect, workspace: Path, transport: str
 ) -> None:
     """The client validates each against the schemas; this proves that none was left out, nor one invented."""
-    daemon = own_daemon(retention_entries=5)
+    daemon = dedicated_daemon(retention_entries=5)
     client = await connect(daemon, transport)
     session_id = (await client.start_session(workspace)).session_id
-    events = [await client.event(), *await all_of(client, session_id, "think: well\nread README.md\nrun: true\ncount 20")]
-    await client.ask("resume_session", {"lastSeenSeq": events[-1].seq}, session_id=session_id)
-    events += await client.until("session_snapshot")
+    events = [
+        await client.next_event(),
+        *await run_to_end(client, session_id, "think: well\nread README.md\nrun: true\ncount 20"),
+    ]
+    await client.request_payload("resume_session", {"lastSeenSeq": events[-1].seq}, session_id=session_id)
+    events += await client.read_until("session_snapshot")
     await client.attach(session_id, 2**53 - 1)
-    events += await client.until("warning")
+    events += await client.read_until("warning")
     await client.send(session_id, "count 1000000")
-    await client.until("assistant_token")
+    await client.read_until("assistant_token")
     stopping = asyncio.create_task(asyncio.to_thread(daemon.stop))  # clients hear how their runs ended
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            events.append(await client.event())
+            events.append(await client.next_event())
     await stopping
     assert {event.type for event in events} == set(messages.EVENTS)
     assert events[-1].type == "run_complete"
@@ -63,9 +66,11 @@ async def test_status_tells_where_a_run_is(client: PushClient, workspace: Path) 
 
 
 @pytest.mark.requirement("push:event:thinking_token", "push:event:assistant_token", "push:event:assistant_done")
-async def test_tokens_have_numbers_of_their_own_and_end_with_assistant_done(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    events = await either.run(session_id, "think: a b c\nsay: d e f")
+async def test_tokens_have_numbers_of_their_own_and_end_with_assistant_done(
+    client_per_transport: PushClient, workspace: Path
+) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    events = await client_per_transport.run(session_id, "think: a b c\nsay: d e f")
     thinking = [event for event in events if event.type == "thinking_token"]
     spoken = [event for event in events if event.type == "assistant_token"]
     (done,) = (event for event in events if event.type == "assistant_done")
@@ -93,7 +98,7 @@ async def test_tools_carry_the_names_and_error_types_that_clients_know(
     client: PushClient, workspace: Path, text: str, tool: str, error: str | None
 ) -> None:
     session_id = (await client.start_session(workspace)).session_id
-    events = await all_of(client, session_id, text)
+    events = await run_to_end(client, session_id, text)
     (call,) = (event.payload for event in events if event.type == "tool_call")
     (result,) = (event.payload for event in events if event.type == "tool_result")
     assert call["toolName"] == result["toolName"] == tool
@@ -118,20 +123,20 @@ async def test_tools_do_not_leave_the_workspace(client: PushClient, workspace: P
 
 @pytest.mark.requirement("push:security:redaction")
 async def test_secrets_are_redacted_from_events_answers_journal_and_log(
-    own_daemon: StartDaemon, connect: Connect, workspace: Path
+    dedicated_daemon: StartDaemon, connect: Connect, workspace: Path
 ) -> None:
-    daemon = own_daemon(log_level="debug")
+    daemon = dedicated_daemon(log_level="debug")
     client = await connect(daemon)
     (workspace / "config.txt").write_text(f"token = {GITHUB_TOKEN}\nAuthorization: Bearer {OPENAI_KEY}\n")
     session_id = (await client.start_session(workspace, metadata={"api_key": OPENAI_KEY})).session_id
-    events = await all_of(
+    events = await run_to_end(
         client,
         session_id,
         f"say: my token is {GITHUB_TOKEN} and {OPENAI_KEY}\nread config.txt\nrun: cat config.txt; echo {daemon.token}",
     )
-    await client.ask("resume_session", {"lastSeenSeq": 0}, session_id=session_id)
-    events += await client.until("session_snapshot")
-    await client.ask("list_sessions", {"limit": 200})
+    await client.request_payload("resume_session", {"lastSeenSeq": 0}, session_id=session_id)
+    events += await client.read_until("session_snapshot")
+    await client.request_payload("list_sessions", {"limit": 200})
     everything = b"".join(event.raw for event in events)
     daemon.stop()
     for path in daemon.home.rglob("*"):
@@ -155,14 +160,14 @@ async def test_a_password_that_was_hidden_in_a_url_stays_hidden_when_the_model_q
     url = f"https://bob:{password}@example.org/"
     (workspace / "remote.txt").write_text(f"{'.' * 200} {url} {'.' * (200 - len(quoted) - len(ending))}\n")
     session_id = (await client.start_session(workspace)).session_id
-    events = await all_of(client, session_id, "run: cat remote.txt")
+    events = await run_to_end(client, session_id, "run: cat remote.txt")
     (result,) = (event.payload["text"] for event in events if event.type == "tool_result")
     assert " https://bob:[redacted]@example.org/ " in result
     hidden = f"It says: … {prefix}[redacted]@example.org/ ...."
     assert hidden in "".join(event.payload["text"] for event in events if event.type == "assistant_token")
     assert hidden in events[-1].payload["summary"]
 
-    events += await all_of(client, session_id, f"say: The password is {password}.")
+    events += await run_to_end(client, session_id, f"say: The password is {password}.")
     assert events[-1].payload["summary"] == "The password is [redacted]."
     assert password.encode() not in b"".join(event.raw for event in events)
 
@@ -179,20 +184,22 @@ async def test_what_only_looks_a_little_like_a_secret_survives(client: PushClien
 @pytest.mark.parametrize(
     "text", ["grüße 😀 漢字 \u202e\u2028 e\u0301", "a\u0000b", 'quote " slash \\ tab \t', "\u007f\u0085\ufeff\uffff\U0010ffff"]
 )
-async def test_text_comes_back_as_it_was_sent(either: PushClient, workspace: Path, text: str) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    events = await either.run(session_id, f"say: {text}")
+async def test_text_comes_back_as_it_was_sent(client_per_transport: PushClient, workspace: Path, text: str) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    events = await client_per_transport.run(session_id, f"say: {text}")
     started = next(event for event in events if event.payload.get("phase") == "Run started")
     assert started.payload["detail"] == f"say: {text}"
 
 
 @pytest.mark.requirement("push:event:error-workspace", "push:event:error", "push:error:SANDBOX_UNAVAILABLE")
-async def test_a_workspace_that_was_removed_fails_the_run_until_it_is_restored(either: PushClient, workspace: Path) -> None:
+async def test_a_workspace_that_was_removed_fails_the_run_until_it_is_restored(
+    client_per_transport: PushClient, workspace: Path
+) -> None:
     folder = workspace / "work"
     folder.mkdir()
-    session_id = (await either.start_session(folder)).session_id
+    session_id = (await client_per_transport.start_session(folder)).session_id
     folder.rmdir()
-    events = await either.run(session_id, "run: true")
+    events = await client_per_transport.run(session_id, "run: true")
     assert [event.type for event in events[-3:]] == ["status", "error", "run_complete"]
     status, error, complete = (event.payload for event in events[-3:])
     assert status == {"source": "orchestrator", "phase": "Run started", "detail": "run: true"}
@@ -202,7 +209,7 @@ async def test_a_workspace_that_was_removed_fails_the_run_until_it_is_restored(e
     assert (complete["outcome"], complete["summary"], complete["headless"]) == ("failed", message, {"exitCodeHint": 1})
 
     folder.mkdir()
-    assert (await either.run(session_id, "say: again"))[-1].payload["outcome"] == "success"
+    assert (await client_per_transport.run(session_id, "say: again"))[-1].payload["outcome"] == "success"
 
 
 @pytest.mark.requirement("push:event:error-workspace")
@@ -211,10 +218,10 @@ async def test_a_workspace_that_is_removed_while_a_question_waits_fails_the_run(
     folder.mkdir()
     session_id = (await client.start_session(folder)).session_id
     await client.send(session_id, "run: touch made")
-    asked = (await client.until("approval_required"))[-1]
+    asked = (await client.read_until("approval_required"))[-1]
     folder.rmdir()
     assert (await client.decide(asked)).ok
-    events = await client.until("run_complete")
+    events = await client.read_until("run_complete")
     (result,) = (event.payload for event in events if event.type == "tool_result")
     assert (result["isError"], result["text"]) == (True, "not run: the workspace's folder was removed since the run began")
     error, complete = (event.payload for event in events[-2:])

@@ -7,9 +7,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.conftest import Connect, Daemon, StartDaemon
+from tests.conftest import Connect, ManagedDaemon, StartDaemon
 
-from switchtower.testing.push_client import Event, PushClient
+from switchtower.testing.push_client import ReceivedEvent, PushClient
 
 KEPT = 20
 NEXT = 1_000_000_000
@@ -17,12 +17,12 @@ NEXT = 1_000_000_000
 
 
 @pytest.fixture
-async def forgetful(start_daemon: StartDaemon, connect: Connect, transport: str) -> PushClient:
+async def low_retention_client(start_daemon: StartDaemon, connect: Connect, transport: str) -> PushClient:
     """A client of a daemon that keeps few deltas."""
     return await connect(start_daemon(retention_entries=KEPT), transport)
 
 
-async def retention_reached(client: PushClient, session_id: str) -> int:
+async def wait_for_retention(client: PushClient, session_id: str) -> int:
     """Waits until no run is active and all that may go is gone; the session's head then. What arrives meanwhile is dropped."""
     async with asyncio.timeout(60):
         while True:
@@ -36,16 +36,16 @@ async def retention_reached(client: PushClient, session_id: str) -> int:
     return head
 
 
-async def pruned(client: PushClient, workspace: Path) -> tuple[str, int]:
+async def make_pruned_session(client: PushClient, workspace: Path) -> tuple[str, int]:
     """A session of which early deltas are gone, and its head."""
     session_id = (await client.start_session(workspace)).session_id
     await client.run(session_id, "count 50")
     await client.run(session_id, "count 50")
-    return session_id, await retention_reached(client, session_id)
+    return session_id, await wait_for_retention(client, session_id)
 
 
-async def gap_answer(client: PushClient) -> tuple[Event, Event]:
-    warning, snapshot = await client.event(), await client.event()
+async def wait_for_gap(client: PushClient) -> tuple[ReceivedEvent, ReceivedEvent]:
+    warning, snapshot = await client.next_event(), await client.next_event()
     assert (warning.type, snapshot.type) == ("warning", "session_snapshot")
     return warning, snapshot
 
@@ -53,15 +53,17 @@ async def gap_answer(client: PushClient) -> tuple[Event, Event]:
 @pytest.mark.requirement(
     "push:attach:gap-sends-snapshot", "push:replay:gap-warning", "push:replay:retention", "push:event:warning"
 )
-async def test_a_cursor_in_the_gap_gets_warning_then_snapshot_then_what_follows(forgetful: PushClient, workspace: Path) -> None:
-    session_id, head = await pruned(forgetful, workspace)
-    attached = await forgetful.attach(session_id, 3)
+async def test_a_cursor_in_the_gap_gets_warning_then_snapshot_then_what_follows(
+    low_retention_client: PushClient, workspace: Path
+) -> None:
+    session_id, head = await make_pruned_session(low_retention_client, workspace)
+    attached = await low_retention_client.attach(session_id, 3)
     assert attached == {
         "sessionId": session_id,
         "state": "completed",
         "replay": {"fromSeq": head + 1, "toSeq": head, "completed": True, "gap": True},
     }
-    warning, snapshot = await gap_answer(forgetful)
+    warning, snapshot = await wait_for_gap(low_retention_client)
     assert warning.payload["code"] == "EVENT_GAP"
     assert "lastSeenSeq=3" in warning.payload["detail"]
     assert snapshot.payload == {
@@ -71,29 +73,31 @@ async def test_a_cursor_in_the_gap_gets_warning_then_snapshot_then_what_follows(
         "pendingApproval": None,
         "meta": {"provider": "demo", "sandboxProvider": "local"},
     }
-    following = await forgetful.run(session_id, "say: onward")
+    following = await low_retention_client.run(session_id, "say: onward")
     numbers = [warning.seq, snapshot.seq, *(event.seq for event in following)]
     assert numbers == list(range(warning.seq, warning.seq + len(numbers))), "a client that dedupes by seq keeps them all"
     assert (warning.seq > NEXT, warning.seq % NEXT) == (True, head - 1)
 
 
 @pytest.mark.requirement("push:attach:gap-sends-snapshot", "push:replay:retention")
-async def test_every_cursor_is_either_served_whole_or_told_of_the_gap(forgetful: PushClient, workspace: Path) -> None:
-    session_id, head = await pruned(forgetful, workspace)
+async def test_every_cursor_is_either_served_whole_or_told_of_the_gap(low_retention_client: PushClient, workspace: Path) -> None:
+    session_id, head = await make_pruned_session(low_retention_client, workspace)
     told = []
     last_numbering = 0
     for cursor in range(head + 1):
-        attached = await forgetful.attach(session_id, cursor)
+        attached = await low_retention_client.attach(session_id, cursor)
         told.append(attached["replay"]["gap"])
         if told[-1]:
-            warning, snapshot = await gap_answer(forgetful)
+            warning, snapshot = await wait_for_gap(low_retention_client)
             assert (warning.seq % NEXT, snapshot.seq % NEXT) == (head - 1, head)
             assert warning.seq // NEXT == snapshot.seq // NEXT > last_numbering, "this connection has seen all earlier ones"
             last_numbering = snapshot.seq // NEXT
         else:
-            assert [(await forgetful.event()).seq for _ in range(cursor, head)] == list(range(cursor + 1, head + 1))
-        await forgetful.ping()
-        assert not forgetful.events
+            assert [(await low_retention_client.next_event()).seq for _ in range(cursor, head)] == list(
+                range(cursor + 1, head + 1)
+            )
+        await low_retention_client.ping()
+        assert not low_retention_client.events
     assert told == sorted(told, reverse=True), "first those with a gap, then those without"
     assert told[0]
     assert not told[-1]
@@ -101,53 +105,55 @@ async def test_every_cursor_is_either_served_whole_or_told_of_the_gap(forgetful:
 
 
 @pytest.mark.requirement("push:replay:retention")
-async def test_decisions_messages_and_results_are_never_pruned(forgetful: PushClient, workspace: Path) -> None:
-    session_id, _ = await pruned(forgetful, workspace)
-    await forgetful.send(session_id, "run: echo still here")
-    asked = (await forgetful.until("approval_required"))[-1]
-    snapshot_while_asking = await forgetful.attach(session_id, 1)
+async def test_decisions_messages_and_results_are_never_pruned(low_retention_client: PushClient, workspace: Path) -> None:
+    session_id, _ = await make_pruned_session(low_retention_client, workspace)
+    await low_retention_client.send(session_id, "run: echo still here")
+    asked = (await low_retention_client.read_until("approval_required"))[-1]
+    snapshot_while_asking = await low_retention_client.attach(session_id, 1)
     assert (snapshot_while_asking["state"], snapshot_while_asking["replay"]["gap"]) == ("awaiting_approval", True)
-    _, snapshot = await gap_answer(forgetful)
+    _, snapshot = await wait_for_gap(low_retention_client)
     assert snapshot.payload["pendingApproval"] == asked.payload
     assert snapshot.payload["activeRunId"] == asked.run_id
-    await forgetful.decide(asked)
-    events = await forgetful.until("run_complete")
+    await low_retention_client.decide(asked)
+    events = await low_retention_client.read_until("run_complete")
     assert "still here" in next(event.payload["text"] for event in events if event.type == "tool_result")
 
 
 @pytest.mark.requirement("push:attach:gap-sends-snapshot")
-async def test_a_cursor_beyond_the_head_is_a_gap_too(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    head = (await either.run(session_id, "say: hello"))[-1].seq
-    attached = await either.attach(session_id, head + 5)
+async def test_a_cursor_beyond_the_head_is_a_gap_too(client_per_transport: PushClient, workspace: Path) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    head = (await client_per_transport.run(session_id, "say: hello"))[-1].seq
+    attached = await client_per_transport.attach(session_id, head + 5)
     assert attached["replay"] == {"fromSeq": head + 1, "toSeq": head, "completed": True, "gap": True}
-    warning, snapshot = await gap_answer(either)
+    warning, snapshot = await wait_for_gap(client_per_transport)
     assert (warning.seq, snapshot.seq) == (NEXT + head - 1, NEXT + head)
-    assert (await either.run(session_id, "say: more"))[0].seq == NEXT + head + 1
+    assert (await client_per_transport.run(session_id, "say: more"))[0].seq == NEXT + head + 1
 
 
 @pytest.mark.requirement("push:attach:gap-sends-snapshot", "push:event:seq-monotonic")
-async def test_a_cursor_beyond_a_fresh_sessions_head_gets_two_numbers_as_well(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
-    await either.event()
-    assert (await either.attach(session_id, 2**53 - 1))["replay"]["gap"]
-    warning, snapshot = await gap_answer(either)
+async def test_a_cursor_beyond_a_fresh_sessions_head_gets_two_numbers_as_well(
+    client_per_transport: PushClient, workspace: Path
+) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
+    await client_per_transport.next_event()
+    assert (await client_per_transport.attach(session_id, 2**53 - 1))["replay"]["gap"]
+    warning, snapshot = await wait_for_gap(client_per_transport)
     assert (warning.seq, snapshot.seq) == (NEXT, NEXT + 1)
     assert snapshot.payload["state"] == "idle"
-    assert (await either.run(session_id, "say: more"))[0].seq == NEXT + 2
+    assert (await client_per_transport.run(session_id, "say: more"))[0].seq == NEXT + 2
 
 
 @pytest.mark.requirement("push:replay:slow-reader", "push:replay:gap-warning")
 async def test_a_reader_too_slow_for_the_retention_is_told_of_the_gap(
-    forgetful: PushClient, workspace: Path, start_daemon: StartDaemon, connect: Connect, transport: str
+    low_retention_client: PushClient, workspace: Path, start_daemon: StartDaemon, connect: Connect, transport: str
 ) -> None:
     slow = await connect(start_daemon(retention_entries=KEPT), transport)
-    session_id = (await forgetful.start_session(workspace)).session_id
+    session_id = (await low_retention_client.start_session(workspace)).session_id
     await slow.attach(session_id, 1)
-    await forgetful.send(session_id, "count 40000")
-    await retention_reached(forgetful, session_id)
+    await low_retention_client.send(session_id, "count 40000")
+    await wait_for_retention(low_retention_client, session_id)
 
-    events = await slow.until("session_snapshot")
+    events = await slow.read_until("session_snapshot")
     *whole, warning, snapshot = events
     assert [event.seq for event in whole] == list(range(2, len(whole) + 2)), "nothing is missing before the gap is told"
     assert (warning.type, warning.payload["code"]) == ("warning", "EVENT_GAP")
@@ -155,7 +161,7 @@ async def test_a_reader_too_slow_for_the_retention_is_told_of_the_gap(
     assert (await slow.run(session_id, "say: live again"))[0].seq == snapshot.seq + 1
 
 
-class Careful:
+class GapAwareReader:
     """A client as the document wants it: it takes each (sessionId, seq) once, and nothing that is not after its cursor."""
 
     def __init__(self, client: PushClient, session_id: str) -> None:
@@ -170,7 +176,7 @@ class Careful:
 
     async def take_until(self, type_: str) -> None:
         """All that arrives up to the first event of this type."""
-        for event in await self.client.until(type_):
+        for event in await self.client.read_until(type_):
             if event.seq > self.last_seen and event.seq not in self._seen:
                 self._seen.add(event.seq)
                 self.last_seen = event.seq
@@ -184,8 +190,8 @@ async def test_a_client_that_saw_everything_and_asks_from_the_beginning_takes_th
 ) -> None:
     daemon = start_daemon(retention_entries=KEPT)
     client = await connect(daemon)
-    session_id, head = await pruned(client, workspace)
-    careful = Careful(client if same_connection else await connect(daemon), session_id)
+    session_id, head = await make_pruned_session(client, workspace)
+    careful = GapAwareReader(client if same_connection else await connect(daemon), session_id)
     careful.last_seen = head
     careful._seen = set(range(1, head + 1))
     await careful.attach(3)
@@ -198,12 +204,12 @@ async def test_a_client_that_saw_everything_and_asks_from_the_beginning_takes_th
 
 @pytest.mark.requirement("push:replay:gap-is-no-duplicate", "push:replay:seq-greater-than-last-seen")
 async def test_a_client_ahead_of_the_daemon_is_sent_everything_that_follows_also_when_it_comes_again(
-    pushd: Daemon, connect: Connect, workspace: Path
+    push_daemon: ManagedDaemon, connect: Connect, workspace: Path
 ) -> None:
-    client = await connect(pushd)
+    client = await connect(push_daemon)
     session_id = (await client.start_session(workspace)).session_id
     head = (await client.run(session_id, "say: hello"))[-1].seq
-    careful = Careful(await connect(pushd), session_id)
+    careful = GapAwareReader(await connect(push_daemon), session_id)
     careful.last_seen = head + 1
     await careful.attach()
     await careful.take_until("session_snapshot")
@@ -213,7 +219,7 @@ async def test_a_client_ahead_of_the_daemon_is_sent_everything_that_follows_also
     assert careful.types[2:] == [event.type for event in following]
     assert careful.last_seen == NEXT + following[-1].seq
 
-    careful.client = await connect(pushd)
+    careful.client = await connect(push_daemon)
     missed = await client.run(session_id, "say: meanwhile")
     attached = await careful.client.attach(session_id, careful.last_seen)
     assert attached["replay"] == {
@@ -228,13 +234,13 @@ async def test_a_client_ahead_of_the_daemon_is_sent_everything_that_follows_also
 
 @pytest.mark.requirement("push:replay:gap-is-no-duplicate")
 async def test_a_message_on_another_connection_is_answered_in_the_numbers_of_the_first(
-    pushd: Daemon, connect: Connect, workspace: Path
+    push_daemon: ManagedDaemon, connect: Connect, workspace: Path
 ) -> None:
-    client, other = await connect(pushd), await connect(pushd)
+    client, other = await connect(push_daemon), await connect(push_daemon)
     session_id = (await client.start_session(workspace)).session_id
-    await client.event()
+    await client.next_event()
     await client.attach(session_id, 99)
-    await gap_answer(client)
+    await wait_for_gap(client)
     sent = await other.run(session_id, "say: hello")
-    received = await client.until("run_complete")
+    received = await client.read_until("run_complete")
     assert [event.raw for event in sent] == [event.raw for event in received]

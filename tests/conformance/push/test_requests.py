@@ -8,13 +8,13 @@ import pytest
 from msgspec import UNSET
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import PushClient, start_payload
+from switchtower.testing.push_client import PushClient, make_start_payload
 
 
 @pytest.mark.requirement("push:ping:answer")
-async def test_ping_is_answered_with_the_daemons_clock_in_milliseconds(either: PushClient) -> None:
+async def test_ping_is_answered_with_the_daemons_clock_in_milliseconds(client_per_transport: PushClient) -> None:
     before = time.time_ns() // 1_000_000
-    response = await either.request("ping", requestId="req_p")
+    response = await client_per_transport.request("ping", requestId="req_p")
     after = time.time_ns() // 1_000_000
     assert response.payload is not None
     ts = response.payload["ts"]
@@ -32,8 +32,8 @@ async def test_ping_is_answered_with_the_daemons_clock_in_milliseconds(either: P
 
 @pytest.mark.requirement("push:hello:answer")
 async def test_hello_takes_capabilities_that_it_has_never_heard_of_and_may_be_repeated(client: PushClient) -> None:
-    first = await client.hello("teleport")
-    assert await client.hello() == first
+    first = await client.send_hello("teleport")
+    assert await client.send_hello() == first
 
 
 @pytest.mark.requirement("push:start:answer")
@@ -53,7 +53,7 @@ async def test_start_session_takes_every_field_of_the_document(client: PushClien
     }
     metadata = {"source": "cli", "nested": {"list": [1, 2.5, None, True, "ü"], "large": 10**30}}
     session = await client.start_session(workspace, mode="headless", repo=repo, metadata=metadata)
-    started = await client.event()
+    started = await client.next_event()
     assert started.payload == {
         "sessionId": session.session_id,
         "state": "idle",
@@ -61,19 +61,19 @@ async def test_start_session_takes_every_field_of_the_document(client: PushClien
         "provider": "demo",
         "sandboxProvider": "local",
     }
-    listed = (await client.ask("list_sessions", {"limit": 200}))["sessions"]
+    listed = (await client.request_payload("list_sessions", {"limit": 200}))["sessions"]
     (found,) = (one for one in listed if one["sessionId"] == session.session_id)
     assert found["repo"] == {"rootPath": str(workspace), "currentBranch": "topic"}
 
 
 @pytest.mark.requirement("push:list:resumable-sessions")
 async def test_list_sessions_has_the_last_updated_first_with_state_time_and_repo(
-    own_daemon: StartDaemon, connect: Connect, transport: str, workspace: Path
+    dedicated_daemon: StartDaemon, connect: Connect, transport: str, workspace: Path
 ) -> None:
-    client = await connect(own_daemon(), transport)
+    client = await connect(dedicated_daemon(), transport)
     older, newer = await client.start_session(workspace), await client.start_session(workspace)
     await client.run(older.session_id, "say: I am the latest")
-    first, second = (await client.ask("list_sessions", {"limit": 200}))["sessions"]
+    first, second = (await client.request_payload("list_sessions", {"limit": 200}))["sessions"]
     assert first == {
         "sessionId": older.session_id,
         "state": "completed",
@@ -88,9 +88,9 @@ async def test_list_sessions_has_the_last_updated_first_with_state_time_and_repo
 async def test_list_sessions_gives_at_most_the_limit_and_twenty_without_one(client: PushClient, workspace: Path) -> None:
     for _ in range(22):
         await client.start_session(workspace)
-    assert len((await client.ask("list_sessions", {"limit": 21}))["sessions"]) == 21
-    assert len((await client.ask("list_sessions", {"limit": 1}))["sessions"]) == 1
-    assert len((await client.ask("list_sessions", {}))["sessions"]) == 20
+    assert len((await client.request_payload("list_sessions", {"limit": 21}))["sessions"]) == 21
+    assert len((await client.request_payload("list_sessions", {"limit": 1}))["sessions"]) == 1
+    assert len((await client.request_payload("list_sessions", {}))["sessions"]) == 20
 
 
 @pytest.mark.requirement("push:session:states")
@@ -99,7 +99,7 @@ async def test_a_sessions_state_follows_its_runs(client: PushClient, workspace: 
 
     async def state() -> str:
         attached: str = (await client.attach(session_id, 2**53 - 1))["state"]
-        listed = (await client.ask("list_sessions", {"limit": 200}))["sessions"]
+        listed = (await client.request_payload("list_sessions", {"limit": 200}))["sessions"]
         assert [one["state"] for one in listed if one["sessionId"] == session_id] == [attached]
         client.events.clear()
         return attached
@@ -109,17 +109,17 @@ async def test_a_sessions_state_follows_its_runs(client: PushClient, workspace: 
     assert await state() == "completed"
 
     run_id = await client.send(session_id, "count 1000000")
-    await client.until("assistant_token")
+    await client.read_until("assistant_token")
     assert await state() == "running"
     await client.cancel(session_id, run_id)
-    await client.until("run_complete")
+    await client.read_until("run_complete")
     assert await state() == "cancelled"
 
     run_id = await client.send(session_id, "run: true")
-    await client.until("approval_required")
+    await client.read_until("approval_required")
     assert await state() == "awaiting_approval"
     await client.cancel(session_id, run_id)
-    await client.until("run_complete")
+    await client.read_until("run_complete")
 
     await client.run(session_id, "say: fine", acceptance=[{"id": "no", "check": "false"}])
     assert await state() == "failed"
@@ -129,8 +129,8 @@ async def test_a_sessions_state_follows_its_runs(client: PushClient, workspace: 
 async def test_cancel_run_without_a_run_id_means_the_active_one(client: PushClient, workspace: Path) -> None:
     session_id = (await client.start_session(workspace)).session_id
     await client.send(session_id, "count 1000000")
-    assert await client.ask("cancel_run", {}, session_id=session_id) == {"accepted": True}
-    assert (await client.until("run_complete"))[-1].payload["outcome"] == "cancelled"
+    assert await client.request_payload("cancel_run", {}, session_id=session_id) == {"accepted": True}
+    assert (await client.read_until("run_complete"))[-1].payload["outcome"] == "cancelled"
 
 
 @pytest.mark.requirement("push:envelope:session-required", "push:envelope:response-session-string")
@@ -183,7 +183,7 @@ async def test_unknown_fields_of_the_envelope_and_the_payload_are_ignored(
     unknown = {"x-new": {"deep": [1]}, "": None, "ok": False}
     assert (await client.request(type_, {**payload, **unknown}, session_id=session_id, **unknown)).ok
     if type_ == "send_user_message":
-        await client.until("run_complete")
+        await client.read_until("run_complete")
 
 
 @pytest.mark.requirement("push:envelope:unknown-fields-accepted")
@@ -196,17 +196,17 @@ async def test_unknown_fields_inside_a_repo_and_a_criterion_are_ignored(client: 
 
 
 @pytest.mark.requirement("push:envelope:response-echoes")
-async def test_pipelined_requests_are_each_answered_under_their_own_id(either: PushClient, workspace: Path) -> None:
-    session_id = (await either.start_session(workspace)).session_id
+async def test_pipelined_requests_are_each_answered_under_their_own_id(client_per_transport: PushClient, workspace: Path) -> None:
+    session_id = (await client_per_transport.start_session(workspace)).session_id
     frames = [
-        either.frame("ping"),
-        either.frame("list_sessions", {"limit": 1}),
-        either.frame("attach_session", {"lastSeenSeq": 1}, session_id=session_id),
-        either.frame("cancel_run", {}, session_id=session_id),
-        either.frame("start_session", start_payload(workspace)),
-        either.frame("nonsense"),
+        client_per_transport.make_frame("ping"),
+        client_per_transport.make_frame("list_sessions", {"limit": 1}),
+        client_per_transport.make_frame("attach_session", {"lastSeenSeq": 1}, session_id=session_id),
+        client_per_transport.make_frame("cancel_run", {}, session_id=session_id),
+        client_per_transport.make_frame("start_session", make_start_payload(workspace)),
+        client_per_transport.make_frame("nonsense"),
     ]
-    await either.say(*frames)
-    answered = {(await either.response(frame["requestId"])).type for frame in frames}
+    await client_per_transport.send_frames(*frames)
+    answered = {(await client_per_transport.wait_for_response(frame["requestId"])).type for frame in frames}
     assert answered == {"ping", "list_sessions", "attach_session", "cancel_run", "start_session", "nonsense"}
-    assert not either.responses
+    assert not client_per_transport.responses

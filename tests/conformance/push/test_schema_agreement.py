@@ -12,7 +12,7 @@ LEAVE_OUT = object()
 EMPTY: list[Any] = []
 
 
-def changed(type_: str, path: str, value: Any) -> dict[str, Any]:
+def change_sample(type_: str, path: str, value: Any) -> dict[str, Any]:
     frame: dict[str, Any] = samples.request_frame(type_, copy.deepcopy(samples.REQUESTS[type_]))
     *parents, last = path.split(".")
     place: Any = frame
@@ -95,7 +95,7 @@ VALID = [
 ]
 
 
-def named(case: tuple[str, str, Any]) -> str:
+def name_case(case: tuple[str, str, Any]) -> str:
     type_, path, value = case
     return f"{type_}.{path} {'left out' if value is LEAVE_OUT else repr(value)[:20]}"
 
@@ -106,20 +106,20 @@ FRAME_ERRORS = {"INVALID_REQUEST", "UNSUPPORTED_PROTOCOL_VERSION", "UNSUPPORTED_
 @pytest.mark.requirement("push:schemas:daemon-agrees", "push:error:INVALID_REQUEST", "push:list:limit", "push:send:non-empty")
 async def test_what_the_schema_refuses_the_daemon_refuses(client: PushClient) -> None:
     for case in INVALID:
-        frame = changed(*case)
-        assert not schema_check.REQUESTS.is_valid(frame), named(case)
-        await client.say(frame)
-        response = await client.response()
-        assert response.code in FRAME_ERRORS, named(case)
+        frame = change_sample(*case)
+        assert not schema_check.REQUESTS.is_valid(frame), name_case(case)
+        await client.send_frames(frame)
+        response = await client.wait_for_response()
+        assert response.code in FRAME_ERRORS, name_case(case)
         if case[1] not in ("v", "type"):
-            assert response.code == "INVALID_REQUEST", named(case)
+            assert response.code == "INVALID_REQUEST", name_case(case)
 
 
 @pytest.mark.requirement("push:schemas:daemon-agrees", "push:envelope:unknown-fields-accepted")
 async def test_what_the_schema_takes_the_daemon_takes(client: PushClient) -> None:
     for case in VALID:
-        frame = changed(*case)
+        frame = change_sample(*case)
         schema_check.REQUESTS.validate(frame)
-        await client.say(frame)
-        response = await client.response()
-        assert response.code not in FRAME_ERRORS, f"{named(case)}: {response.error}"
+        await client.send_frames(frame)
+        response = await client.wait_for_response()
+        assert response.code not in FRAME_ERRORS, f"{name_case(case)}: {response.error}"

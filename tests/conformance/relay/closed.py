@@ -14,11 +14,11 @@ Actor = Literal["local", "web", "cli", "system"]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Closed(Struct, forbid_unknown_fields=True):
+class StrictRelayStruct(Struct, forbid_unknown_fields=True):
     pass
 
 
-class Envelope(Closed):
+class Envelope(StrictRelayStruct):
     type: str
     ts: Stamp
     data: Any
@@ -31,7 +31,7 @@ class Envelope(Closed):
     """Ours, to the hub: the number of the message before this one."""
 
 
-class Started(Closed):
+class Started(StrictRelayStruct):
     tool: str
     cwd: str
     command: str
@@ -40,24 +40,24 @@ class Started(Closed):
     rows: int | UnsetType = UNSET
 
 
-class Ready(Closed):
+class Ready(StrictRelayStruct):
     runner_mode: Literal["pty"]
 
 
-class Output(Closed):
+class Output(StrictRelayStruct):
     stream: Literal["stdout", "stderr"]
     text: Annotated[str, Meta(min_length=1)]
     request_id: Id | UnsetType = UNSET
     """Ours: the call of an agent's tool that put it out."""
 
 
-class AwaitingInput(Closed):
+class AwaitingInput(StrictRelayStruct):
     reason: Reason
     prompt: str | UnsetType = UNSET
     request_id: Id | UnsetType = UNSET
 
 
-class Exited(Closed):
+class Exited(StrictRelayStruct):
     exit_code: int
     deleted: bool | UnsetType = UNSET
     """Ours."""
@@ -65,14 +65,14 @@ class Exited(Closed):
     """Ours: a user has ended it."""
 
 
-class Input(Closed):
+class Input(StrictRelayStruct):
     actor: Actor
     input_id: Id
     text_redacted: str
     text_sha256: Sha256
 
 
-class Permission(Closed):
+class Permission(StrictRelayStruct):
     request_id: Id
     reason: Reason
     prompt: str
@@ -83,14 +83,14 @@ class Permission(Closed):
     op_args_summary: Annotated[str, Meta(max_length=80)] | UnsetType = UNSET
 
 
-class Claims(Closed):
+class Claims(StrictRelayStruct):
     """Ours: whom another machine names."""
 
     by: str
     via: str
 
 
-class Decided(Closed):
+class Decided(StrictRelayStruct):
     """Ours."""
 
     request_id: Id
@@ -102,14 +102,14 @@ class Decided(Closed):
     reason: str | UnsetType = UNSET
 
 
-class ToolCall(Closed):
+class ToolCall(StrictRelayStruct):
     request_id: Id
     tool: str
     actor: Actor
     args: Any
 
 
-class ToolResult(Closed):
+class ToolResult(StrictRelayStruct):
     request_id: Id
     tool: str
     actor: Actor
@@ -119,10 +119,10 @@ class ToolResult(Closed):
     error: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _either(self)
+        _check_outcome(self)
 
 
-class Response(Closed):
+class Response(StrictRelayStruct):
     request_id: Id
     ok: bool
     rpc_type: str
@@ -130,20 +130,20 @@ class Response(Closed):
     error: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _either(self)
+        _check_outcome(self)
 
 
-def _either(outcome: ToolResult | Response) -> None:
+def _check_outcome(outcome: ToolResult | Response) -> None:
     if (outcome.result is not UNSET, outcome.error is not UNSET) != (outcome.ok, not outcome.ok):
         raise ValueError("`result` goes with success, `error` with failure")
 
 
-class Ack(Closed):
+class Ack(StrictRelayStruct):
     run_id: Id
     last_seq: Annotated[int, Meta(ge=0)]
 
 
-class Screen(Closed):
+class Screen(StrictRelayStruct):
     """Ours. `id` when it stands for what came before it."""
 
     text: str
@@ -152,12 +152,12 @@ class Screen(Closed):
     id: int | UnsetType = UNSET
 
 
-class Resized(Closed):
+class Resized(StrictRelayStruct):
     cols: int
     rows: int
 
 
-class RunError(Closed):
+class RunError(StrictRelayStruct):
     """Ours: a command that was not carried out, to the one who gave it."""
 
     command: str
@@ -168,17 +168,17 @@ class RunError(Closed):
     """From a host to its hub only."""
 
 
-class Error(Closed):
+class Error(StrictRelayStruct):
     """Ours: a message that could not be read."""
 
     error: Annotated[str, Meta(min_length=1)]
 
 
-class Nothing(Closed):
+class StrictEmptyData(StrictRelayStruct):
     pass
 
 
-class Usage(Closed):
+class Usage(StrictRelayStruct):
     """Ours: what one call of a model took."""
 
     provider: str
@@ -189,7 +189,7 @@ class Usage(Closed):
     context_window: int | None
 
 
-class Order(Closed, kw_only=True):
+class Order(StrictRelayStruct, kw_only=True):
     actor: Actor
     by: str
     """Ours, on everything that is passed on: who asked, by name."""
@@ -221,16 +221,16 @@ EVENTS: dict[str, type[Struct]] = {
     "run.input": Input,
     "run.permission_requested": Permission,
     "run.permission_decided": Decided,
-    "run.resumed": Nothing,
+    "run.resumed": StrictEmptyData,
     "run.resized": Resized,
     "run.usage": Usage,
     "run.screen": Screen,
-    "run.lost": Nothing,
-    "run.found": Nothing,
+    "run.lost": StrictEmptyData,
+    "run.found": StrictEmptyData,
     "tool.call": ToolCall,
     "tool.result": ToolResult,
 }
-ANSWERS: dict[str, type[Struct]] = {"rpc.response": Response, "run.error": RunError, "error": Error, "run.gap": Nothing}
+ANSWERS: dict[str, type[Struct]] = {"rpc.response": Response, "run.error": RunError, "error": Error, "run.gap": StrictEmptyData}
 ORDERS: dict[str, type[Struct]] = {
     "run.ack": Ack,
     "run.send_input": SendInput,
@@ -243,7 +243,7 @@ _OF_NO_JOURNAL = {"run.lost", "run.found"}
 """The hub's own words: they have a place in its journal, but no number of the host's."""
 
 
-def to_app(frame: Frame) -> None:
+def check_app_frame(frame: Frame) -> None:
     """What the hub sends an app."""
     envelope = msgspec.convert(frame, Envelope)
     assert envelope.prev_seq is UNSET, "numbers between host and hub are no app's business"
@@ -254,7 +254,7 @@ def to_app(frame: Frame) -> None:
     msgspec.convert(envelope.data, (EVENTS | ANSWERS)[envelope.type])
 
 
-def to_host(frame: Frame) -> None:
+def check_host_frame(frame: Frame) -> None:
     """What the hub sends a host. Calls have the fields of their own types, which their tests compare whole."""
     envelope = msgspec.convert(frame, Envelope)
     assert (envelope.seq, envelope.id, envelope.prev_seq) == (UNSET, UNSET, UNSET)
@@ -264,7 +264,7 @@ def to_host(frame: Frame) -> None:
         assert envelope.type.startswith("rpc.") or envelope.type in ("run.send_stdin", "run.resize"), frame
 
 
-def to_hub(frame: Frame) -> None:
+def check_hub_frame(frame: Frame) -> None:
     """What our host sends a hub."""
     envelope = msgspec.convert(frame, Envelope)
     assert envelope.host_id is not UNSET, "a host says who it is"

@@ -10,15 +10,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.relay.fake_hub import FakeHub
-from tests.conformance.relay.peers import TOKEN, App, Host, Web
+from tests.conformance.relay.peers import TOKEN, CheckedApp, CheckedHost, CheckedHttp
 
-OpenApp = Callable[..., Awaitable[App]]
-Dial = Callable[..., Awaitable[Host]]
+OpenApp = Callable[..., Awaitable[CheckedApp]]
+Dial = Callable[..., Awaitable[CheckedHost]]
 
 
-class RelayDaemon(Daemon):
+class RelayDaemon(ManagedDaemon):
     """`variables` are of the environment, under their own names. Login shells find an empty home, not what a developer has."""
 
     def __init__(self, variables: dict[str, str] | None = None, **settings: object) -> None:
@@ -30,20 +30,20 @@ class RelayDaemon(Daemon):
         return {**super().environment, "HOME": str(self.home), **self.variables}
 
 
-def owners_socket(daemon: Daemon) -> Web:
+def connect_owner_socket(daemon: ManagedDaemon) -> CheckedHttp:
     """The host's own HTTP."""
     endpoints = json.loads((daemon.home / "run" / "endpoints.json").read_bytes())
-    return Web(str(endpoints["hostd_socket"]))
+    return CheckedHttp(str(endpoints["hostd_socket"]))
 
 
-def identity(daemon: Daemon) -> dict[str, str]:
+def read_identity(daemon: ManagedDaemon) -> dict[str, str]:
     """Who the daemon is to hubs."""
     found: dict[str, str] = json.loads(next(daemon.home.rglob("host.json")).read_bytes())
     return found
 
 
 @pytest.fixture(scope="session")
-def hub() -> Iterator[Daemon]:
+def hub() -> Iterator[ManagedDaemon]:
     daemon = RelayDaemon(host_name="hub")
     try:
         yield daemon.start()
@@ -52,23 +52,23 @@ def hub() -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def web(hub: Daemon) -> Web:
-    return Web(hub.http, hub.token)
+def hub_http(hub: ManagedDaemon) -> CheckedHttp:
+    return CheckedHttp(hub.http, hub.token)
 
 
 @pytest.fixture
-def here(web: Web) -> str:
+def local_host_id(hub_http: CheckedHttp) -> str:
     """The id of the hub's own host."""
-    return str(next(host["id"] for host in web.get("/hosts") if host["is_this_daemon"]))
+    return str(next(host["id"] for host in hub_http.get("/hosts") if host["is_this_daemon"]))
 
 
 @pytest.fixture
 async def open_app() -> AsyncIterator[OpenApp]:
     """`open_app(daemon)`: an app that ends with the test."""
-    apps: list[App] = []
+    apps: list[CheckedApp] = []
 
-    async def open_one(daemon: Daemon, token: str | None = None) -> App:
-        apps.append(await App.open(daemon.http, token or daemon.token))
+    async def open_one(daemon: ManagedDaemon, token: str | None = None) -> CheckedApp:
+        apps.append(await CheckedApp.open(daemon.http, token or daemon.token))
         return apps[-1]
 
     yield open_one
@@ -77,17 +77,17 @@ async def open_app() -> AsyncIterator[OpenApp]:
 
 
 @pytest.fixture
-async def app(open_app: OpenApp, hub: Daemon) -> App:
+async def app(open_app: OpenApp, hub: ManagedDaemon) -> CheckedApp:
     return await open_app(hub)
 
 
 @pytest.fixture
-async def dial() -> AsyncIterator[Dial]:
+async def connect_host() -> AsyncIterator[Dial]:
     """`dial(daemon)`: a host that is not ours and ends with the test."""
-    hosts: list[Host] = []
+    hosts: list[CheckedHost] = []
 
-    async def dial_one(daemon: Daemon, host_id: str | None = None, token: str = TOKEN, **query: Any) -> Host:
-        hosts.append(await Host.open(daemon.http, host_id or f"h-{uuid4().hex[:12]}", token, **query))
+    async def dial_one(daemon: ManagedDaemon, host_id: str | None = None, token: str = TOKEN, **query: Any) -> CheckedHost:
+        hosts.append(await CheckedHost.open(daemon.http, host_id or f"h-{uuid4().hex[:12]}", token, **query))
         return hosts[-1]
 
     yield dial_one
@@ -96,11 +96,11 @@ async def dial() -> AsyncIterator[Dial]:
 
 
 @pytest.fixture
-async def host(dial: Dial, hub: Daemon) -> Host:
-    return await dial(hub)
+async def host(connect_host: Dial, hub: ManagedDaemon) -> CheckedHost:
+    return await connect_host(hub)
 
 
-class Linked:
+class HostWithFakeHub:
     """A host of ours and the hub that it has dialled."""
 
     def __init__(self, daemon: RelayDaemon, hub: FakeHub) -> None:
@@ -109,11 +109,11 @@ class Linked:
 
     @property
     def host_id(self) -> str:
-        return identity(self.daemon)["host_id"]
+        return read_identity(self.daemon)["host_id"]
 
 
 @pytest.fixture(scope="session")
-def linked_for_all() -> Iterator[Linked]:
+def shared_linked_host() -> Iterator[HostWithFakeHub]:
     with ExitStack() as stack:
         hub = FakeHub()
         stack.callback(hub.close)
@@ -121,39 +121,39 @@ def linked_for_all() -> Iterator[Linked]:
         stack.callback(daemon.discard)
         daemon.start()
         assert hub.line
-        yield Linked(daemon, hub)
+        yield HostWithFakeHub(daemon, hub)
 
 
 @pytest.fixture
-def linked(linked_for_all: Linked) -> Iterator[FakeHub]:
+def linked_fake_hub(shared_linked_host: HostWithFakeHub) -> Iterator[FakeHub]:
     """The hub of a shared host of ours, which is left as it was found."""
-    hub = linked_for_all.hub
+    hub = shared_linked_host.hub
     assert hub.line
     yield hub
     hub.acks, hub.refuses_with = True, None
 
 
 @pytest.fixture
-def own_link() -> Iterator[Callable[..., Linked]]:
+def make_linked_host() -> Iterator[Callable[..., HostWithFakeHub]]:
     """A host of ours and a hub that nobody else uses: to cut, to kill, to look at from the beginning."""
     with ExitStack() as stack:
 
-        def make(variables: dict[str, str] | None = None, **settings: Any) -> Linked:
+        def make(variables: dict[str, str] | None = None, **settings: Any) -> HostWithFakeHub:
             hub = FakeHub()
             stack.callback(hub.close)
             daemon = RelayDaemon(variables, hub=hub.url, **{"hub_may": "start", **settings})
             stack.callback(daemon.discard)
             daemon.start()
             assert hub.line
-            return Linked(daemon, hub)
+            return HostWithFakeHub(daemon, hub)
 
         yield make
 
 
 @pytest.fixture
-def local(hub: Daemon) -> Web:
+def owner_http(hub: ManagedDaemon) -> CheckedHttp:
     """The owner's socket of the hub's own host."""
-    return owners_socket(hub)
+    return connect_owner_socket(hub)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from tests.conformance.relay import closed
 from tests.conformance.relay.closed import Frame
-from tests.conformance.relay.peers import PATIENCE, matches
+from tests.conformance.relay.peers import TIMEOUT, matches
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -41,7 +41,7 @@ class FakeHub:
     def close(self) -> None:
         self.cut()
         self._server.shutdown()
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
 
     # What the host does
 
@@ -72,7 +72,7 @@ class FakeHub:
     def _take(self, line: server.ServerConnection, frame: Frame) -> None:
         problem = None
         try:
-            closed.to_hub(frame)
+            closed.check_hub_frame(frame)
         except Exception as found:  # told to whoever waits: a thread has nobody to raise it to
             problem = f"{found!r} in {frame}"
         with self._news:
@@ -82,13 +82,13 @@ class FakeHub:
             acks = self.acks
             self._news.notify_all()
         if acks and "seq" in frame:
-            line.send(json.dumps(acknowledgement(frame["run_id"], frame["seq"])))
+            line.send(json.dumps(make_acknowledgement(frame["run_id"], frame["seq"])))
 
     # What a test does
 
     def wait(self, is_there: Callable[[], Any]) -> Any:
         """What `is_there` finds, as soon as it finds something."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         with self._news:
             while not (found := is_there()):
                 assert not self._problems, self._problems
@@ -96,11 +96,11 @@ class FakeHub:
             assert not self._problems, self._problems
         return found
 
-    def until(self, type_: str, run_id: str | None = None, *, since: int = 0, **data: Any) -> Frame:
+    def wait_for(self, type_: str, run_id: str | None = None, *, since: int = 0, **data: Any) -> Frame:
         found = self.wait(lambda: [frame for frame in self.frames[since:] if matches(frame, type_, run_id, data)][:1])
         return dict(found[0])
 
-    def of(self, run_id: str, *types: str, since: int = 0) -> list[Frame]:
+    def list_run_messages(self, run_id: str, *types: str, since: int = 0) -> list[Frame]:
         """The numbered messages of a run."""
         with self._news:
             told = [frame for frame in self.frames[since:] if frame.get("run_id") == run_id and "seq" in frame]
@@ -115,33 +115,33 @@ class FakeHub:
         said = {"type": type_, "ts": "2025-01-01T00:00:00Z", **envelope, "data": {} if data is None else data}
         self.line.send(json.dumps(said))
 
-    def ack(self, run_id: str, last_seq: int) -> None:
-        self.line.send(json.dumps(acknowledgement(run_id, last_seq)))
+    def send_ack(self, run_id: str, last_seq: int) -> None:
+        self.line.send(json.dumps(make_acknowledgement(run_id, last_seq)))
 
     def call(self, type_: str, run_id: str | None = None, **data: Any) -> Frame:
         request_id = data.setdefault("request_id", str(uuid4()))
         self.send(type_, data, **({} if run_id is None else {"run_id": run_id}))
-        return self.until("rpc.response", request_id=request_id)
+        return self.wait_for("rpc.response", request_id=request_id)
 
-    def result(self, type_: str, run_id: str | None = None, **data: Any) -> Any:
+    def request_result(self, type_: str, run_id: str | None = None, **data: Any) -> Any:
         answer = self.call(type_, run_id, **data)["data"]
         assert answer["ok"], answer
         return answer["result"]
 
-    def error(self, type_: str, run_id: str | None = None, **data: Any) -> str:
+    def request_error(self, type_: str, run_id: str | None = None, **data: Any) -> str:
         answer = self.call(type_, run_id, **data)["data"]
         assert not answer["ok"], answer
         return str(answer["error"])
 
     def start(self, cmd: str, cwd: Any, tool: str = "demo", **data: Any) -> str:
-        return str(self.result("rpc.run.start", tool=tool, cmd=cmd, cwd=str(cwd), **data)["run_id"])
+        return str(self.request_result("rpc.run.start", tool=tool, cmd=cmd, cwd=str(cwd), **data)["run_id"])
 
-    def output(self, run_id: str) -> str:
-        return "".join(frame["data"]["text"] for frame in self.of(run_id, "run.output"))
+    def get_output(self, run_id: str) -> str:
+        return "".join(frame["data"]["text"] for frame in self.list_run_messages(run_id, "run.output"))
 
-    def output_when(self, run_id: str, part: str) -> str:
+    def wait_for_output(self, run_id: str, part: str) -> str:
         self.wait(lambda: part in "".join(f["data"]["text"] for f in self.frames if matches(f, "run.output", run_id, {})))
-        return self.output(run_id)
+        return self.get_output(run_id)
 
     def cut(self) -> None:
         """Ends the connection as a broken network does."""
@@ -156,5 +156,5 @@ class FakeHub:
             return len(self.frames)
 
 
-def acknowledgement(run_id: str, last_seq: int) -> Frame:
+def make_acknowledgement(run_id: str, last_seq: int) -> Frame:
     return {"type": "run.ack", "ts": "2025-01-01T00:00:00Z", "data": {"run_id": run_id, "last_seq": last_seq}}

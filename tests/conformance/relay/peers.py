@@ -16,7 +16,7 @@ from tests.conformance.relay.closed import Frame
 
 from switchtower.testing import relay_client
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 TOKEN = "a-token-of-a-host"
 
 
@@ -28,17 +28,17 @@ def matches(frame: Frame, type_: str, run_id: str | None, data: Frame) -> bool:
     )
 
 
-class App(relay_client.RelayApp):
+class CheckedApp(relay_client.RelayApp):
     passes_anything_on = False
     """Hosts that are not ours may say more than the document has."""
 
     async def receive(self) -> Frame:
         frame = await super().receive()
         if not self.passes_anything_on:
-            closed.to_app(frame)
+            closed.check_app_frame(frame)
         return frame
 
-    async def told(self, type_: str, run_id: str | None = None, *, since: int = 0, **data: Any) -> Frame:
+    async def wait_for_frame(self, type_: str, run_id: str | None = None, *, since: int = 0, **data: Any) -> Frame:
         """The first such frame from `since` on, whether it has come already or is still to come."""
         while True:
             for frame in self.frames[since:]:
@@ -47,36 +47,36 @@ class App(relay_client.RelayApp):
             since = len(self.frames)
             await self.receive()
 
-    async def error(self, type_: str, run_id: str | None = None, **data: Any) -> str:
-        answer = await self.ask(type_, run_id, **data)
+    async def request_error(self, type_: str, run_id: str | None = None, **data: Any) -> str:
+        answer = await self.request(type_, run_id, **data)
         assert not answer["ok"], answer
         return str(answer["error"])
 
-    async def envelope(self, type_: str, run_id: str | None = None, **data: Any) -> Frame:
+    async def request_envelope(self, type_: str, run_id: str | None = None, **data: Any) -> Frame:
         """The whole answer to a call."""
-        answer = await self.ask(type_, run_id, **data)
-        return await self.told("rpc.response", request_id=answer["request_id"])
+        answer = await self.request(type_, run_id, **data)
+        return await self.wait_for_frame("rpc.response", request_id=answer["request_id"])
 
-    def of(self, run_id: str, *types: str) -> list[Frame]:
-        return [frame for frame in self.events(run_id) if not types or frame["type"] in types]
+    def list_run_frames(self, run_id: str, *types: str) -> list[Frame]:
+        return [frame for frame in self.list_events(run_id) if not types or frame["type"] in types]
 
-    def types(self, run_id: str) -> list[str]:
-        return [frame["type"] for frame in self.events(run_id)]
+    def list_types(self, run_id: str) -> list[str]:
+        return [frame["type"] for frame in self.list_events(run_id)]
 
-    async def output_when(self, run_id: str, part: str) -> str:
-        while part not in (output := self.output(run_id)):
+    async def wait_for_output(self, run_id: str, part: str) -> str:
+        while part not in (output := self.join_output(run_id)):
             await self.receive()
         return output
 
 
-class Host(relay_client.RelayHost):
+class CheckedHost(relay_client.RelayHost):
     takes_anything = False
     """Apps may say more than the document has."""
 
     async def receive(self) -> Frame:
         frame = await super().receive()
         if not self.takes_anything:
-            closed.to_host(frame)
+            closed.check_host_frame(frame)
         return frame
 
     async def leave(self) -> None:
@@ -85,23 +85,23 @@ class Host(relay_client.RelayHost):
         with contextlib.suppress(ConnectionError):
             await self.wire.writer.wait_closed()
 
-    async def ordered(self, type_: str, run_id: str | None = None) -> Frame:
+    async def wait_for_command(self, type_: str, run_id: str | None = None) -> Frame:
         """The next such command or call; what it says, without the hub's own mark on it."""
-        data = (await self.next_of(type_, run_id))["data"]
+        data = (await self.next_of_type(type_, run_id))["data"]
         return {name: value for name, value in data.items() if name != "command_id"}
 
-    async def tell(self, type_: str, run_id: str, seq: int, data: Any = None, **envelope: Any) -> None:
-        await self.say(self.event(type_, run_id, seq, data, **envelope))
+    async def send_message(self, type_: str, run_id: str, seq: int, data: Any = None, **envelope: Any) -> None:
+        await self.send_frames(self.make_event(type_, run_id, seq, data, **envelope))
 
     async def begin(self, run_id: str | None = None, **fields: Any) -> str:
         """A run that the hub has acknowledged."""
         run_id = run_id or f"run_{uuid4().hex[:12]}"
-        await self.say(self.started(run_id, **fields))
-        await self.acknowledged(run_id, 1)
+        await self.send_frames(self.make_started(run_id, **fields))
+        await self.wait_for_ack(run_id, 1)
         return run_id
 
 
-class Reply(NamedTuple):
+class CheckedHttpReply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -113,37 +113,39 @@ class Reply(NamedTuple):
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=PATIENCE)
+        super().__init__("localhost", timeout=TIMEOUT)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(PATIENCE)
+        self.sock.settimeout(TIMEOUT)
         self.sock.connect(self._path)
 
 
-class Web:
+class CheckedHttp:
     """HTTP to a daemon's port with a token, or to its owner's socket."""
 
     def __init__(self, where: str, token: str | None = None) -> None:
         self._where = where
         self.token = token
 
-    def connection(self) -> http.client.HTTPConnection:
+    def open_connection(self) -> http.client.HTTPConnection:
         if self._where.startswith("/"):
             return UnixConnection(self._where)
         address = urlsplit(self._where)
         assert address.hostname is not None
-        return http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE)
+        return http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
-        connection = self.connection()
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> CheckedHttpReply:
+        connection = self.open_connection()
         try:
             given = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
             content = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, content, {**given, **headers})
             response = connection.getresponse()
-            return Reply(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+            return CheckedHttpReply(
+                response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+            )
         finally:
             connection.close()
 
@@ -157,15 +159,15 @@ class Web:
         assert reply.status == status, reply
         return reply.json if reply.body else None
 
-    def row_when(self, run_id: str, wanted: Callable[[Frame], bool]) -> Frame:
+    def wait_for_row(self, run_id: str, wanted: Callable[[Frame], bool]) -> Frame:
         """The run's row as soon as it is as wanted. Asks again, because a list is not told of changes."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not wanted(row := self.get(f"/sessions/{quote(run_id, safe='')}")):
             assert time.monotonic() < deadline, row
         return dict(row)
 
-    def row_of_host_when(self, host_id: str, wanted: Callable[[Frame], bool]) -> Frame:
-        deadline = time.monotonic() + PATIENCE
+    def wait_for_host_row(self, host_id: str, wanted: Callable[[Frame], bool]) -> Frame:
+        deadline = time.monotonic() + TIMEOUT
         while True:
             rows: list[Frame] = [row for row in self.get("/hosts") if row["id"] == host_id]
             if rows and wanted(rows[0]):

@@ -33,7 +33,7 @@ def test_a_host_is_started_by_its_command_and_stopped_by_a_signal(words: list[st
         stderr=subprocess.DEVNULL,
     )
     try:
-        hub.until("host.heartbeat")
+        hub.wait_for("host.heartbeat")
         assert urlsplit(hub.paths[0]).path == "/ws/host"
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(15) == 0

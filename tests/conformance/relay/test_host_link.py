@@ -8,25 +8,25 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.conformance.relay.conftest import Linked, identity
+from tests.conformance.relay.conftest import HostWithFakeHub, read_identity
 from tests.conformance.relay.fake_hub import FakeHub
 
 from switchtower import config
 from switchtower.daemon import relay_parts
 from switchtower.protocols.relay.link.settings import LinkSettings
 
-OwnLink = Callable[..., Linked]
+OwnLink = Callable[..., HostWithFakeHub]
 
 
 @pytest.mark.requirement("relay:link:dial", "relay:host:config-file")
-def test_the_host_dials_with_an_id_and_a_token_that_it_made_and_keeps_to_itself(linked_for_all: Linked) -> None:
+def test_the_host_dials_with_an_id_and_a_token_that_it_made_and_keeps_to_itself(shared_linked_host: HostWithFakeHub) -> None:
     # First with the token in a header, which this hub does not read.
-    assert "host_token" not in linked_for_all.hub.paths[0]
-    dialled = urlsplit(linked_for_all.hub.paths[1])
+    assert "host_token" not in shared_linked_host.hub.paths[0]
+    dialled = urlsplit(shared_linked_host.hub.paths[1])
     asked = parse_qs(dialled.query)
     assert dialled.path == "/ws/host"
-    daemon = linked_for_all.daemon
-    kept = identity(daemon)
+    daemon = shared_linked_host.daemon
+    kept = read_identity(daemon)
     assert (asked["host_id"], asked["host_token"]) == ([kept["host_id"]], [kept["host_token"]])
     assert len(kept["host_token"]) >= 32
     assert stat.S_IMODE(next(daemon.home.rglob("host.json")).stat().st_mode) == 0o600
@@ -34,7 +34,7 @@ def test_the_host_dials_with_an_id_and_a_token_that_it_made_and_keeps_to_itself(
 
 
 @pytest.mark.requirement("relay:host:environment-wins")
-def test_the_environments_host_id_and_token_go_first(own_link: OwnLink, tmp_path: Path) -> None:
+def test_the_environments_host_id_and_token_go_first(make_linked_host: OwnLink, tmp_path: Path) -> None:
     log = tmp_path / "hostd.log"
     log.write_text("a line of the log\n")
     sock = Path(f"/tmp/tw-{os.getpid()}-local.sock")  # a socket's path is short
@@ -45,24 +45,24 @@ def test_the_environments_host_id_and_token_go_first(own_link: OwnLink, tmp_path
         "LOCAL_UNIX_SOCKET": str(sock),
         "REDACTION_EXTRA_REGEX": "Zebra[0-9]+",
     }
-    linked = own_link(variables)
+    linked = make_linked_host(variables)
     asked = parse_qs(urlsplit(linked.hub.paths[1]).query)
     assert (asked["host_id"], asked["host_token"]) == (["id-of-the-environment"], ["token-of-the-environment"])
     hub = linked.hub
-    able = hub.result("rpc.host.capabilities", host_id="id-of-the-environment")
+    able = hub.request_result("rpc.host.capabilities", host_id="id-of-the-environment")
     assert (able["host_id"], able["log_path"]) == ("id-of-the-environment", str(log))
     assert able["local_unix_socket"] == str(sock)
     assert able["server_base_url"] == hub.url
-    assert hub.result("rpc.host.logs.tail", host_id="id-of-the-environment")["text"] == "a line of the log\n"
+    assert hub.request_result("rpc.host.logs.tail", host_id="id-of-the-environment")["text"] == "a line of the log\n"
     run_id = hub.start("read line", tmp_path)
-    hub.until("run.ready", run_id)
+    hub.wait_for("run.ready", run_id)
     hub.send("run.send_input", {"input_id": "z", "text": "Zebra77 and more\n"}, run_id=run_id)
-    assert "Zebra77" not in hub.until("run.input", run_id)["data"]["text_redacted"]
+    assert "Zebra77" not in hub.wait_for("run.input", run_id)["data"]["text_redacted"]
 
 
 @pytest.mark.requirement("relay:host:config-file")
-def test_the_id_and_token_outlive_the_daemon(own_link: OwnLink) -> None:
-    linked = own_link()
+def test_the_id_and_token_outlive_the_daemon(make_linked_host: OwnLink) -> None:
+    linked = make_linked_host()
     linked.daemon.stop()
     dials = len(linked.hub.paths)
     linked.daemon.start()
@@ -71,100 +71,102 @@ def test_the_id_and_token_outlive_the_daemon(own_link: OwnLink) -> None:
 
 
 @pytest.mark.requirement("relay:link:heartbeat")
-def test_the_host_says_again_and_again_that_it_lives(linked: FakeHub) -> None:
-    since = linked.forget()
-    linked.wait(lambda: len([frame for frame in linked.frames[since:] if frame["type"] == "host.heartbeat"]) >= 3)
+def test_the_host_says_again_and_again_that_it_lives(linked_fake_hub: FakeHub) -> None:
+    since = linked_fake_hub.forget()
+    linked_fake_hub.wait(
+        lambda: len([frame for frame in linked_fake_hub.frames[since:] if frame["type"] == "host.heartbeat"]) >= 3
+    )
     assert config.load({}, {}).heartbeat == 10.0, "as the clients in the field are used to, unless somebody says otherwise"
 
 
 @pytest.mark.requirement("relay:spool:unacked-again", "relay:spool:acked-not-again", "relay:link:reconnect")
-def test_after_a_reconnect_exactly_what_was_not_acknowledged_is_told_again(linked: FakeHub, workspace: Path) -> None:
-    linked.acks = False
-    run_id = linked.start("echo one; read x; echo two; read y; echo three; exit 4", workspace)
-    linked.output_when(run_id, "one")
-    sent = linked.of(run_id)
-    linked.ack(run_id, sent[1]["seq"])
-    linked.send("run.send_input", {"input_id": "a", "text": "\n"}, run_id=run_id)
-    linked.output_when(run_id, "two")  # behind the acknowledgement on the same line
-    since = linked.forget()
-    linked.cut()
-    linked.until("run.output", run_id, since=since)
-    linked.send("run.send_input", {"input_id": "b", "text": "\n"}, run_id=run_id)
-    linked.until("run.exited", run_id, since=since)
-    again = linked.of(run_id, since=since)
+def test_after_a_reconnect_exactly_what_was_not_acknowledged_is_told_again(linked_fake_hub: FakeHub, workspace: Path) -> None:
+    linked_fake_hub.acks = False
+    run_id = linked_fake_hub.start("echo one; read x; echo two; read y; echo three; exit 4", workspace)
+    linked_fake_hub.wait_for_output(run_id, "one")
+    sent = linked_fake_hub.list_run_messages(run_id)
+    linked_fake_hub.send_ack(run_id, sent[1]["seq"])
+    linked_fake_hub.send("run.send_input", {"input_id": "a", "text": "\n"}, run_id=run_id)
+    linked_fake_hub.wait_for_output(run_id, "two")  # behind the acknowledgement on the same line
+    since = linked_fake_hub.forget()
+    linked_fake_hub.cut()
+    linked_fake_hub.wait_for("run.output", run_id, since=since)
+    linked_fake_hub.send("run.send_input", {"input_id": "b", "text": "\n"}, run_id=run_id)
+    linked_fake_hub.wait_for("run.exited", run_id, since=since)
+    again = linked_fake_hub.list_run_messages(run_id, since=since)
     assert again[0]["seq"] == sent[2]["seq"], "the first that was not acknowledged"
     seqs = [frame["seq"] for frame in again]
     assert seqs == sorted(set(seqs)), "in order, and each once"
-    before = {frame["seq"]: frame for frame in linked.of(run_id) if frame not in again}
+    before = {frame["seq"]: frame for frame in linked_fake_hub.list_run_messages(run_id) if frame not in again}
     for frame in again:
         assert before.get(frame["seq"], frame) == frame, "told again as it was told"
-    linked.ack(run_id, again[-1]["seq"])
-    linked.acks = True
-    other = linked.start("true", workspace)
-    linked.until("run.exited", other)
-    since = linked.forget()
-    linked.cut()
-    linked.until("host.heartbeat", since=since)
-    third = linked.start("true", workspace)
-    linked.until("run.exited", third)
-    assert linked.of(run_id, since=since) == []
+    linked_fake_hub.send_ack(run_id, again[-1]["seq"])
+    linked_fake_hub.acks = True
+    other = linked_fake_hub.start("true", workspace)
+    linked_fake_hub.wait_for("run.exited", other)
+    since = linked_fake_hub.forget()
+    linked_fake_hub.cut()
+    linked_fake_hub.wait_for("host.heartbeat", since=since)
+    third = linked_fake_hub.start("true", workspace)
+    linked_fake_hub.wait_for("run.exited", third)
+    assert linked_fake_hub.list_run_messages(run_id, since=since) == []
 
 
 @pytest.mark.requirement("relay:spool:offline")
-def test_what_happens_while_the_hub_is_away_is_told_when_it_is_back(own_link: OwnLink, workspace: Path) -> None:
-    linked = own_link()
+def test_what_happens_while_the_hub_is_away_is_told_when_it_is_back(make_linked_host: OwnLink, workspace: Path) -> None:
+    linked = make_linked_host()
     hub = linked.hub
     run_id = hub.start("read x; seq 1 2000; exit 3", workspace)
-    hub.until("run.ready", run_id)
+    hub.wait_for("run.ready", run_id)
     hub.send("run.send_input", {"input_id": "a", "text": "\n"}, run_id=run_id)
     hub.cut()
-    hub.until("run.exited", run_id)
-    told = {frame["seq"]: frame for frame in hub.of(run_id)}
+    hub.wait_for("run.exited", run_id)
+    told = {frame["seq"]: frame for frame in hub.list_run_messages(run_id)}
     text = "".join(told[seq]["data"]["text"] for seq in sorted(told) if told[seq]["type"] == "run.output")
     assert text.split() == [str(number) for number in range(1, 2001)]
     assert told[max(told)]["data"] == {"exit_code": 3}
 
 
 @pytest.mark.requirement("relay:spool:survives")
-def test_the_spool_outlives_a_killed_host(own_link: OwnLink, workspace: Path) -> None:
-    linked = own_link()
+def test_the_spool_outlives_a_killed_host(make_linked_host: OwnLink, workspace: Path) -> None:
+    linked = make_linked_host()
     hub = linked.hub
     hub.acks = False
     run_id = hub.start("echo kept; exit 6", workspace)
-    hub.until("run.exited", run_id)
-    sent = hub.of(run_id)
+    hub.wait_for("run.exited", run_id)
+    sent = hub.list_run_messages(run_id)
     linked.daemon.stop(signal.SIGKILL)
     hub.wait(lambda: hub.closed_with)
     since = hub.forget()
     hub.acks = True
     linked.daemon.start()
-    hub.until("run.exited", run_id, since=since)
-    assert hub.of(run_id, since=since) == sent
+    hub.wait_for("run.exited", run_id, since=since)
+    assert hub.list_run_messages(run_id, since=since) == sent
 
 
 @pytest.mark.requirement("relay:link:numbers")
-def test_each_message_says_which_one_came_before(linked: FakeHub, workspace: Path) -> None:
-    run_id = linked.start("seq 1 20000", workspace)
-    linked.until("run.exited", run_id)
-    told = linked.of(run_id)
+def test_each_message_says_which_one_came_before(linked_fake_hub: FakeHub, workspace: Path) -> None:
+    run_id = linked_fake_hub.start("seq 1 20000", workspace)
+    linked_fake_hub.wait_for("run.exited", run_id)
+    told = linked_fake_hub.list_run_messages(run_id)
     assert [frame["prev_seq"] for frame in told] == [0, *[frame["seq"] for frame in told[:-1]]]
     assert told[0]["seq"] == 1
 
 
 @pytest.mark.requirement("relay:envelope:unknown-types")
-def test_what_the_host_does_not_understand_is_survived(linked: FakeHub, workspace: Path) -> None:
-    since = linked.forget()
+def test_what_the_host_does_not_understand_is_survived(linked_fake_hub: FakeHub, workspace: Path) -> None:
+    since = linked_fake_hub.forget()
     for said in ("{", "[]", '{"type":"hub.sang","data":{}}', '{"type":"run.ack","data":{"run_id":1}}', "null"):
-        linked.line.send(said)
-    linked.until("error", since=since)
-    linked.ack("run_nobody_knows", 99)
-    run_id = linked.start("exit 2", workspace)
-    linked.until("run.exited", run_id, exit_code=2)
+        linked_fake_hub.line.send(said)
+    linked_fake_hub.wait_for("error", since=since)
+    linked_fake_hub.send_ack("run_nobody_knows", 99)
+    run_id = linked_fake_hub.start("exit 2", workspace)
+    linked_fake_hub.wait_for("run.exited", run_id, exit_code=2)
 
 
 @pytest.mark.requirement("relay:link:goodbye")
-def test_a_host_that_is_stopped_says_goodbye(own_link: OwnLink) -> None:
-    linked = own_link()
+def test_a_host_that_is_stopped_says_goodbye(make_linked_host: OwnLink) -> None:
+    linked = make_linked_host()
     linked.daemon.stop()
     linked.hub.wait(lambda: linked.hub.closed_with)
     assert linked.hub.closed_with == [1001]

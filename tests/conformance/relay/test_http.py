@@ -11,9 +11,9 @@ import argon2
 import jwt
 import pytest
 from tests.conformance import shared_store
-from tests.conformance.daemons import Daemon
+from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.relay.conftest import Dial, RelayDaemon
-from tests.conformance.relay.peers import App, Host, Web
+from tests.conformance.relay.peers import CheckedApp, CheckedHost, CheckedHttp
 from tests.conftest import StartDaemon
 
 ROW = {"id", "host_id", "tool", "cwd", "status", "started_at", "last_active_at"}
@@ -32,14 +32,14 @@ def is_a_time(text: object) -> bool:
 
 
 @pytest.mark.requirement("relay:http:health")
-def test_health_is_told_to_anybody(hub: Daemon) -> None:
-    assert {"name", "version"} <= set(Web(hub.http).get("/health"))
+def test_health_is_told_to_anybody(hub: ManagedDaemon) -> None:
+    assert {"name", "version"} <= set(CheckedHttp(hub.http).get("/health"))
 
 
 @pytest.mark.requirement("relay:http:login", "relay:auth:jwt")
-def test_login_gives_a_jwt_that_is_good_for_a_day(hub: Daemon, web: Web) -> None:
-    web.post("/users", {"name": "ada", "password": PASSWORD}, 201)
-    stranger = Web(hub.http)
+def test_login_gives_a_jwt_that_is_good_for_a_day(hub: ManagedDaemon, hub_http: CheckedHttp) -> None:
+    hub_http.post("/users", {"name": "ada", "password": PASSWORD}, 201)
+    stranger = CheckedHttp(hub.http)
     answer = stranger.post("/auth/login", {"username": "ada", "password": PASSWORD})
     assert list(answer) == ["access_token"]
     token = answer["access_token"]
@@ -47,24 +47,24 @@ def test_login_gives_a_jwt_that_is_good_for_a_day(hub: Daemon, web: Web) -> None
     claims = jwt.decode(token, options={"verify_signature": False})
     assert claims["exp"] - claims["iat"] == 24 * 3600
     assert abs(claims["iat"] - time.time()) < 3600
-    assert isinstance(Web(hub.http, token).get("/runs"), list)
+    assert isinstance(CheckedHttp(hub.http, token).get("/runs"), list)
 
 
 @pytest.mark.requirement("relay:http:login-refused")
-def test_a_wrong_login_is_401_invalid_credentials(hub: Daemon, web: Web) -> None:
-    web.post("/users", {"name": "grace", "password": PASSWORD}, 201)
+def test_a_wrong_login_is_401_invalid_credentials(hub: ManagedDaemon, hub_http: CheckedHttp) -> None:
+    hub_http.post("/users", {"name": "grace", "password": PASSWORD}, 201)
     for name, password in (("grace", "wrong horse"), ("nobody-here", PASSWORD)):
-        reply = Web(hub.http).ask("POST", "/auth/login", {"username": name, "password": password})
+        reply = CheckedHttp(hub.http).ask("POST", "/auth/login", {"username": name, "password": password})
         assert (reply.status, reply.json["error"]) == (401, "invalid credentials")
 
 
 @pytest.mark.requirement("relay:http:malformed")
-def test_a_body_that_cannot_be_read_is_400(hub: Daemon, web: Web) -> None:
+def test_a_body_that_cannot_be_read_is_400(hub: ManagedDaemon, hub_http: CheckedHttp) -> None:
     for body in (b"", b"{", b"[]", b'{"username":1,"password":2}', b"\xff\xfe"):
-        assert Web(hub.http).ask("POST", "/auth/login", body).status == 400
+        assert CheckedHttp(hub.http).ask("POST", "/auth/login", body).status == 400
     for body in (b"{", b"{}", b'{"input_id":"","text":"x"}', b'{"input_id":"i"}', b'{"input_id":"i","text":7}'):
-        assert web.ask("POST", "/runs/some/input", body).status == 400
-    assert web.ask("GET", "/sessions/recent?limit=many").status == 400
+        assert hub_http.ask("POST", "/runs/some/input", body).status == 400
+    assert hub_http.ask("GET", "/sessions/recent?limit=many").status == 400
 
 
 @pytest.mark.requirement("relay:auth:bearer")
@@ -81,21 +81,21 @@ def test_a_body_that_cannot_be_read_is_400(hub: Daemon, web: Web) -> None:
         ("GET", "/hosts"),
     ],
 )
-def test_everything_else_wants_a_bearer_token(hub: Daemon, method: str, path: str) -> None:
+def test_everything_else_wants_a_bearer_token(hub: ManagedDaemon, method: str, path: str) -> None:
     for token in (None, "wrong", jwt.encode({"sub": "ada", "exp": 4e9}, "a guessed secret of 32 characters", algorithm="HS256")):
-        assert Web(hub.http, token).ask(method, path, {} if method == "POST" else None).status == 401
-    assert Web(hub.http).ask(method, path, None, Authorization=f"Basic {hub.token}").status == 401
+        assert CheckedHttp(hub.http, token).ask(method, path, {} if method == "POST" else None).status == 401
+    assert CheckedHttp(hub.http).ask(method, path, None, Authorization=f"Basic {hub.token}").status == 401
 
 
 @pytest.mark.requirement("relay:http:runs", "relay:rows:fields")
-async def test_runs_and_sessions_list_the_same_rows_newest_activity_first(web: Web, host: Host) -> None:
+async def test_runs_and_sessions_list_the_same_rows_newest_activity_first(hub_http: CheckedHttp, host: CheckedHost) -> None:
     first, second = await host.begin(), await host.begin(tool="claude", cwd="/elsewhere")
-    rows = web.get("/runs")
+    rows = hub_http.get("/runs")
     assert [row["id"] for row in rows[:2]] == [second, first]
-    assert [row["id"] for row in web.get("/sessions")[:2]] == [second, first]
-    await host.say(host.output(first, 2))
-    await host.acknowledged(first, 2)
-    rows = web.get("/runs")
+    assert [row["id"] for row in hub_http.get("/sessions")[:2]] == [second, first]
+    await host.send_frames(host.make_output(first, 2))
+    await host.wait_for_ack(first, 2)
+    rows = hub_http.get("/runs")
     assert [row["id"] for row in rows[:2]] == [first, second]
     for row in rows:
         assert set(row) >= ROW, row
@@ -107,28 +107,28 @@ async def test_runs_and_sessions_list_the_same_rows_newest_activity_first(web: W
 
 
 @pytest.mark.requirement("relay:http:recent", "relay:http:at-most-200")
-async def test_recent_is_clamped_to_200_and_lists_never_have_more(web: Web, host: Host) -> None:
-    frames = [host.started(f"run_{uuid4().hex}") for _ in range(205)]
-    await host.say(*frames)
+async def test_recent_is_clamped_to_200_and_lists_never_have_more(hub_http: CheckedHttp, host: CheckedHost) -> None:
+    frames = [host.make_started(f"run_{uuid4().hex}") for _ in range(205)]
+    await host.send_frames(*frames)
     for frame in frames:
-        await host.acknowledged(frame["run_id"], 1)
+        await host.wait_for_ack(frame["run_id"], 1)
     lengths = {
-        query: len(web.get(f"/sessions/recent{query}")) for query in ("", "?limit=1", "?limit=0", "?limit=-7", "?limit=9999")
+        query: len(hub_http.get(f"/sessions/recent{query}")) for query in ("", "?limit=1", "?limit=0", "?limit=-7", "?limit=9999")
     }
     assert lengths == {"": 50, "?limit=1": 1, "?limit=0": 1, "?limit=-7": 1, "?limit=9999": 200}
-    assert len(web.get("/runs")) == len(web.get("/sessions")) == 200
+    assert len(hub_http.get("/runs")) == len(hub_http.get("/sessions")) == 200
 
 
 @pytest.mark.requirement("relay:http:session")
-async def test_one_session_is_its_row_or_404(web: Web, host: Host) -> None:
+async def test_one_session_is_its_row_or_404(hub_http: CheckedHttp, host: CheckedHost) -> None:
     run_id = await host.begin()
-    row = web.get(f"/sessions/{run_id}")
-    assert row == next(one for one in web.get("/runs") if one["id"] == run_id)
-    assert web.get("/sessions/run_that_is_none", 404)["error"] == "unknown run_id"
+    row = hub_http.get(f"/sessions/{run_id}")
+    assert row == next(one for one in hub_http.get("/runs") if one["id"] == run_id)
+    assert hub_http.get("/sessions/run_that_is_none", 404)["error"] == "unknown run_id"
 
 
 @pytest.mark.requirement("relay:http:messages", "relay:messages:fields", "relay:messages:roles")
-async def test_messages_are_the_runs_events_in_order(web: Web, host: Host) -> None:
+async def test_messages_are_the_runs_events_in_order(hub_http: CheckedHttp, host: CheckedHost) -> None:
     run_id = await host.begin(command="codex --loud")
     told: list[tuple[str, dict[str, Any]]] = [
         ("run.output", {"stream": "stdout", "text": "hello"}),
@@ -137,10 +137,10 @@ async def test_messages_are_the_runs_events_in_order(web: Web, host: Host) -> No
         ("run.exited", {"exit_code": 3}),
     ]
     for seq, (type_, data) in enumerate(told, 2):
-        await host.tell(type_, run_id, seq, data)
-    await host.acknowledged(run_id, 5)
-    messages = web.get(f"/runs/{run_id}/messages")
-    assert messages == web.get(f"/sessions/{run_id}/messages")
+        await host.send_message(type_, run_id, seq, data)
+    await host.wait_for_ack(run_id, 5)
+    messages = hub_http.get(f"/runs/{run_id}/messages")
+    assert messages == hub_http.get(f"/sessions/{run_id}/messages")
     assert [(message["kind"], message["role"], message["seq"]) for message in messages] == [
         ("run.started", "system", 1),
         ("run.output", "assistant", 2),
@@ -159,59 +159,61 @@ async def test_messages_are_the_runs_events_in_order(web: Web, host: Host) -> No
 
 
 @pytest.mark.requirement("relay:http:paging")
-async def test_messages_are_paged_backwards_with_a_clamped_limit(web: Web, host: Host) -> None:
+async def test_messages_are_paged_backwards_with_a_clamped_limit(hub_http: CheckedHttp, host: CheckedHost) -> None:
     run_id = await host.begin()
-    await host.say(*[host.output(run_id, seq) for seq in range(2, 621)])
-    await host.acknowledged(run_id, 620)
+    await host.send_frames(*[host.make_output(run_id, seq) for seq in range(2, 621)])
+    await host.wait_for_ack(run_id, 620)
     path = f"/runs/{run_id}/messages"
-    assert [len(web.get(path + query)) for query in ("", "?limit=0", "?limit=9999")] == [200, 1, 500]
+    assert [len(hub_http.get(path + query)) for query in ("", "?limit=0", "?limit=9999")] == [200, 1, 500]
     pages: list[dict[str, Any]] = []
-    page = web.get(f"{path}?limit=500")
+    page = hub_http.get(f"{path}?limit=500")
     while page:
         assert [message["id"] for message in page] == sorted(message["id"] for message in page)
         pages = page + pages
-        page = web.get(f"{path}?limit=500&before_id={page[0]['id']}")
+        page = hub_http.get(f"{path}?limit=500&before_id={page[0]['id']}")
     assert [message["seq"] for message in pages] == list(range(1, 621))
 
 
 @pytest.mark.requirement("relay:http:include-output")
-async def test_messages_without_output_have_everything_else(web: Web, host: Host) -> None:
+async def test_messages_without_output_have_everything_else(hub_http: CheckedHttp, host: CheckedHost) -> None:
     run_id = await host.begin()
-    await host.say(host.output(run_id, 2), host.event("run.exited", run_id, 3, {"exit_code": 0}))
-    await host.acknowledged(run_id, 3)
+    await host.send_frames(host.make_output(run_id, 2), host.make_event("run.exited", run_id, 3, {"exit_code": 0}))
+    await host.wait_for_ack(run_id, 3)
     for spelled, kinds in (("false", ["run.started", "run.exited"]), ("true", ["run.started", "run.output", "run.exited"])):
-        messages = web.get(f"/runs/{run_id}/messages?include_output={spelled}")
+        messages = hub_http.get(f"/runs/{run_id}/messages?include_output={spelled}")
         assert [message["kind"] for message in messages] == kinds
-    assert web.get("/runs/run_that_is_none/messages", 404)["error"] == "unknown run_id"
+    assert hub_http.get("/runs/run_that_is_none/messages", 404)["error"] == "unknown run_id"
 
 
 @pytest.mark.requirement("relay:http:input", "relay:http:input-actor")
-async def test_input_over_http_is_forwarded_to_the_owning_host(web: Web, host: Host) -> None:
+async def test_input_over_http_is_forwarded_to_the_owning_host(hub_http: CheckedHttp, host: CheckedHost) -> None:
     run_id = await host.begin()
-    reply = web.ask("POST", f"/runs/{run_id}/input", {"input_id": "from-http", "text": "go\n", "actor": "cli"})
+    reply = hub_http.ask("POST", f"/runs/{run_id}/input", {"input_id": "from-http", "text": "go\n", "actor": "cli"})
     assert (reply.status, reply.body) == (204, b"")
-    order = await host.ordered("run.send_input", run_id)
+    order = await host.wait_for_command("run.send_input", run_id)
     assert order == {"input_id": "from-http", "text": "go\n", "actor": "cli", "by": "owner"}
 
 
 @pytest.mark.requirement("relay:http:input-refused", "relay:faults:undeliverable")
-async def test_input_to_nobody_is_404_and_to_a_host_that_is_away_502(web: Web, host: Host) -> None:
+async def test_input_to_nobody_is_404_and_to_a_host_that_is_away_502(hub_http: CheckedHttp, host: CheckedHost) -> None:
     asked = {"input_id": "i", "text": "x\n"}
-    assert web.ask("POST", "/runs/run_that_is_none/input", asked).status == 404
+    assert hub_http.ask("POST", "/runs/run_that_is_none/input", asked).status == 404
     run_id = await host.begin()
     await host.leave()
-    web.row_of_host_when(host.host_id, lambda row: not row["online"])
-    reply = web.ask("POST", f"/runs/{run_id}/input", asked)
+    hub_http.wait_for_host_row(host.host_id, lambda row: not row["online"])
+    reply = hub_http.ask("POST", f"/runs/{run_id}/input", asked)
     assert (reply.status, reply.json["error"]) == (502, "host offline")
 
 
 @pytest.mark.requirement("relay:http:hosts", "relay:hosts:heartbeat")
-async def test_hosts_are_listed_with_whether_they_are_there(web: Web, hub: Daemon, dial: Dial) -> None:
-    host = await dial(hub, name="the-machine-under-the-desk")
+async def test_hosts_are_listed_with_whether_they_are_there(
+    hub_http: CheckedHttp, hub: ManagedDaemon, connect_host: Dial
+) -> None:
+    host = await connect_host(hub, name="the-machine-under-the-desk")
     await host.begin()
 
     def row() -> dict[str, Any]:
-        return next(row for row in web.get("/hosts") if row["id"] == host.host_id)
+        return next(row for row in hub_http.get("/hosts") if row["id"] == host.host_id)
 
     first = row()
     assert set(first) >= HOST
@@ -219,34 +221,36 @@ async def test_hosts_are_listed_with_whether_they_are_there(web: Web, hub: Daemo
     assert (first["name"], first["online"]) == ("the-machine-under-the-desk", True)
     assert is_a_time(first["last_seen_at"])
     # A heartbeat has no run and no answer.
-    await host.say({"type": "host.heartbeat", "data": {}}, {"type": "host.heartbeat", "host_id": host.host_id, "data": {}})
-    await host.heard()
+    await host.send_frames(
+        {"type": "host.heartbeat", "data": {}}, {"type": "host.heartbeat", "host_id": host.host_id, "data": {}}
+    )
+    await host.wait_until_read()
     assert [frame["type"] for frame in host.frames if frame["type"] != "run.ack"] == ["error"], (
         "only the mark is complained about"
     )
     await host.leave()
-    gone = web.row_of_host_when(host.host_id, lambda row: not row["online"])
+    gone = hub_http.wait_for_host_row(host.host_id, lambda row: not row["online"])
     assert gone["last_seen_at"] >= first["last_seen_at"]
 
 
 @pytest.mark.requirement("relay:http:anything-else")
-def test_any_other_path_is_for_the_page_and_asks_for_no_token(hub: Daemon) -> None:
+def test_any_other_path_is_for_the_page_and_asks_for_no_token(hub: ManagedDaemon) -> None:
     for path in ("/", "/some/where/in/the/app"):
-        reply = Web(hub.http).ask("GET", path)
+        reply = CheckedHttp(hub.http).ask("GET", path)
         assert reply.status in (200, 404), "404 says that this version has no page"
         assert reply.headers["content-type"].startswith(("text/html", "text/plain"))
 
 
 @pytest.mark.requirement("relay:ids:any-text")
 @pytest.mark.parametrize("run_id", ["k3j9x0q2", "a/b c%", "Läufe-🚂", "x" * 128, "..", "sess_r.evil"])
-async def test_run_ids_are_any_text(web: Web, host: Host, app: App, run_id: str) -> None:
+async def test_run_ids_are_any_text(hub_http: CheckedHttp, host: CheckedHost, app: CheckedApp, run_id: str) -> None:
     run_id = run_id if len(run_id) == 128 else f"{run_id}{uuid4().hex[:6]}"
     await host.begin(run_id)
-    assert (await app.told("run.started", run_id))["host_id"] == host.host_id
-    assert web.get(f"/sessions/{quote(run_id, safe='')}")["id"] == run_id
+    assert (await app.wait_for_frame("run.started", run_id))["host_id"] == host.host_id
+    assert hub_http.get(f"/sessions/{quote(run_id, safe='')}")["id"] == run_id
     for input_id in ("l8f2", "x" * 128, "é"):
-        await app.command("run.send_input", run_id, input_id=input_id, text="x")
-        assert (await host.next_of("run.send_input", run_id))["data"]["input_id"] == input_id
+        await app.send_command("run.send_input", run_id, input_id=input_id, text="x")
+        assert (await host.next_of_type("run.send_input", run_id))["data"]["input_id"] == input_id
 
 
 @pytest.mark.requirement("relay:auth:environment", "relay:auth:one-admin")
@@ -259,9 +263,9 @@ def test_the_environments_names_of_the_public_server_are_obeyed() -> None:
     }
     daemon = RelayDaemon(variables).start()
     try:
-        token = Web(daemon.http).post("/auth/login", {"username": "admin", "password": PASSWORD})["access_token"]
+        token = CheckedHttp(daemon.http).post("/auth/login", {"username": "admin", "password": PASSWORD})["access_token"]
         assert jwt.decode(token, secret, algorithms=["HS256"])["sub"] == "admin"
-        assert Web(daemon.http, token).get("/runs") == []
+        assert CheckedHttp(daemon.http, token).get("/runs") == []
         assert PASSWORD not in daemon.log
         assert token not in daemon.log
     finally:
@@ -270,26 +274,28 @@ def test_the_environments_names_of_the_public_server_are_obeyed() -> None:
 
 @shared_store.only_with_sqlite
 @pytest.mark.requirement("relay:auth:argon2")
-def test_passwords_are_kept_as_argon2_hashes(hub: Daemon, web: Web) -> None:
-    web.post("/users", {"name": "alan", "password": "enigma enigma enigma"}, 201)
+def test_passwords_are_kept_as_argon2_hashes(hub: ManagedDaemon, hub_http: CheckedHttp) -> None:
+    hub_http.post("/users", {"name": "alan", "password": "enigma enigma enigma"}, 201)
     kept = b"".join(path.read_bytes() for path in (hub.home / "data").glob("registry.db*"))
     assert b"$argon2" in kept
     assert b"enigma enigma" not in kept
-    assert "enigma" not in json.dumps(web.get("/users"))
+    assert "enigma" not in json.dumps(hub_http.get("/users"))
 
 
 @pytest.mark.requirement("relay:auth:attempts-limited")
 def test_guessing_at_passwords_is_slowed_down(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(new_hosts="refuse")
-    guesses = [Web(daemon.http).ask("POST", "/auth/login", {"username": "eve", "password": f"guess {n}"}) for n in range(8)]
+    guesses = [
+        CheckedHttp(daemon.http).ask("POST", "/auth/login", {"username": "eve", "password": f"guess {n}"}) for n in range(8)
+    ]
     assert [guess.status for guess in guesses[:5]] == [401] * 5
     assert guesses[-1].status == 429
     assert int(guesses[-1].headers["retry-after"]) >= 1
 
 
 @pytest.mark.requirement("relay:auth:revocable")
-def test_a_token_that_was_given_out_can_be_taken_back(hub: Daemon, web: Web) -> None:
-    web.post("/users", {"name": "revoked", "password": PASSWORD}, 201)
-    token = web.post("/auth/login", {"username": "revoked", "password": PASSWORD})["access_token"]
-    assert Web(hub.http, token).ask("POST", "/auth/logout").status == 204
-    assert Web(hub.http, token).ask("GET", "/runs").status == 401
+def test_a_token_that_was_given_out_can_be_taken_back(hub: ManagedDaemon, hub_http: CheckedHttp) -> None:
+    hub_http.post("/users", {"name": "revoked", "password": PASSWORD}, 201)
+    token = hub_http.post("/auth/login", {"username": "revoked", "password": PASSWORD})["access_token"]
+    assert CheckedHttp(hub.http, token).ask("POST", "/auth/logout").status == 204
+    assert CheckedHttp(hub.http, token).ask("GET", "/runs").status == 401

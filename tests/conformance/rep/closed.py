@@ -17,11 +17,11 @@ CODES = (1001, 1002, 1003, 2001, 3001, 3002)
 _UNESCAPED = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class Closed(Struct, forbid_unknown_fields=True):
+class StrictRepStruct(Struct, forbid_unknown_fields=True):
     pass
 
 
-class ErrorData(Closed):
+class ErrorData(StrictRepStruct):
     step_id: str | None
     attempt: Count
     retriable: bool
@@ -29,43 +29,43 @@ class ErrorData(Closed):
     cause: Literal["Timeout", "Cancelled"] | UnsetType = UNSET
 
 
-class Error(Closed):
+class Error(StrictRepStruct):
     code: int
     message: Text
     data: ErrorData
 
 
-class Limits(Closed):
+class Limits(StrictRepStruct):
     concurrency: Annotated[int, Meta(ge=1)]
 
 
-class Capabilities(Closed):
+class Capabilities(StrictRepStruct):
     version: Semver
     step_kinds: list[Text]
     limits: Limits
 
 
-class Started(Closed):
+class Started(StrictRepStruct):
     run_id: Text
 
 
-class Ok(Closed):
+class Ok(StrictRepStruct):
     ok: Literal[True]
 
 
-class Healthy(Closed):
+class Healthy(StrictRepStruct):
     ok: Literal[True]
     details: dict[str, Any]
 
 
-class Log(Closed, tag_field="type", tag="log"):
+class Log(StrictRepStruct, tag_field="type", tag="log"):
     timestamp: Stamp
     level: Literal["debug", "info", "warning", "error"]
     message: str
     step_id: Text | UnsetType = UNSET
 
 
-class Step(Closed, tag_field="type", tag="step"):
+class Step(StrictRepStruct, tag_field="type", tag="step"):
     timestamp: Stamp
     step_id: Text
     state: Literal["started", "succeeded", "failed"]
@@ -81,14 +81,14 @@ class Step(Closed, tag_field="type", tag="step"):
             raise ValueError(f"a step that {self.state} tells something else")
 
 
-class Summary(Closed):
+class Summary(StrictRepStruct):
     completed_steps: Count
     failed_steps: Count
     outputs: dict[str, Any] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
 
 
-class Polled(Closed):
+class Polled(StrictRepStruct):
     status: Literal["pending", "running", "completed", "failed"]
     events: list[Log | Step]
     summary: Summary
@@ -99,7 +99,7 @@ class Polled(Closed):
             raise ValueError(f"the summary does not fit the status {self.status}")
 
 
-RESULTS: dict[str, type[Closed]] = {
+RESULTS: dict[str, type[StrictRepStruct]] = {
     "Runtime.Capabilities": Capabilities,
     "Runtime.StartRun": Started,
     "Runtime.Poll": Polled,
@@ -108,13 +108,13 @@ RESULTS: dict[str, type[Closed]] = {
 }
 
 
-class _Answered(Closed):
+class _Answered(StrictRepStruct):
     jsonrpc: Literal["2.0"]
     id: int | float | str | None
     result: Any
 
 
-class _Refused(Closed):
+class _Refused(StrictRepStruct):
     jsonrpc: Literal["2.0"]
     id: int | float | str | None
     error: Error
@@ -122,7 +122,7 @@ class _Refused(Closed):
 
 def answer(line: bytes, method: str | None) -> dict[str, Any]:
     """A line of our runtime, once it is known to be what the document has there. Without a method only an error can come."""
-    read = _one_line(line)
+    read = _parse_one_line(line)
     if "error" in read:
         refused = msgspec.convert(read, _Refused)
         assert refused.error.code in CODES + JSON_RPC, read
@@ -134,35 +134,35 @@ def answer(line: bytes, method: str | None) -> dict[str, Any]:
     return read
 
 
-class Options(Closed):
+class Options(StrictRepStruct):
     run_id: Uuid
     trace_id: Uuid
     allow_shell: bool
 
 
-class StartRun(Closed):
+class StartRun(StrictRepStruct):
     ir: dict[str, Any]
     inputs: dict[str, Any]
     options: Options
 
 
-class RunRef(Closed):
+class RunRef(StrictRepStruct):
     run_id: Text
 
 
-class Nothing(Closed):
+class StrictEmptyParams(StrictRepStruct):
     pass
 
 
-PARAMS: dict[str, type[Closed]] = {
-    "Runtime.Capabilities": Nothing,
+PARAMS: dict[str, type[StrictRepStruct]] = {
+    "Runtime.Capabilities": StrictEmptyParams,
     "Runtime.StartRun": StartRun,
     "Runtime.Poll": RunRef,
     "Runtime.Cancel": RunRef,
 }
 
 
-class _Request(Closed):
+class _Request(StrictRepStruct):
     jsonrpc: Literal["2.0"]
     id: Annotated[int, Meta(ge=1)]
     method: str
@@ -171,34 +171,34 @@ class _Request(Closed):
 
 def request(line: bytes) -> dict[str, Any]:
     """A line of our orchestrator, likewise."""
-    read = _one_line(line)
+    read = _parse_one_line(line)
     asked = msgspec.convert(read, _Request)
     msgspec.convert(asked.params, PARAMS[asked.method])
     return read
 
 
-def _one_line(line: bytes) -> dict[str, Any]:
+def _parse_one_line(line: bytes) -> dict[str, Any]:
     assert line.endswith(b"\n"), line[-100:]
     text = line[:-1].decode()
     assert not _UNESCAPED.search(text), "one line is one object"
-    read = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    read = json.loads(text, object_pairs_hook=_reject_repeats, parse_constant=_reject_number)
     assert isinstance(read, dict)
     return read
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     assert len(read) == len(pairs), "a name is there twice"
     return read
 
 
-def _no_number(name: str) -> None:
+def _reject_number(name: str) -> None:
     raise AssertionError(f"{name} is Python's, not JSON's")
 
 
-def outcome(stdout: bytes) -> dict[str, Any]:
+def parse_outcome(stdout: bytes) -> dict[str, Any]:
     """What `tm run --json` and `tm runtime run` print: one object of four fields. A foreign runtime's words stay its own."""
-    read = _one_line(stdout)
+    read = _parse_one_line(stdout)
     assert list(read) == ["flow", "status", "summary", "events"]
     assert read["status"] in ("completed", "failed")
     assert ("error" in read["summary"]) == (read["status"] == "failed")

@@ -7,31 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.rep.peers import Command, Orchestrator, before_ours
+from tests.conformance.rep.peers import TmCommand, Orchestrator, make_python_path
 
 Spawn = Callable[..., Orchestrator]
 
 
 @pytest.fixture
-def spawn(tmp_path: Path) -> Iterator[Spawn]:
+def start_runtime(tmp_path: Path) -> Iterator[Spawn]:
     """`spawn(**variables)`: a runtime of ours that ends with the test."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(Orchestrator(tmp_path, **settings))
 
 
 @pytest.fixture
-def runtime(spawn: Spawn) -> Orchestrator:
-    return spawn()
+def runtime(start_runtime: Spawn) -> Orchestrator:
+    return start_runtime()
 
 
 @pytest.fixture
-def tm(tmp_path: Path) -> Iterator[Command]:
+def tm_command(tmp_path: Path) -> Iterator[TmCommand]:
     with tempfile.TemporaryDirectory(prefix="tm-", dir="/tmp") as home:
-        yield Command(tmp_path, Path(home))
+        yield TmCommand(tmp_path, Path(home))
 
 
 @pytest.fixture
-def kinds_of_others(tmp_path: Path) -> dict[str, Any]:
+def foreign_kinds_environment(tmp_path: Path) -> dict[str, Any]:
     """Variables with which our runtime finds a package that somebody else wrote."""
     folder = tmp_path / "installed"
     info = folder / "others-1.0.dist-info"
@@ -39,7 +39,7 @@ def kinds_of_others(tmp_path: Path) -> dict[str, Any]:
     (folder / "others.py").write_text(OTHERS)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[switchtower.flow_kinds]\nothers.print = others:Print\nothers.break = others:Break\n")
-    return {"PYTHONPATH": before_ours(folder)}
+    return {"PYTHONPATH": make_python_path(folder)}
 
 
 OTHERS = """

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from tests.conformance.rep import closed
 from tests.contract_proc.driving import RUNTIMES
 
-PATIENCE = 120
+TIMEOUT = 120
 """Seconds after which a test gives up: long, because the machine may be busy with something else."""
 OURS = (sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime")
 HERE = Path(__file__).parent / "runtimes"
@@ -25,15 +25,17 @@ _NOT_HERE = ("TRACE_MIND_", "TOWER_", "PUSHD_", "XDG_")
 _ABSENT: Any = object()
 
 
-def node(name: str, kind: str, given: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def make_node(name: str, kind: str, given: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {"id": name, "type": kind, "with": given or {}, **more}
 
 
-def edge(source: str, target: str, on: str = "success", **more: Any) -> dict[str, Any]:
+def make_edge(source: str, target: str, on: str = "success", **more: Any) -> dict[str, Any]:
     return {"from": source, "to": target, "on": on, **more}
 
 
-def ir(*nodes: dict[str, Any], edges: tuple[dict[str, Any], ...] = (), timeout_ms: int = 0, **inputs: str) -> dict[str, Any]:
+def make_flow(
+    *nodes: dict[str, Any], edges: tuple[dict[str, Any], ...] = (), timeout_ms: int = 0, **inputs: str
+) -> dict[str, Any]:
     """A flow; `inputs` are names and types."""
     return {
         "version": "1.0.0",
@@ -45,16 +47,16 @@ def ir(*nodes: dict[str, Any], edges: tuple[dict[str, Any], ...] = (), timeout_m
     }
 
 
-HELLO = ir(node("say", "log", {"message": "hello"}))
-NAP = ir(node("nap", "sleep", {"seconds": "3600"}))
+HELLO = make_flow(make_node("say", "log", {"message": "hello"}))
+NAP = make_flow(make_node("nap", "sleep", {"seconds": "3600"}))
 
 
-def environment(**variables: str) -> dict[str, str]:
+def make_environment(**variables: str) -> dict[str, str]:
     """Ours, without what an orchestrator around us may have said, and without the way to anybody's daemon."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HERE)} | variables
 
 
-def before_ours(folder: Path) -> str:
+def make_python_path(folder: Path) -> str:
     """A `PYTHONPATH` on which the folder comes first."""
     return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
@@ -71,14 +73,14 @@ class Orchestrator:
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=folder,
-            env=environment(**variables),
+            env=make_environment(**variables),
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
         self._asked = 0
         # Whoever reads must not wait for ever.
-        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog = threading.Timer(TIMEOUT, self.process.kill)
         self._watchdog.start()
 
     def __enter__(self) -> Self:
@@ -105,13 +107,13 @@ class Orchestrator:
 
     def ask(self, method: str, params: Any = _ABSENT) -> Any:
         """The result."""
-        answered = self._pair(method, params)
+        answered = self._exchange(method, params)
         assert "result" in answered, answered
         return answered["result"]
 
-    def refusal(self, method: str, params: Any = _ABSENT) -> Any:
+    def expect_refusal(self, method: str, params: Any = _ABSENT) -> Any:
         """The error."""
-        answered = self._pair(method, params)
+        answered = self._exchange(method, params)
         assert "error" in answered, answered
         return answered["error"]
 
@@ -119,7 +121,7 @@ class Orchestrator:
         run_id: str = self.ask("Runtime.StartRun", {"ir": document, **params})["run_id"]
         return run_id
 
-    def polls(self) -> list[dict[str, Any]]:
+    def poll_to_end(self) -> list[dict[str, Any]]:
         """Every answer until the run is over."""
         polled = [self.ask("Runtime.Poll", {})]
         while polled[-1]["status"] in ("pending", "running"):
@@ -130,16 +132,16 @@ class Orchestrator:
     def run(self, document: dict[str, Any], **params: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The last answer to a poll, and the events of all of them."""
         self.start(document, **params)
-        polled = self.polls()
+        polled = self.poll_to_end()
         return polled[-1], [event for each in polled for event in each["events"]]
 
-    def hang_up(self) -> tuple[int, bytes]:
+    def close_input(self) -> tuple[int, bytes]:
         """The exit code, and what was still written after the input had ended."""
         self._stdin.close()
         rest = self._stdout.read()
-        return self.process.wait(PATIENCE), rest
+        return self.process.wait(TIMEOUT), rest
 
-    def _pair(self, method: str, params: Any) -> dict[str, Any]:
+    def _exchange(self, method: str, params: Any) -> dict[str, Any]:
         self._asked += 1
         request = {"jsonrpc": "2.0", "id": self._asked, "method": method}
         self.write(json.dumps(request if params is _ABSENT else {**request, "params": params}).encode() + b"\n")
@@ -148,18 +150,18 @@ class Orchestrator:
         return answered
 
 
-def states(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+def list_states(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
     return [(event["step_id"], event["state"], event["attempt"]) for event in events if event["type"] == "step"]
 
 
-class Ended(NamedTuple):
+class TmResult(NamedTuple):
     code: int
     stdout: bytes
     stderr: str
 
     @property
     def outcome(self) -> dict[str, Any]:
-        return closed.outcome(self.stdout)
+        return closed.parse_outcome(self.stdout)
 
     @property
     def error(self) -> dict[str, Any]:
@@ -167,7 +169,7 @@ class Ended(NamedTuple):
         return error
 
 
-class Command:
+class TmCommand:
     """`tm` with a separate folder and home. The home has a short path: that of a Unix socket in it may not be long."""
 
     def __init__(self, folder: Path, home: Path) -> None:
@@ -176,18 +178,18 @@ class Command:
         self.folder.mkdir()
         self.notes = folder / "notes"
         # The runtimes of this room find there what they share with those of the contract tests.
-        self.environment = environment(HOME=str(self.home), NOTES=str(self.notes), PYTHONPATH=before_ours(RUNTIMES))
+        self.environment = make_environment(HOME=str(self.home), NOTES=str(self.notes), PYTHONPATH=make_python_path(RUNTIMES))
 
-    def __call__(self, *arguments: str, **variables: str) -> Ended:
+    def __call__(self, *arguments: str, **variables: str) -> TmResult:
         ended = subprocess.run(
             [sys.executable, "-P", "-c", _TM, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd=self.folder,
             env=self.environment | variables,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
-        return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
+        return TmResult(ended.returncode, ended.stdout, ended.stderr.decode())
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -199,7 +201,7 @@ class Command:
             env=self.environment,
         )
 
-    def run(self, document: dict[str, Any], runtime: str | None = None, *arguments: str, **variables: str) -> Ended:
+    def run(self, document: dict[str, Any], runtime: str | None = None, *arguments: str, **variables: str) -> TmResult:
         """`tm run` of a document, on one of the runtimes of these tests or on ours."""
         chosen = () if runtime is None else ("--executor-path", runtime)
         return self("run", self.write("flow.json", document), "--json", *chosen, *arguments, **variables)
@@ -210,25 +212,25 @@ class Command:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return name
 
-    def tap(self, *command: str) -> str:
+    def make_tap(self, *command: str) -> str:
         """A runtime that notes the bytes that go in and come out, and its process id."""
         script = self.folder / "tap"
         script.write_text(f"#!/bin/sh\necho $$ >> pids\ntee -a sent | {shlex.join(command)} | tee -a answered\n")
         script.chmod(0o755)
         return "./tap"
 
-    def sent(self) -> list[dict[str, Any]]:
+    def read_sent(self) -> list[dict[str, Any]]:
         """What the tap saw going in, each line held against the closed types."""
         return [closed.request(line) for line in (self.folder / "sent").read_bytes().splitlines(keepends=True)]
 
-    def asked(self) -> list[dict[str, Any]]:
+    def read_requests(self) -> list[dict[str, Any]]:
         """What a runtime of these tests noted."""
         return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
 
-    def methods(self) -> list[str]:
-        return [request["method"] for request in self.asked()]
+    def list_methods(self) -> list[str]:
+        return [request["method"] for request in self.read_requests()]
 
-    def processes(self) -> list[int]:
+    def list_processes(self) -> list[int]:
         """Those that live with this one's environment."""
         mark, found = f"NOTES={self.notes}".encode(), []
         for entry in Path("/proc").iterdir():
@@ -240,6 +242,6 @@ class Command:
         return found
 
 
-def foreign(name: str) -> str:
+def get_foreign_runtime(name: str) -> str:
     """The path of a runtime: one of the contract tests', or one of this room's."""
     return str(next(path for path in (HERE / f"{name}.py", RUNTIMES / f"{name}.py") if path.exists()))

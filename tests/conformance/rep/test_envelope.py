@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
-from tests.conformance.rep.peers import HELLO, NAP, PATIENCE, Orchestrator, ir, node
+from tests.conformance.rep.peers import HELLO, NAP, TIMEOUT, Orchestrator, make_flow, make_node
 
 HEALTH = b'{"jsonrpc":"2.0","id":%d,"method":"Runtime.Health","params":{}}\n'
 
@@ -21,7 +21,7 @@ def test_an_answer_is_one_line_under_the_id_of_its_request(runtime: Orchestrator
         runtime.write(b'{"jsonrpc":"2.0","id":%b,"method":"Runtime.Health"}\n' % spelled)
         refused = runtime.read()
         assert (refused["id"], refused["error"]["code"]) == (None, -32602), spelled
-    assert runtime.hang_up() == (0, b"")
+    assert runtime.close_input() == (0, b"")
 
 
 @pytest.mark.requirement("rep:transport:pieces")
@@ -31,7 +31,7 @@ def test_requests_may_come_in_any_pieces_and_are_answered_in_their_order(runtime
     for place in range(0, len(content), size):
         runtime.write(content[place : place + size])
     assert [runtime.read("Runtime.Health")["id"] for _ in range(3)] == [1, 2, 3]
-    assert runtime.hang_up() == (0, b'{"jsonrpc":"2.0","id":4,"result":{"ok":true,"details":{}}}\n')
+    assert runtime.close_input() == (0, b'{"jsonrpc":"2.0","id":4,"result":{"ok":true,"details":{}}}\n')
 
 
 @pytest.mark.requirement("rep:envelope:unknown-fields")
@@ -43,7 +43,7 @@ def test_fields_that_nobody_knows_are_ignored_everywhere(runtime: Orchestrator) 
         asked = {"jsonrpc": "2.0", "id": number, "method": f"Runtime.{method}", "params": params, **more}
         runtime.write(json.dumps(asked).encode() + b"\n")
         assert "result" in runtime.read(f"Runtime.{method}")
-    assert runtime.polls()[-1]["status"] == "completed"
+    assert runtime.poll_to_end()[-1]["status"] == "completed"
 
 
 @pytest.mark.requirement("rep:envelope:not-json", "rep:errors:form")
@@ -59,7 +59,7 @@ def test_what_is_no_request_is_answered_and_the_conversation_goes_on(runtime: Or
 @pytest.mark.requirement("rep:errors:json-rpc")
 def test_what_cannot_be_done_is_refused_with_the_codes_of_json_rpc(runtime: Orchestrator) -> None:
     for method in ("Runtime.Stop", "Poll", "runtime.poll", "", "x" * 10_000):
-        error = runtime.refusal(method, {})
+        error = runtime.expect_refusal(method, {})
         assert error["code"] == -32601
         assert len(error["message"]) < 200
     for method, params in (
@@ -68,14 +68,14 @@ def test_what_cannot_be_done_is_refused_with_the_codes_of_json_rpc(runtime: Orch
         ("Runtime.StartRun", {"ir": HELLO, "options": "none"}),
         ("Runtime.StartRun", {"ir": HELLO, "options": {"run_id": 7}}),
     ):
-        assert runtime.refusal(method, params)["code"] == -32602
+        assert runtime.expect_refusal(method, params)["code"] == -32602
     assert runtime.start(HELLO), "after all that a run can be started"
 
 
 @pytest.mark.requirement("rep:errors:payload")
 def test_an_ir_or_inputs_that_are_none_are_a_validation_error(runtime: Orchestrator) -> None:
     for params in ({}, {"ir": None}, {"ir": "1.0.0"}, {"ir": [HELLO]}, {"ir": HELLO, "inputs": []}, {"ir": HELLO, "inputs": "x"}):
-        assert runtime.refusal("Runtime.StartRun", params)["code"] == 1003, params
+        assert runtime.expect_refusal("Runtime.StartRun", params)["code"] == 1003, params
     assert runtime.start(HELLO)
 
 
@@ -93,26 +93,26 @@ def test_a_request_without_the_version_of_json_rpc_is_a_protocol_mismatch(runtim
 def test_a_notification_is_obeyed_without_an_answer(runtime: Orchestrator) -> None:
     runtime.start(NAP)
     runtime.write(b'{"jsonrpc":"2.0","method":"Runtime.Cancel","params":{}}\n{"jsonrpc":"2.0","method":"Runtime.Nothing"}\n')
-    assert runtime.polls()[-1]["summary"]["error"]["data"]["cause"] == "Cancelled"
-    assert runtime.hang_up() == (0, b"")
+    assert runtime.poll_to_end()[-1]["summary"]["error"]["data"]["cause"] == "Cancelled"
+    assert runtime.close_input() == (0, b"")
 
 
 @pytest.mark.requirement("rep:transport:stderr-unread")
 def test_a_kind_that_prints_more_than_a_pipe_holds_does_not_stall_a_runtime_that_nobody_drains(
-    spawn: Spawn, kinds_of_others: dict[str, Any]
+    start_runtime: Spawn, foreign_kinds_environment: dict[str, Any]
 ) -> None:
-    runtime = spawn(stderr=-1, **kinds_of_others)  # a pipe of which nobody reads
-    last, _ = runtime.run(ir(node("p", "others.print", {"text": "x" * 300_000})))
+    runtime = start_runtime(stderr=-1, **foreign_kinds_environment)  # a pipe of which nobody reads
+    last, _ = runtime.run(make_flow(make_node("p", "others.print", {"text": "x" * 300_000})))
     assert last["status"] == "completed"
-    assert runtime.hang_up() == (0, b"")
+    assert runtime.close_input() == (0, b"")
 
 
 @pytest.mark.requirement("rep:transport:stdout-is-protocol")
-def test_what_a_step_prints_is_not_among_the_answers(spawn: Spawn, kinds_of_others: dict[str, Any]) -> None:
-    runtime = spawn(**kinds_of_others)
-    last, _ = runtime.run(ir(node("p", "others.print", {"text": '{"jsonrpc":"2.0","id":1,"result":{}}'})))
+def test_what_a_step_prints_is_not_among_the_answers(start_runtime: Spawn, foreign_kinds_environment: dict[str, Any]) -> None:
+    runtime = start_runtime(**foreign_kinds_environment)
+    last, _ = runtime.run(make_flow(make_node("p", "others.print", {"text": '{"jsonrpc":"2.0","id":1,"result":{}}'})))
     assert last["status"] == "completed"
-    assert runtime.hang_up() == (0, b"")
+    assert runtime.close_input() == (0, b"")
 
 
 @pytest.mark.requirement("rep:lifecycle:eof")
@@ -121,7 +121,7 @@ def test_it_leaves_when_its_input_ends(runtime: Orchestrator, document: dict[str
     if document is not None:
         runtime.start(document)
     runtime.write(rest)
-    code, said = runtime.hang_up()
+    code, said = runtime.close_input()
     assert code == 0
     assert [json.loads(line)["error"]["code"] for line in said.splitlines()] == ([3001] if rest else [])
 
@@ -131,13 +131,13 @@ def test_it_leaves_when_its_input_ends(runtime: Orchestrator, document: dict[str
 def test_it_leaves_when_it_is_told_to(runtime: Orchestrator, number: signal.Signals) -> None:
     runtime.start(NAP)
     runtime.process.send_signal(number)
-    assert runtime.process.wait(PATIENCE) == 128 + number
+    assert runtime.process.wait(TIMEOUT) == 128 + number
 
 
 @pytest.mark.requirement("rep:transport:stderr-unread")
-def test_commands_that_write_more_than_a_pipe_to_stderr_do_not_stall_a_runtime_that_nobody_drains(spawn: Spawn) -> None:
-    runtime = spawn(stderr=-1)  # a pipe of which nobody reads
+def test_commands_that_write_more_than_a_pipe_to_stderr_do_not_stall_a_runtime_that_nobody_drains(start_runtime: Spawn) -> None:
+    runtime = start_runtime(stderr=-1)  # a pipe of which nobody reads
     loud = "head -c 300000 /dev/zero | tr '\\0' x >&2"
-    last, _ = runtime.run(ir(node("sh", "shell", {"command": loud})), options={"allow_shell": True})
+    last, _ = runtime.run(make_flow(make_node("sh", "shell", {"command": loud})), options={"allow_shell": True})
     assert last["status"] == "completed"
-    assert runtime.hang_up() == (0, b"")
+    assert runtime.close_input() == (0, b"")

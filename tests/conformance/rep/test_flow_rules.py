@@ -5,20 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.rep.peers import Orchestrator, edge, ir, node, states
+from tests.conformance.rep.peers import Orchestrator, make_edge, make_flow, make_node, list_states
 
 SHELL = {"allow_shell": True}
 COUNTS = "echo x >> tries; test $(wc -l < tries) -ge {wanted}"
 
 ABSENT = object()
-WHOLE = ir(
-    node("a", "log", {"message": "x"}, timeout_ms=0, retry={"max": 0, "backoff_ms": 0}),
-    node("b", "log", {"message": "x"}),
-    edges=(edge("a", "b"),),
+WHOLE = make_flow(
+    make_node("a", "log", {"message": "x"}, timeout_ms=0, retry={"max": 0, "backoff_ms": 0}),
+    make_node("b", "log", {"message": "x"}),
+    edges=(make_edge("a", "b"),),
 )
 
 
-def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+def change_document(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """The document with another value there, or with none."""
     copied = copy.deepcopy(document)
     place: Any = copied
@@ -32,8 +32,8 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return copied
 
 
-def succeeded(events: list[dict[str, Any]]) -> list[str]:
-    return [step for step, state, _ in states(events) if state == "succeeded"]
+def list_succeeded(events: list[dict[str, Any]]) -> list[str]:
+    return [step for step, state, _ in list_states(events) if state == "succeeded"]
 
 
 @pytest.mark.requirement(
@@ -62,9 +62,9 @@ def test_what_the_ir_does_not_allow_is_refused(runtime: Orchestrator) -> None:
         ("graph.edges.0.from", "nowhere"),
         ("metadata.generated_at", "yesterday"),
     ):
-        error = runtime.refusal("Runtime.StartRun", {"ir": changed(WHOLE, path, value)})
+        error = runtime.expect_refusal("Runtime.StartRun", {"ir": change_document(WHOLE, path, value)})
         assert (error["code"], bool(error["data"]["details"]["problems"])) == (1003, True), path
-    assert runtime.refusal("Runtime.StartRun", {"ir": changed(WHOLE, "version", ABSENT)})["code"] == 1001
+    assert runtime.expect_refusal("Runtime.StartRun", {"ir": change_document(WHOLE, "version", ABSENT)})["code"] == 1001
     assert runtime.run(WHOLE)[0]["status"] == "completed", "with none of that it is fine"
 
 
@@ -72,8 +72,8 @@ def test_what_the_ir_does_not_allow_is_refused(runtime: Orchestrator) -> None:
 def test_what_the_ir_leaves_open_is_taken(runtime: Orchestrator) -> None:
     document = WHOLE
     for path in ("more", "graph.nodes.0.more", "graph.edges.0.more", "metadata.more"):
-        document = changed(document, path, {"deep": [1]})
-    document = changed(changed(document, "flow.timeout_ms", 2**31 - 1), "graph.nodes.0.timeout_ms", 2**31 - 1)
+        document = change_document(document, path, {"deep": [1]})
+    document = change_document(change_document(document, "flow.timeout_ms", 2**31 - 1), "graph.nodes.0.timeout_ms", 2**31 - 1)
     assert runtime.run(document)[0]["status"] == "completed"
 
 
@@ -82,12 +82,12 @@ def test_what_the_ir_leaves_open_is_taken(runtime: Orchestrator) -> None:
 def test_retry_max_is_the_number_of_tries_after_the_first(
     runtime: Orchestrator, tmp_path: Path, retries: int, status: str
 ) -> None:
-    step = node("sh", "shell", {"command": COUNTS.format(wanted=3)}, retry={"max": retries, "backoff_ms": 1})
-    last, events = runtime.run(ir(step), options=SHELL)
+    step = make_node("sh", "shell", {"command": COUNTS.format(wanted=3)}, retry={"max": retries, "backoff_ms": 1})
+    last, events = runtime.run(make_flow(step), options=SHELL)
 
     assert last["status"] == status
     assert len((tmp_path / "tries").read_text()) // 2 == retries + 1
-    tries = [attempt for _, state, attempt in states(events) if state == "started"]
+    tries = [attempt for _, state, attempt in list_states(events) if state == "started"]
     assert tries == list(range(retries + 1))
     failed = [event["error"]["data"] for event in events if event.get("state") == "failed"]
     assert [(data["attempt"], data["retriable"]) for data in failed] == [(each, True) for each in range(min(retries + 1, 2))]
@@ -95,23 +95,25 @@ def test_retry_max_is_the_number_of_tries_after_the_first(
 
 @pytest.mark.requirement("rep:ir:backoff")
 def test_a_pause_lies_between_two_tries_and_can_be_cancelled(runtime: Orchestrator) -> None:
-    runtime.start(ir(node("sh", "shell", {"command": "false"}, retry={"max": 9, "backoff_ms": 3_600_000})), options=SHELL)
+    runtime.start(
+        make_flow(make_node("sh", "shell", {"command": "false"}, retry={"max": 9, "backoff_ms": 3_600_000})), options=SHELL
+    )
     seen: list[dict[str, Any]] = []
-    while ("sh", "failed", 0) not in states(seen):
+    while ("sh", "failed", 0) not in list_states(seen):
         seen += runtime.ask("Runtime.Poll", {})["events"]
     runtime.ask("Runtime.Cancel", {})
-    polled = runtime.polls()
+    polled = runtime.poll_to_end()
 
     assert polled[-1]["summary"]["error"]["data"]["cause"] == "Cancelled"
     seen += [event for each in polled for event in each["events"]]
-    assert [attempt for _, state, attempt in states(seen) if state == "started"] == [0]
+    assert [attempt for _, state, attempt in list_states(seen) if state == "started"] == [0]
 
 
 @pytest.mark.requirement("rep:timeouts:step", "rep:faults:timeouts")
 def test_a_step_that_takes_too_long_is_a_failed_try(runtime: Orchestrator) -> None:
-    nap = node("nap", "sleep", {"seconds": "3600"}, timeout_ms=20, retry={"max": 1, "backoff_ms": 0})
-    rescue = node("rescue", "dsl.emit", {"why": "$step.nap.error.data.cause"})
-    last, events = runtime.run(ir(nap, rescue, edges=(edge("nap", "rescue", "failure"),)))
+    nap = make_node("nap", "sleep", {"seconds": "3600"}, timeout_ms=20, retry={"max": 1, "backoff_ms": 0})
+    rescue = make_node("rescue", "dsl.emit", {"why": "$step.nap.error.data.cause"})
+    last, events = runtime.run(make_flow(nap, rescue, edges=(make_edge("nap", "rescue", "failure"),)))
 
     errors = [event["error"] for event in events if event.get("state") == "failed"]
     assert [(error["code"], error["data"]["cause"], error["data"]["attempt"]) for error in errors] == [
@@ -123,7 +125,7 @@ def test_a_step_that_takes_too_long_is_a_failed_try(runtime: Orchestrator) -> No
 
 @pytest.mark.requirement("rep:timeouts:flow", "rep:settled:timeout", "rep:faults:timeouts")
 def test_a_flow_that_takes_too_long_is_3001_with_its_cause(runtime: Orchestrator) -> None:
-    last, _ = runtime.run(ir(node("nap", "sleep", {"seconds": "3600"}), timeout_ms=30))
+    last, _ = runtime.run(make_flow(make_node("nap", "sleep", {"seconds": "3600"}), timeout_ms=30))
 
     error = last["summary"]["error"]
     assert (last["status"], error["code"], error["data"]["cause"]) == ("failed", 3001, "Timeout")
@@ -131,10 +133,10 @@ def test_a_flow_that_takes_too_long_is_3001_with_its_cause(runtime: Orchestrator
 
 @pytest.mark.requirement("rep:events:ends")
 def test_steps_that_a_time_limit_of_the_flow_cuts_have_their_end_and_count(runtime: Orchestrator) -> None:
-    naps = [node(name, "sleep", {"seconds": "3600"}) for name in ("a", "b")]
-    last, events = runtime.run(ir(*naps, timeout_ms=300))
+    naps = [make_node(name, "sleep", {"seconds": "3600"}) for name in ("a", "b")]
+    last, events = runtime.run(make_flow(*naps, timeout_ms=300))
 
-    assert sorted(states(events)) == [(name, state, 0) for name in ("a", "b") for state in ("failed", "started")]
+    assert sorted(list_states(events)) == [(name, state, 0) for name in ("a", "b") for state in ("failed", "started")]
     ends = [event["error"] for event in events if event["state"] == "failed"]
     assert [(error["code"], error["message"], error["data"]["cause"]) for error in ends] == [
         (3001, "the step was ended: the flow took longer than 300 ms", "Timeout")
@@ -144,16 +146,16 @@ def test_steps_that_a_time_limit_of_the_flow_cuts_have_their_end_and_count(runti
 
 @pytest.mark.requirement("rep:ir:retry-assert")
 def test_an_assertion_is_tried_again_as_its_retry_says(runtime: Orchestrator) -> None:
-    claim = node("claim", "assert", {"value": "no"}, retry={"max": 2, "backoff_ms": 1})
-    last, events = runtime.run(ir(claim))
+    claim = make_node("claim", "assert", {"value": "no"}, retry={"max": 2, "backoff_ms": 1})
+    last, events = runtime.run(make_flow(claim))
 
-    assert states(events) == [("claim", state, attempt) for attempt in range(3) for state in ("started", "failed")]
+    assert list_states(events) == [("claim", state, attempt) for attempt in range(3) for state in ("started", "failed")]
     assert last["summary"]["error"]["data"]["attempt"] == 2
 
 
 @pytest.mark.requirement("rep:ir:timeout-zero")
 def test_a_timeout_of_zero_is_none(runtime: Orchestrator) -> None:
-    last, _ = runtime.run(ir(node("nap", "sleep", {"ms": "20"}, timeout_ms=0), timeout_ms=0))
+    last, _ = runtime.run(make_flow(make_node("nap", "sleep", {"ms": "20"}, timeout_ms=0), timeout_ms=0))
     assert last["status"] == "completed"
 
 
@@ -161,13 +163,13 @@ def test_a_timeout_of_zero_is_none(runtime: Orchestrator) -> None:
 @pytest.mark.parametrize(("path", "went"), [("there", "good"), ("nowhere", "bad")])
 def test_a_step_is_followed_along_the_edge_of_how_it_ended(runtime: Orchestrator, tmp_path: Path, path: str, went: str) -> None:
     (tmp_path / "there").write_text("x")
-    steps = [node("look", "file.read", {"path": path}), node("good", "log"), node("bad", "log")]
+    steps = [make_node("look", "file.read", {"path": path}), make_node("good", "log"), make_node("bad", "log")]
     for step in steps[1:]:
         step["with"] = {"message": "went"}
-    last, events = runtime.run(ir(*steps, edges=(edge("look", "good"), edge("look", "bad", "failure"))))
+    last, events = runtime.run(make_flow(*steps, edges=(make_edge("look", "good"), make_edge("look", "bad", "failure"))))
 
     assert last["status"] == "completed"
-    assert succeeded(events)[-1] == went
+    assert list_succeeded(events)[-1] == went
     assert last["summary"]["failed_steps"] == (0 if went == "good" else 1)
 
 
@@ -187,24 +189,24 @@ def test_a_switch_goes_one_way(runtime: Orchestrator, key_from: str, value: str,
     given = {"key_from": key_from, "cases": cases | ({"_DEFAULT": "d"} if default == "case" else {})}
     if default == "field":
         given["default"] = "d"
-    ways = [node(name, "log", {"message": name}) for name in ("l", "r", "d")]
-    out = [edge("which", target, case=case) for case, target in {**cases, "_DEFAULT": "d"}.items()]
-    steps = [node("ask", "dsl.emit", {"way": "$input.way"}), node("which", "switch", given), *ways]
-    last, events = runtime.run(ir(*steps, edges=(edge("ask", "which"), *out), way="string"), inputs={"way": value})
+    ways = [make_node(name, "log", {"message": name}) for name in ("l", "r", "d")]
+    out = [make_edge("which", target, case=case) for case, target in {**cases, "_DEFAULT": "d"}.items()]
+    steps = [make_node("ask", "dsl.emit", {"way": "$input.way"}), make_node("which", "switch", given), *ways]
+    last, events = runtime.run(make_flow(*steps, edges=(make_edge("ask", "which"), *out), way="string"), inputs={"way": value})
 
     assert last["status"] == "completed"
-    assert succeeded(events) == ["ask", "which", went]
+    assert list_succeeded(events) == ["ask", "which", went]
 
 
 @pytest.mark.requirement("rep:control:emit", "rep:control:finish")
 def test_emits_add_to_the_outputs_and_a_finish_ends_the_run(runtime: Orchestrator) -> None:
     steps = [
-        node("one", "dsl.emit", {"a": "1"}),
-        node("two", "dsl.emit", {"b": "2"}),
-        node("end", "finish"),
-        node("nap", "sleep", {"seconds": "3600"}),
+        make_node("one", "dsl.emit", {"a": "1"}),
+        make_node("two", "dsl.emit", {"b": "2"}),
+        make_node("end", "finish"),
+        make_node("nap", "sleep", {"seconds": "3600"}),
     ]
-    last, _ = runtime.run(ir(*steps, edges=(edge("one", "two"), edge("two", "end"))))
+    last, _ = runtime.run(make_flow(*steps, edges=(make_edge("one", "two"), make_edge("two", "end"))))
 
     assert (last["status"], last["summary"]["outputs"]) == ("completed", {"a": "1", "b": "2"})
 
@@ -220,12 +222,13 @@ def test_values_are_references_or_literals(runtime: Orchestrator) -> None:
         "nested": {"list": ["$input.a.b", "x"]},
     }
     steps = [
-        node("first", "dsl.emit", {"made": {"deep": "here"}}),
-        node("tell", "dsl.emit", given),
-        node("nap", "sleep", {"ms": "1"}),
+        make_node("first", "dsl.emit", {"made": {"deep": "here"}}),
+        make_node("tell", "dsl.emit", given),
+        make_node("nap", "sleep", {"ms": "1"}),
     ]
     last, events = runtime.run(
-        ir(*steps, edges=(edge("first", "tell"), edge("tell", "nap")), a="object"), inputs={"a": {"b": [1, None]}}
+        make_flow(*steps, edges=(make_edge("first", "tell"), make_edge("tell", "nap")), a="object"),
+        inputs={"a": {"b": [1, None]}},
     )
 
     assert last["summary"]["outputs"] == {

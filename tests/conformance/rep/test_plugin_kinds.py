@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
-from tests.conformance.rep.peers import OURS, Command, before_ours, ir, node, states
+from tests.conformance.rep.peers import OURS, TmCommand, make_python_path, make_flow, make_node, list_states
 from tests.flows.flowing import run
 
 from switchtower.testing.push_client import PushClient
@@ -27,31 +27,31 @@ DECISION = {
 }
 
 
-def installed(folder: Path, name: str, kinds: Mapping[str, str], *sources: Path) -> dict[str, str]:
+def install_package(folder: Path, name: str, kinds: Mapping[str, str], *sources: Path) -> dict[str, str]:
     """Variables with which our runtime finds a package of these kinds, as an installer leaves it behind."""
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     listed = "\n".join(f"{kind} = {place}" for kind, place in kinds.items())
     (info / "entry_points.txt").write_text(f"[switchtower.flow_kinds]\n{listed}\n")
-    return {"PYTHONPATH": os.pathsep.join([*map(str, sources), before_ours(folder)])}
+    return {"PYTHONPATH": os.pathsep.join([*map(str, sources), make_python_path(folder)])}
 
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> dict[str, str]:
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    return installed(tmp_path / "installed", project["name"], project["entry-points"]["switchtower.flow_kinds"], EXAMPLE)
+    return install_package(tmp_path / "installed", project["name"], project["entry-points"]["switchtower.flow_kinds"], EXAMPLE)
 
 
 @pytest.mark.requirement("rep:kinds:plugins", "rep:control:switch-compiled", "rep:ir:inputs-free-form")
-def test_the_public_example_runs_on_our_runtime_with_the_example_plugin(spawn: Spawn, plugin: dict[str, str]) -> None:
-    runtime = spawn(**plugin)
+def test_the_public_example_runs_on_our_runtime_with_the_example_plugin(start_runtime: Spawn, plugin: dict[str, str]) -> None:
+    runtime = start_runtime(**plugin)
 
     assert {"opcua.read", "opcua.write", "policy.apply"} <= set(runtime.ask("Runtime.Capabilities", {})["step_kinds"])
     last, events = runtime.run(PLANT, inputs={**INPUTS, "not declared": [1]})
 
     assert last["summary"] == {"completed_steps": 6, "failed_steps": 0, "outputs": {"decision": DECISION}}
-    ended = [step for step, state, _ in states(events) if state == "succeeded"]
+    ended = [step for step, state, _ in list_states(events) if state == "succeeded"]
     assert ended == ["read", "decide", "when_0", "write", "emit_1", "finish_2"]
     outputs = {event["step_id"]: event["outputs"] for event in events if event.get("state") == "succeeded"}
     assert outputs["write"] == {
@@ -64,18 +64,18 @@ def test_the_public_example_runs_on_our_runtime_with_the_example_plugin(spawn: S
 
 
 @pytest.mark.requirement("rep:control:switch-compiled")
-def test_the_default_case_of_a_compiled_switch_is_taken(spawn: Spawn, plugin: dict[str, str]) -> None:
+def test_the_default_case_of_a_compiled_switch_is_taken(start_runtime: Spawn, plugin: dict[str, str]) -> None:
     policy = {"policy": {"id": "calm", "params": {}}}
     calm = {**PLANT, "constants": {"policyRef": "calm", "policy": policy}}
-    last, events = spawn(**plugin).run(calm, inputs=INPUTS)
+    last, events = start_runtime(**plugin).run(calm, inputs=INPUTS)
 
     assert last["summary"]["outputs"]["decision"]["action"] == "NONE"
-    assert "write" not in [step for step, _, _ in states(events)]
+    assert "write" not in [step for step, _, _ in list_states(events)]
 
 
 @pytest.mark.requirement("rep:kinds:plugins", "rep:ir:inputs-undeclared")
-def test_the_public_example_runs_by_our_command(tm: Command, plugin: dict[str, str]) -> None:
-    ended = tm.run(PLANT, None, "--inputs", json.dumps({**INPUTS, "node": 1}), **plugin)
+def test_the_public_example_runs_by_our_command(tm_command: TmCommand, plugin: dict[str, str]) -> None:
+    ended = tm_command.run(PLANT, None, "--inputs", json.dumps({**INPUTS, "node": 1}), **plugin)
 
     assert (ended.code, ended.outcome["summary"]["outputs"]) == (0, {"decision": DECISION}), ended.stderr
     assert ended.stderr.startswith("warning: the flow declares no input `node`; hint: `nodes`?\n")
@@ -135,7 +135,7 @@ KINDS = {
 @pytest.fixture
 def broken(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "broken.py").write_text(BROKEN)
-    return installed(tmp_path / "installed", "broken", KINDS, tmp_path)
+    return install_package(tmp_path / "installed", "broken", KINDS, tmp_path)
 
 
 @pytest.mark.requirement("rep:kinds:broken-plugin")
@@ -151,28 +151,34 @@ def broken(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_a_plugin_that_cannot_be_used_refuses_the_flow_and_nothing_runs(
-    spawn: Spawn, broken: dict[str, str], kind: str, message: str
+    start_runtime: Spawn, broken: dict[str, str], kind: str, message: str
 ) -> None:
-    runtime = spawn(**broken)
-    error = runtime.refusal("Runtime.StartRun", {"ir": ir(node("say", "log", {"message": "x"}), node("bad", kind))})
+    runtime = start_runtime(**broken)
+    error = runtime.expect_refusal(
+        "Runtime.StartRun", {"ir": make_flow(make_node("say", "log", {"message": "x"}), make_node("bad", kind))}
+    )
 
     assert (error["code"], error["data"]["step_id"]) == (1002, "bad")
     assert error["message"] == f"Unsupported step kind: `{kind}` {message}"
-    assert runtime.run(ir(node("say", "log", {"message": "ours"})))[0]["status"] == "completed", "ours cannot be replaced"
+    assert runtime.run(make_flow(make_node("say", "log", {"message": "ours"})))[0]["status"] == "completed", (
+        "ours cannot be replaced"
+    )
 
 
 @pytest.mark.requirement("rep:kinds:broken-plugin")
-def test_a_plugin_that_breaks_in_a_step_fails_it_and_its_words_stay_off_the_wire(spawn: Spawn, broken: dict[str, str]) -> None:
-    last, events = spawn(**broken).run(ir(node("bad", "bad.loud")))
+def test_a_plugin_that_breaks_in_a_step_fails_it_and_its_words_stay_off_the_wire(
+    start_runtime: Spawn, broken: dict[str, str]
+) -> None:
+    last, events = start_runtime(**broken).run(make_flow(make_node("bad", "bad.loud")))
     assert (last["status"], last["summary"]["error"]["code"]) == ("failed", 3002)
-    last, more = spawn(**broken).run(ir(node("bad", "bad.lies")))
+    last, more = start_runtime(**broken).run(make_flow(make_node("bad", "bad.lies")))
     assert (last["status"], last["summary"]["error"]["message"]) == ("failed", "its outputs cannot be said in JSON")
     assert "hunter2" not in json.dumps([events, more])
 
 
 @pytest.mark.requirement("rep:kinds:listed", "rep:kinds:broken-plugin")
-def test_kinds_lists_those_of_plugins_and_what_is_wrong_with_them(tm: Command, broken: dict[str, str]) -> None:
-    ended = tm("kinds", **broken)
+def test_kinds_lists_those_of_plugins_and_what_is_wrong_with_them(tm_command: TmCommand, broken: dict[str, str]) -> None:
+    ended = tm_command("kinds", **broken)
     rows = {line.split()[0]: line for line in ended.stdout.decode().splitlines()}
 
     assert ended.code == 0
@@ -185,9 +191,11 @@ def test_kinds_lists_those_of_plugins_and_what_is_wrong_with_them(tm: Command, b
 
 
 @pytest.mark.requirement("rep:kinds:listed")
-def test_kinds_shows_inputs_and_outputs_and_the_documentation_has_every_kind(tm: Command, plugin: dict[str, str]) -> None:
-    ended = tm("kinds", "opcua.read", "finish", **plugin)
-    described = json.loads(tm("kinds", "--json", **plugin).stdout)
+def test_kinds_shows_inputs_and_outputs_and_the_documentation_has_every_kind(
+    tm_command: TmCommand, plugin: dict[str, str]
+) -> None:
+    ended = tm_command("kinds", "opcua.read", "finish", **plugin)
+    described = json.loads(tm_command("kinds", "--json", **plugin).stdout)
 
     assert ended.stdout.decode().splitlines()[:4] == [
         "opcua.read (opcua_simulation.plant:Read): Read values of a simulated OPC UA server",
@@ -203,14 +211,16 @@ def test_kinds_shows_inputs_and_outputs_and_the_documentation_has_every_kind(tm:
         if one["source"] in ("built in", "control", "daemon"):
             row = next(line for line in documented.splitlines() if line.startswith(f"| `{one['kind']}` |"))
             assert all(f"`{name}`" in row for name in one["inputs"] if name != "…"), one["kind"]
-    unknown = tm("kinds", "moon.landing")
+    unknown = tm_command("kinds", "moon.landing")
     assert (unknown.code, unknown.stderr) == (1, "tower: there is no step kind `moon.landing`; hint: `tm kinds` lists them all\n")
 
 
 @pytest.mark.requirement("rep:environment:log-json")
-def test_our_runtime_writes_its_logs_as_json_when_that_is_expected(spawn: Spawn, kinds_of_others: dict[str, Any]) -> None:
-    runtime = spawn(stderr=-1, **kinds_of_others, TRACE_MIND_LOG_JSON="1")
-    last, _ = runtime.run(ir(node("p", "others.print", {"text": "printed"}), node("b", "others.break")))
+def test_our_runtime_writes_its_logs_as_json_when_that_is_expected(
+    start_runtime: Spawn, foreign_kinds_environment: dict[str, Any]
+) -> None:
+    runtime = start_runtime(stderr=-1, **foreign_kinds_environment, TRACE_MIND_LOG_JSON="1")
+    last, _ = runtime.run(make_flow(make_node("p", "others.print", {"text": "printed"}), make_node("b", "others.break")))
     assert last["status"] == "failed"
     assert runtime.process.stdin is not None
     assert runtime.process.stderr is not None
@@ -223,7 +233,7 @@ def test_our_runtime_writes_its_logs_as_json_when_that_is_expected(spawn: Spawn,
 
 
 @pytest.mark.requirement("rep:kinds:plugins")
-def test_a_policy_is_interpreted_and_never_executed(spawn: Spawn, plugin: dict[str, str]) -> None:
+def test_a_policy_is_interpreted_and_never_executed(start_runtime: Spawn, plugin: dict[str, str]) -> None:
     for expression in (
         "__import__('os').getpid()",
         "values.__class__",
@@ -234,6 +244,6 @@ def test_a_policy_is_interpreted_and_never_executed(spawn: Spawn, plugin: dict[s
     ):
         policy = {"policy": {"id": "odd", "params": {"emit": {"action": expression}}}}
         flow = {**PLANT, "constants": {"policyRef": "odd", "policy": policy}}
-        last, _ = spawn(**plugin).run(flow, inputs=INPUTS)
+        last, _ = start_runtime(**plugin).run(flow, inputs=INPUTS)
         error = last["summary"]["error"]
         assert (error["code"], error["data"]["step_id"]) == (2001, "decide"), expression

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
-from tests.conformance.rep.peers import HELLO, NAP, Orchestrator, edge, ir, node, states
+from tests.conformance.rep.peers import HELLO, NAP, Orchestrator, make_edge, make_flow, make_node, list_states
 
 CONTROL = {"switch", "dsl.emit", "finish"}
 
@@ -30,22 +30,22 @@ def test_it_says_its_version_its_kinds_and_its_limits(runtime: Orchestrator) -> 
 def test_a_kind_is_known_exactly_when_it_was_said(runtime: Orchestrator) -> None:
     kinds = runtime.ask("Runtime.Capabilities", {})["step_kinds"]
 
-    assert runtime.refusal("Runtime.StartRun", {"ir": ir(node("a", "moon.landing"))})["code"] == 1002
-    others = [node(f"n{number}", kind) for number, kind in enumerate(kinds) if kind not in CONTROL]
+    assert runtime.expect_refusal("Runtime.StartRun", {"ir": make_flow(make_node("a", "moon.landing"))})["code"] == 1002
+    others = [make_node(f"n{number}", kind) for number, kind in enumerate(kinds) if kind not in CONTROL]
     # All of them start; what they are given is their own business, and none of it was asked for here.
-    stop = [node("first", "assert", {"value": "no"}), *others]
-    edges = [edge("first", other["id"]) for other in others]
-    assert runtime.start(ir(*stop, edges=tuple(edges)), options={"allow_shell": True})
+    stop = [make_node("first", "assert", {"value": "no"}), *others]
+    edges = [make_edge("first", other["id"]) for other in others]
+    assert runtime.start(make_flow(*stop, edges=tuple(edges)), options={"allow_shell": True})
 
 
 @pytest.mark.requirement("rep:capabilities:concurrency")
 def test_no_more_steps_run_at_once_than_it_said(runtime: Orchestrator) -> None:
     limit = runtime.ask("Runtime.Capabilities", {})["limits"]["concurrency"]
 
-    last, events = runtime.run(ir(*(node(f"n{number}", "sleep", {"ms": "20"}) for number in range(3 * limit))))
+    last, events = runtime.run(make_flow(*(make_node(f"n{number}", "sleep", {"ms": "20"}) for number in range(3 * limit))))
 
     running = most = 0
-    for _, state, _ in states(events):
+    for _, state, _ in list_states(events):
         running += 1 if state == "started" else -1
         most = max(most, running)
     assert (last["status"], last["summary"]["completed_steps"], most) == ("completed", 3 * limit, limit)
@@ -66,27 +66,27 @@ def test_a_run_has_the_id_that_it_was_given(runtime: Orchestrator) -> None:
 def test_deployed_orchestrators_leave_out_the_options_or_send_a_null(runtime: Orchestrator, params: dict[str, Any]) -> None:
     run_id = runtime.start(HELLO, **params)
     assert runtime.ask("Runtime.Poll", {"run_id": run_id})["status"]
-    assert runtime.polls()[-1]["status"] == "completed"
+    assert runtime.poll_to_end()[-1]["status"] == "completed"
     assert runtime.ask("Runtime.Poll", {"run_id": None})["status"] == "completed"
 
 
 @pytest.mark.requirement("rep:start:without-id", "rep:start:uuids")
-def test_an_id_that_it_makes_up_is_a_uuid_and_no_other_run_s(spawn: Spawn) -> None:
-    first, second = spawn().start(HELLO), spawn().start(HELLO)
+def test_an_id_that_it_makes_up_is_a_uuid_and_no_other_run_s(start_runtime: Spawn) -> None:
+    first, second = start_runtime().start(HELLO), start_runtime().start(HELLO)
     assert [(str(UUID(one)), UUID(one).version) for one in (first, second)] == [(first, 4), (second, 4)]
     assert first != second
 
 
 @pytest.mark.requirement("rep:environment:runtime-reads")
-def test_an_id_that_was_not_sent_is_the_one_of_the_environment(spawn: Spawn) -> None:
-    assert spawn(TRACE_MIND_RUN_ID="from-around").start(HELLO, options={"run_id": None}) == "from-around"
-    assert spawn(TRACE_MIND_RUN_ID="from-around").start(HELLO, options={"run_id": "sent"}) == "sent"
+def test_an_id_that_was_not_sent_is_the_one_of_the_environment(start_runtime: Spawn) -> None:
+    assert start_runtime(TRACE_MIND_RUN_ID="from-around").start(HELLO, options={"run_id": None}) == "from-around"
+    assert start_runtime(TRACE_MIND_RUN_ID="from-around").start(HELLO, options={"run_id": "sent"}) == "sent"
 
 
 @pytest.mark.requirement("rep:start:version", "rep:errors:codes", "rep:errors:form")
 @pytest.mark.parametrize("version", ["2.0.0", None])
 def test_another_version_of_the_ir_is_refused_before_anything_else_of_it_is_read(runtime: Orchestrator, version: Any) -> None:
-    error = runtime.refusal("Runtime.StartRun", {"ir": {"version": version, "graph": "of the future"}})
+    error = runtime.expect_refusal("Runtime.StartRun", {"ir": {"version": version, "graph": "of the future"}})
 
     received = version if isinstance(version, str) else None
     assert error == {
@@ -100,16 +100,16 @@ def test_another_version_of_the_ir_is_refused_before_anything_else_of_it_is_read
 def test_what_cannot_be_run_is_refused_with_its_code_and_its_step_and_nothing_of_it_runs(
     runtime: Orchestrator, tmp_path: Path
 ) -> None:
-    makes = node("makes", "file.write", {"path": "made", "content": "x"})
+    makes = make_node("makes", "file.write", {"path": "made", "content": "x"})
     refused = {
-        1002: ir(makes, node("odd", "moon.landing")),
-        1003: ir(makes, node("odd", "log", retry={"max": -1})),
+        1002: make_flow(makes, make_node("odd", "moon.landing")),
+        1003: make_flow(makes, make_node("odd", "log", retry={"max": -1})),
     }
     for code, document in refused.items():
-        error = runtime.refusal("Runtime.StartRun", {"ir": document})
+        error = runtime.expect_refusal("Runtime.StartRun", {"ir": document})
         assert (error["code"], error["data"]["step_id"]) == (code, "odd")
         assert error["data"]["details"]
-    assert runtime.refusal("Runtime.StartRun", {"ir": ir(makes, n="number"), "inputs": {"n": "x"}})["code"] == 1003
+    assert runtime.expect_refusal("Runtime.StartRun", {"ir": make_flow(makes, n="number"), "inputs": {"n": "x"}})["code"] == 1003
 
     assert runtime.run(HELLO)[0]["status"] == "completed"
     assert not (tmp_path / "made").exists()
@@ -118,10 +118,10 @@ def test_what_cannot_be_run_is_refused_with_its_code_and_its_step_and_nothing_of
 @pytest.mark.requirement("rep:transport:one-run")
 def test_a_process_has_one_run(runtime: Orchestrator) -> None:
     runtime.start(HELLO, options={"run_id": "first"})
-    assert runtime.refusal("Runtime.StartRun", {"ir": HELLO, "options": {"run_id": "second"}})["code"] == -32602
-    assert runtime.refusal("Runtime.Poll", {"run_id": "second"})["code"] == -32602
-    assert runtime.polls()[-1]["status"] == "completed"
-    assert runtime.refusal("Runtime.StartRun", {"ir": HELLO})["code"] == -32602, "not after its end either"
+    assert runtime.expect_refusal("Runtime.StartRun", {"ir": HELLO, "options": {"run_id": "second"}})["code"] == -32602
+    assert runtime.expect_refusal("Runtime.Poll", {"run_id": "second"})["code"] == -32602
+    assert runtime.poll_to_end()[-1]["status"] == "completed"
+    assert runtime.expect_refusal("Runtime.StartRun", {"ir": HELLO})["code"] == -32602, "not after its end either"
 
 
 @pytest.mark.requirement("rep:start:allow-shell")
@@ -135,15 +135,15 @@ def test_a_process_has_one_run(runtime: Orchestrator) -> None:
     ],
 )
 def test_shell_steps_run_only_where_they_are_allowed(
-    spawn: Spawn, tmp_path: Path, policy: str | None, options: Any, allowed: bool
+    start_runtime: Spawn, tmp_path: Path, policy: str | None, options: Any, allowed: bool
 ) -> None:
-    runtime = spawn(**({} if policy is None else {"TRACE_MIND_ALLOW_SHELL": policy}))
-    params = {"ir": ir(node("sh", "shell", {"command": "echo made > made"})), "options": options}
+    runtime = start_runtime(**({} if policy is None else {"TRACE_MIND_ALLOW_SHELL": policy}))
+    params = {"ir": make_flow(make_node("sh", "shell", {"command": "echo made > made"})), "options": options}
     if allowed:
         runtime.ask("Runtime.StartRun", params)
-        assert runtime.polls()[-1]["status"] == "completed"
+        assert runtime.poll_to_end()[-1]["status"] == "completed"
     else:
-        assert runtime.refusal("Runtime.StartRun", params)["code"] == 1002
+        assert runtime.expect_refusal("Runtime.StartRun", params)["code"] == 1002
     assert (tmp_path / "made").exists() == allowed
 
 
@@ -152,9 +152,13 @@ def test_shell_steps_run_only_where_they_are_allowed(
 
 @pytest.mark.requirement("rep:poll:answer", "rep:poll:statuses", "rep:poll:drained", "rep:events:fields", "rep:events:log")
 def test_polls_together_tell_the_run_once_and_in_order(runtime: Orchestrator) -> None:
-    steps = [node("a", "log", {"message": "first"}), node("b", "sleep", {"ms": "30"}), node("c", "log", {"message": "last"})]
-    runtime.start(ir(*steps, edges=(edge("a", "b"), edge("b", "c"))))
-    polled = runtime.polls()
+    steps = [
+        make_node("a", "log", {"message": "first"}),
+        make_node("b", "sleep", {"ms": "30"}),
+        make_node("c", "log", {"message": "last"}),
+    ]
+    runtime.start(make_flow(*steps, edges=(make_edge("a", "b"), make_edge("b", "c"))))
+    polled = runtime.poll_to_end()
 
     order = ["pending", "running", "completed"]
     told = [order.index(each["status"]) for each in polled]
@@ -179,11 +183,11 @@ def test_polls_together_tell_the_run_once_and_in_order(runtime: Orchestrator) ->
 @pytest.mark.requirement("rep:settled:outputs", "rep:events:step")
 def test_outputs_are_in_the_summary_and_in_the_event_of_their_step(runtime: Orchestrator) -> None:
     steps = [
-        node("say", "log", {"message": "x"}),
-        node("tell", "dsl.emit", {"n": "$input.n", "fixed": "72"}),
-        node("end", "finish"),
+        make_node("say", "log", {"message": "x"}),
+        make_node("tell", "dsl.emit", {"n": "$input.n", "fixed": "72"}),
+        make_node("end", "finish"),
     ]
-    document = ir(*steps, edges=(edge("say", "tell"), edge("tell", "end")), n="object")
+    document = make_flow(*steps, edges=(make_edge("say", "tell"), make_edge("tell", "end")), n="object")
 
     last, events = runtime.run(document, inputs={"n": {"deep": [1, "ä"]}})
 
@@ -195,24 +199,28 @@ def test_outputs_are_in_the_summary_and_in_the_event_of_their_step(runtime: Orch
 @pytest.mark.requirement("rep:settled:error", "rep:errors:codes", "rep:poll:failed", "rep:events:step")
 def test_a_run_that_failed_says_why_in_its_summary_and_in_the_event(runtime: Orchestrator) -> None:
     last, events = runtime.run(
-        ir(node("look", "file.read", {"path": "nowhere"}), node("after", "log"), edges=(edge("look", "after"),))
+        make_flow(
+            make_node("look", "file.read", {"path": "nowhere"}), make_node("after", "log"), edges=(make_edge("look", "after"),)
+        )
     )
 
     assert (last["status"], last["summary"]["completed_steps"], last["summary"]["failed_steps"]) == ("failed", 0, 1)
     error = last["summary"]["error"]
     assert (error["code"], error["data"]["step_id"], error["data"]["attempt"]) == (2001, "look", 0)
-    assert states(events) == [("look", "started", 0), ("look", "failed", 0)]
+    assert list_states(events) == [("look", "started", 0), ("look", "failed", 0)]
     assert events[-1]["error"] == error
 
 
 @pytest.mark.requirement("rep:errors:panic", "rep:errors:retriable")
-def test_a_kind_that_breaks_is_3002_and_its_words_are_not_for_the_wire(spawn: Spawn, kinds_of_others: dict[str, Any]) -> None:
-    runtime = spawn(**kinds_of_others)
-    last, events = runtime.run(ir(node("b", "others.break", retry={"max": 3, "backoff_ms": 0})))
+def test_a_kind_that_breaks_is_3002_and_its_words_are_not_for_the_wire(
+    start_runtime: Spawn, foreign_kinds_environment: dict[str, Any]
+) -> None:
+    runtime = start_runtime(**foreign_kinds_environment)
+    last, events = runtime.run(make_flow(make_node("b", "others.break", retry={"max": 3, "backoff_ms": 0})))
 
     error = last["summary"]["error"]
     assert (last["status"], error["code"], error["data"]["step_id"], error["data"]["retriable"]) == ("failed", 3002, "b", False)
-    assert len(states(events)) == 2, "it is not tried again"
+    assert len(list_states(events)) == 2, "it is not tried again"
     assert "hunter2" not in str((last, events))
     assert runtime.ask("Runtime.Health") == {"ok": True, "details": {}}
 
@@ -221,11 +229,11 @@ def test_a_kind_that_breaks_is_3002_and_its_words_are_not_for_the_wire(spawn: Sp
 def test_a_run_that_is_not_there_cannot_be_polled_or_cancelled(runtime: Orchestrator) -> None:
     for method in ("Runtime.Poll", "Runtime.Cancel"):
         for params in ({}, {"run_id": "r"}, {"run_id": None}):
-            assert runtime.refusal(method, params)["code"] == -32602
+            assert runtime.expect_refusal(method, params)["code"] == -32602
     runtime.start(NAP, options={"run_id": "r"})
     for wrong in ("R", "r ", "", 7, ["r"], {"id": "r"}, True):
         for method in ("Runtime.Poll", "Runtime.Cancel"):
-            assert runtime.refusal(method, {"run_id": wrong})["code"] == -32602
+            assert runtime.expect_refusal(method, {"run_id": wrong})["code"] == -32602
     assert runtime.ask("Runtime.Poll", {"run_id": "r"})["status"] in ("pending", "running"), "nobody was cancelled"
 
 
@@ -234,10 +242,12 @@ def test_a_run_that_is_not_there_cannot_be_polled_or_cancelled(runtime: Orchestr
 
 @pytest.mark.requirement("rep:cancel:answer", "rep:cancel:ends", "rep:settled:cancelled")
 def test_a_cancelled_run_has_failed_with_its_cause(runtime: Orchestrator) -> None:
-    runtime.start(ir(node("nap", "sleep", {"seconds": "3600"}), node("after", "log"), edges=(edge("nap", "after"),)))
+    runtime.start(
+        make_flow(make_node("nap", "sleep", {"seconds": "3600"}), make_node("after", "log"), edges=(make_edge("nap", "after"),))
+    )
     for _ in range(3):
         assert runtime.ask("Runtime.Cancel", {}) == {"ok": True}
-    last = runtime.polls()[-1]
+    last = runtime.poll_to_end()[-1]
 
     error = last["summary"]["error"]
     assert (last["status"], error["data"]["cause"], error["data"]["retriable"]) == ("failed", "Cancelled", False)
@@ -260,13 +270,13 @@ def test_health_is_answered_before_during_and_after_a_run(runtime: Orchestrator)
     runtime.start(NAP)
     assert runtime.ask("Runtime.Health", {}) == well
     runtime.ask("Runtime.Cancel", {})
-    runtime.polls()
+    runtime.poll_to_end()
     assert runtime.ask("Runtime.Health", {}) == well
 
 
 @pytest.mark.requirement("rep:runtime:command")
-def test_the_installed_command_is_the_same_runtime(spawn: Spawn) -> None:
-    runtime = spawn(command=(sys.executable, "-P", "-m", "switchtower", "flow", "runtime"))
+def test_the_installed_command_is_the_same_runtime(start_runtime: Spawn) -> None:
+    runtime = start_runtime(command=(sys.executable, "-P", "-m", "switchtower", "flow", "runtime"))
     assert set(runtime.ask("Runtime.Capabilities", {})["step_kinds"]) >= CONTROL
     assert runtime.run(HELLO, options={"run_id": "r"})[0]["status"] == "completed"
-    assert runtime.hang_up() == (0, b"")
+    assert runtime.close_input() == (0, b"")

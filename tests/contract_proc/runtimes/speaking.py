@@ -12,7 +12,7 @@ CAPABILITIES = {"version": "0.1.0", "step_kinds": ["log", "switch", "dsl.emit", 
 Request = dict[str, Any]
 
 
-def requests() -> Iterator[Request]:
+def read_requests() -> Iterator[Request]:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         note(request)
@@ -26,18 +26,18 @@ def note(request: Request) -> None:
             notes.write(json.dumps(request) + "\n")
 
 
-def say(line: Any) -> None:
+def write_line(line: Any) -> None:
     text = line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
     sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
 
 
 def answer(request: Request, result: Any) -> None:
-    say({"jsonrpc": "2.0", "id": request["id"], "result": result})
+    write_line({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 
 def refuse(request: Request, code: int, message: str, **data: Any) -> None:
-    say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message, "data": data}})
+    write_line({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message, "data": data}})
 
 
 def begin(request: Request) -> bool:
@@ -53,7 +53,7 @@ def begin(request: Request) -> bool:
 
 
 def serve(poll: Callable[[Request], None], cancel: Callable[[Request], None] | None = None) -> None:
-    for request in requests():
+    for request in read_requests():
         if begin(request):
             continue
         if request["method"] == "Runtime.Cancel" and cancel is not None:
@@ -62,7 +62,7 @@ def serve(poll: Callable[[Request], None], cancel: Callable[[Request], None] | N
             poll(request)
 
 
-def polled(status: str, events: Any = (), **summary: Any) -> dict[str, Any]:
+def make_poll_result(status: str, events: Any = (), **summary: Any) -> dict[str, Any]:
     return {"status": status, "events": events, "summary": {"completed_steps": 0, "failed_steps": 0, **summary}}
 
 
@@ -70,10 +70,10 @@ def log(message: str) -> dict[str, Any]:
     return {"type": "log", "timestamp": "2026-01-01T00:00:00Z", "level": "info", "message": message}
 
 
-def novel(**more: Any) -> dict[str, Any]:
+def make_unknown_event(**more: Any) -> dict[str, Any]:
     """Of a type that REP does not have yet."""
     return {"type": "novel", "timestamp": "2026-01-01T00:00:00Z", **more}
 
 
-def step(step_id: str, state: str, **more: Any) -> dict[str, Any]:
+def make_step(step_id: str, state: str, **more: Any) -> dict[str, Any]:
     return {"type": "step", "timestamp": "2026-01-01T00:00:00Z", "step_id": step_id, "state": state, **more}

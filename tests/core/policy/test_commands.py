@@ -10,11 +10,11 @@ ALLOWED = ("ls *", "git status", "git diff *", "npm test", "cat *", "echo *", "m
 GENEROUS = tuple(events.Rule("allow", command=command) for command in ALLOWED)
 
 
-def judged(command: object, *rules: events.Rule, profile: str = "ask") -> policy.Judgement:
+def judge_command(command: object, *rules: events.Rule, profile: str = "ask") -> policy.Judgement:
     return policy.Policy(profile, rules).judge("run", {"command": command}, "execute", WORKSPACE)
 
 
-def allowing(*commands: str) -> tuple[events.Rule, ...]:
+def make_allow_rules(*commands: str) -> tuple[events.Rule, ...]:
     return tuple(events.Rule("allow", command=command) for command in commands)
 
 
@@ -102,12 +102,12 @@ COVERED = [
 
 @pytest.mark.parametrize("command", COVERED)
 def test_a_command_is_allowed_when_rules_cover_every_part_of_it(command: str) -> None:
-    assert judged(command, *GENEROUS).ruling is Ruling.ALLOW
+    assert judge_command(command, *GENEROUS).ruling is Ruling.ALLOW
 
 
 @pytest.mark.parametrize("command", COVERED)
 def test_without_rules_it_is_asked_about(command: str) -> None:
-    assert judged(command).ruling is Ruling.ASK
+    assert judge_command(command).ruling is Ruling.ASK
 
 
 @pytest.mark.parametrize(
@@ -211,34 +211,36 @@ def test_without_rules_it_is_asked_about(command: str) -> None:
     ],
 )
 def test_a_pattern_covers_what_it_says_and_no_more(rule: str, command: str, *, is_allowed: bool) -> None:
-    assert (judged(command, *allowing(rule)).ruling is Ruling.ALLOW) == is_allowed
+    assert (judge_command(command, *make_allow_rules(rule)).ruling is Ruling.ALLOW) == is_allowed
 
 
 def test_a_rule_for_the_tool_allows_every_ordinary_command() -> None:
     rule = events.Rule("allow", tool="run")
 
-    assert judged("cargo build", rule).ruling is Ruling.ALLOW
-    assert judged("rm -rf x", rule).ruling is Ruling.ASK
+    assert judge_command("cargo build", rule).ruling is Ruling.ALLOW
+    assert judge_command("rm -rf x", rule).ruling is Ruling.ASK
 
 
 def test_a_redirection_wants_what_writing_that_file_wants() -> None:
-    npm = allowing("npm test")
+    npm = make_allow_rules("npm test")
 
-    assert judged("npm test > out.txt", *npm).ruling is Ruling.ASK
-    assert judged("npm test > out.txt", *npm, profile="auto").ruling is Ruling.ALLOW
-    assert judged("npm test > out.txt", *npm, events.Rule("allow", tool="write_file", path="*.txt")).ruling is Ruling.ALLOW
-    assert judged("npm test > out.md", *npm, events.Rule("allow", tool="write_file", path="*.txt")).ruling is Ruling.ASK
-    assert judged("npm test > ../out.txt", *npm, profile="auto").ruling is Ruling.ASK
-    assert judged("npm test > .git/x", *npm, profile="auto").ruling is Ruling.DENY
-    assert judged("npm test > AGENTS.md", *npm, events.Rule("allow", path="AGENTS.md"), profile="auto").ruling is Ruling.ASK
+    assert judge_command("npm test > out.txt", *npm).ruling is Ruling.ASK
+    assert judge_command("npm test > out.txt", *npm, profile="auto").ruling is Ruling.ALLOW
+    assert judge_command("npm test > out.txt", *npm, events.Rule("allow", tool="write_file", path="*.txt")).ruling is Ruling.ALLOW
+    assert judge_command("npm test > out.md", *npm, events.Rule("allow", tool="write_file", path="*.txt")).ruling is Ruling.ASK
+    assert judge_command("npm test > ../out.txt", *npm, profile="auto").ruling is Ruling.ASK
+    assert judge_command("npm test > .git/x", *npm, profile="auto").ruling is Ruling.DENY
+    assert (
+        judge_command("npm test > AGENTS.md", *npm, events.Rule("allow", path="AGENTS.md"), profile="auto").ruling is Ruling.ASK
+    )
 
 
 @pytest.mark.parametrize("change", ["cd /tmp", "cd ..", "cd", "pushd sub", "cd -", "cd s*"])
 def test_behind_a_change_to_a_folder_elsewhere_a_redirection_may_write_anywhere(change: str) -> None:
     any_command = events.Rule("allow", tool="run")
 
-    assert judged(f"{change}; npm test > out.txt", any_command, profile="auto").ruling is Ruling.ASK
-    assert judged("cd sub; npm test > out.txt", any_command, profile="auto").ruling is Ruling.ALLOW
+    assert judge_command(f"{change}; npm test > out.txt", any_command, profile="auto").ruling is Ruling.ASK
+    assert judge_command("cd sub; npm test > out.txt", any_command, profile="auto").ruling is Ruling.ALLOW
 
 
 DENIED_RM = [
@@ -328,14 +330,14 @@ DENIED_RM = [
 def test_a_deny_rule_finds_its_command_wherever_it_stands(command: str, profile: str) -> None:
     rules = (*GENEROUS, events.Rule("deny", command="rm *"))
 
-    assert judged(command, *rules, profile=profile).ruling is Ruling.DENY
+    assert judge_command(command, *rules, profile=profile).ruling is Ruling.DENY
 
 
 @pytest.mark.parametrize(
     "command", ["ls rm", "git rm x", "echo 'rm x'", "grep -r 'rm x' .", "npm run rm", "cat 'rm x'", "rmdir x"]
 )
 def test_a_deny_rule_leaves_others_alone(command: str) -> None:
-    assert judged(command, events.Rule("deny", command="rm *")).ruling is Ruling.ASK
+    assert judge_command(command, events.Rule("deny", command="rm *")).ruling is Ruling.ASK
 
 
 @pytest.mark.parametrize(
@@ -352,14 +354,14 @@ def test_a_deny_rule_leaves_others_alone(command: str) -> None:
 )
 @pytest.mark.parametrize("pattern", ["git push", "git push *"])
 def test_a_rule_that_denies_needs_no_star_and_sees_past_options(command: str, pattern: str) -> None:
-    assert judged(command, events.Rule("deny", command=pattern)).ruling is Ruling.DENY
+    assert judge_command(command, events.Rule("deny", command=pattern)).ruling is Ruling.DENY
 
 
 def test_a_rule_that_denies_a_subcommand_leaves_its_neighbours_alone() -> None:
     rule = events.Rule("deny", command="git push *")
 
-    assert judged("git pull", rule).ruling is Ruling.ASK
-    assert judged("git commit -m push", rule).ruling is Ruling.ASK
+    assert judge_command("git pull", rule).ruling is Ruling.ASK
+    assert judge_command("git commit -m push", rule).ruling is Ruling.ASK
 
 
 @pytest.mark.parametrize(
@@ -382,7 +384,7 @@ def test_a_rule_that_denies_a_subcommand_leaves_its_neighbours_alone() -> None:
 )
 @pytest.mark.parametrize("profile", ["ask", "auto", "yolo"])
 def test_a_deny_rule_for_a_path_holds_for_commands_that_name_it(command: str, profile: str) -> None:
-    assert judged(command, *GENEROUS, events.Rule("deny", path="prod/**"), profile=profile).ruling is Ruling.DENY
+    assert judge_command(command, *GENEROUS, events.Rule("deny", path="prod/**"), profile=profile).ruling is Ruling.DENY
 
 
 DESTRUCTIVE = [
@@ -496,7 +498,7 @@ DESTRUCTIVE = [
 
 @pytest.mark.parametrize("command", DESTRUCTIVE)
 def test_the_destructive_list_is_asked_about_each_time_whatever_a_rule_says(command: str) -> None:
-    judgement = judged(command, events.Rule("allow", tool="run"), events.Rule("allow", tool="*"))
+    judgement = judge_command(command, events.Rule("allow", tool="run"), events.Rule("allow", tool="*"))
 
     assert judgement.ruling is Ruling.ASK
     assert judgement.destructive
@@ -505,7 +507,7 @@ def test_the_destructive_list_is_asked_about_each_time_whatever_a_rule_says(comm
 
 @pytest.mark.parametrize("command", DESTRUCTIVE)
 def test_yolo_allows_it_and_says_what_it_is(command: str) -> None:
-    judgement = judged(command, profile="yolo")
+    judgement = judge_command(command, profile="yolo")
 
     assert judgement.ruling is Ruling.ALLOW
     assert judgement.destructive
@@ -542,7 +544,7 @@ def test_yolo_allows_it_and_says_what_it_is(command: str) -> None:
     ],
 )
 def test_the_destructive_list_leaves_ordinary_commands_alone(command: str) -> None:
-    assert not judged(command).destructive
+    assert not judge_command(command).destructive
 
 
 @pytest.mark.parametrize(
@@ -565,12 +567,12 @@ def test_the_destructive_list_leaves_ordinary_commands_alone(command: str) -> No
     ],
 )
 def test_always_stands_for_this_very_command(command: str, always: str) -> None:
-    judgement = judged(command)
+    judgement = judge_command(command)
 
     assert judgement.ruling is Ruling.ASK
     assert judgement.always == events.Rule("allow", tool="run", command=always)
-    assert policy.shown(judgement.always) == f"allow run {always}"
-    after = policy.Policy("ask").granting(judgement.always)
+    assert policy.format_rule(judgement.always) == f"allow run {always}"
+    after = policy.Policy("ask").with_grant(judgement.always)
     assert after.judge("run", {"command": command}, "execute", WORKSPACE).ruling is Ruling.ALLOW
     assert after.judge("run", {"command": f"{command} x"}, "execute", WORKSPACE).ruling is Ruling.ASK
 
@@ -604,7 +606,7 @@ def test_always_stands_for_this_very_command(command: str, always: str) -> None:
     ],
 )
 def test_there_is_no_always_for_what_must_be_asked_each_time(command: str) -> None:
-    judgement = judged(command)
+    judgement = judge_command(command)
 
     assert judgement.ruling is Ruling.ASK
     assert judgement.always is None
@@ -612,7 +614,7 @@ def test_there_is_no_always_for_what_must_be_asked_each_time(command: str) -> No
 
 def test_a_rule_that_asks_wins_over_one_that_allows_and_over_one_that_was_granted() -> None:
     asks = events.Rule("ask", command="git push *")
-    granted = policy.Policy("ask", (asks, *allowing("git push *")), allowing("git push origin main"))
+    granted = policy.Policy("ask", (asks, *make_allow_rules("git push *")), make_allow_rules("git push origin main"))
 
     judgement = granted.judge("run", {"command": "git push origin main"}, "execute", WORKSPACE)
 
@@ -626,7 +628,7 @@ def test_a_rule_that_asks_wins_over_one_that_allows_and_over_one_that_was_grante
 )
 @pytest.mark.parametrize("profile", ["ask", "auto", "yolo"])
 def test_a_command_that_names_a_secret_file_says_so_to_whoever_decides(command: str, profile: str) -> None:
-    judgement = judged(command, events.Rule("allow", tool="run"), profile=profile)
+    judgement = judge_command(command, events.Rule("allow", tool="run"), profile=profile)
 
     assert judgement.ruling is Ruling.ASK
     assert ".env" in judgement.reason
@@ -635,28 +637,28 @@ def test_a_command_that_names_a_secret_file_says_so_to_whoever_decides(command: 
 
 @pytest.mark.parametrize("command", ["ls", "rm -rf x", "cat .env", "ls 'unfinished", "", None, 7, ["ls"], {"a": 1}, b"ls"])
 def test_read_only_runs_no_command(command: object) -> None:
-    assert judged(command, events.Rule("allow", tool="run"), profile="read-only").ruling is Ruling.DENY
+    assert judge_command(command, events.Rule("allow", tool="run"), profile="read-only").ruling is Ruling.DENY
 
 
 @pytest.mark.parametrize("command", [None, 7, ["ls"], {"a": 1}, b"ls", True])
 @pytest.mark.parametrize("profile", ["ask", "auto", "yolo"])
 def test_a_command_that_is_no_text_is_asked_about(command: object, profile: str) -> None:
-    judgement = judged(command, events.Rule("allow", tool="run"), profile=profile)
+    judgement = judge_command(command, events.Rule("allow", tool="run"), profile=profile)
 
     assert judgement.ruling is Ruling.ASK
     assert judgement.always is None
 
 
 def test_yolo_asks_about_what_cannot_be_read_only_where_a_rule_may_be_about_it() -> None:
-    assert judged("$X y", profile="yolo").ruling is Ruling.ALLOW
-    assert judged("$X y", events.Rule("deny", command="git push *"), profile="yolo").ruling is Ruling.ASK
-    assert judged("npm test", events.Rule("deny", command="git push *"), profile="yolo").ruling is Ruling.ALLOW
-    assert judged("x " * 40_000, profile="yolo").ruling is Ruling.ASK
+    assert judge_command("$X y", profile="yolo").ruling is Ruling.ALLOW
+    assert judge_command("$X y", events.Rule("deny", command="git push *"), profile="yolo").ruling is Ruling.ASK
+    assert judge_command("npm test", events.Rule("deny", command="git push *"), profile="yolo").ruling is Ruling.ALLOW
+    assert judge_command("x " * 40_000, profile="yolo").ruling is Ruling.ASK
 
 
 @pytest.mark.parametrize("size", [70_000, 10_000_000])
 def test_a_command_of_any_length_is_judged(size: int) -> None:
-    judgement = judged("ls " + "x" * size, *GENEROUS)
+    judgement = judge_command("ls " + "x" * size, *GENEROUS)
 
     assert judgement.ruling is Ruling.ASK
     assert judgement.always is None

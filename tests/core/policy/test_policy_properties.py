@@ -91,12 +91,12 @@ arguments = st.one_of(
 )
 
 
-def judged(book: policy.Policy, tool: str, args: Any, effect: str | None = None) -> policy.Judgement:
+def judge_call(book: policy.Policy, tool: str, args: Any, effect: str | None = None) -> policy.Judgement:
     return book.judge(tool, args, effect, WORKSPACE)
 
 
-def strictness(book: policy.Policy, tool: str, args: Any) -> int:
-    return STRICTNESS[judged(book, tool, args).ruling]
+def rank_verdict(book: policy.Policy, tool: str, args: Any) -> int:
+    return STRICTNESS[judge_call(book, tool, args).ruling]
 
 
 @settings(max_examples=120)
@@ -110,7 +110,7 @@ def strictness(book: policy.Policy, tool: str, args: Any) -> int:
 def test_any_call_is_judged_with_a_reason(
     profile: str, listed: list[events.Rule], tool: str, args: Any, effect: str | None
 ) -> None:
-    judgement = judged(policy.Policy(profile, listed), tool, args, effect)
+    judgement = judge_call(policy.Policy(profile, listed), tool, args, effect)
 
     assert judgement.reason
     assert "\n" not in judgement.reason or "\n" in str(args) + tool
@@ -122,10 +122,10 @@ def test_any_call_is_judged_with_a_reason(
 def test_a_rule_that_restricts_never_loosens(
     profile: str, listed: list[events.Rule], more: events.Rule, tool: str, args: Any
 ) -> None:
-    before = strictness(policy.Policy(profile, listed), tool, args)
+    before = rank_verdict(policy.Policy(profile, listed), tool, args)
 
-    assert strictness(policy.Policy(profile, [*listed, more]), tool, args) >= before
-    assert strictness(policy.Policy(profile, [more, *listed]), tool, args) >= before
+    assert rank_verdict(policy.Policy(profile, [*listed, more]), tool, args) >= before
+    assert rank_verdict(policy.Policy(profile, [more, *listed]), tool, args) >= before
 
 
 @settings(max_examples=100)
@@ -133,13 +133,13 @@ def test_a_rule_that_restricts_never_loosens(
 def test_a_rule_that_allows_turns_only_a_question_into_a_yes(
     profile: str, listed: list[events.Rule], more: events.Rule, tool: str, args: Any
 ) -> None:
-    before = judged(policy.Policy(profile, listed), tool, args)
-    after = judged(policy.Policy(profile, listed, [more]), tool, args)
+    before = judge_call(policy.Policy(profile, listed), tool, args)
+    after = judge_call(policy.Policy(profile, listed, [more]), tool, args)
 
     assert after.ruling is before.ruling or (before.ruling, after.ruling) == (Ruling.ASK, Ruling.ALLOW)
     if before.destructive:
         assert after.ruling is before.ruling
-    assert judged(policy.Policy(profile, [*listed, more]), tool, args) == after
+    assert judge_call(policy.Policy(profile, [*listed, more]), tool, args) == after
 
 
 @settings(max_examples=100)
@@ -148,10 +148,10 @@ def test_two_commands_are_never_looser_than_each_alone(
     profile: str, listed: list[events.Rule], first: str, second: str, joint: str
 ) -> None:
     book = policy.Policy(profile, listed)
-    together = judged(book, "run", {"command": f"{first}{joint}{second}"})
+    together = judge_call(book, "run", {"command": f"{first}{joint}{second}"})
 
     for part in (first, second):
-        alone = judged(book, "run", {"command": part})
+        alone = judge_call(book, "run", {"command": part})
         if part not in GLUE:
             assert STRICTNESS[together.ruling] >= STRICTNESS[alone.ruling]
         assert together.destructive or not alone.destructive
@@ -170,27 +170,27 @@ def test_two_commands_are_never_looser_than_each_alone(
 @example("yolo", [events.Rule(effect="ask", command="ls *")], "xargs cat", "timeout 5 {}")
 def test_a_command_in_another_is_never_looser(profile: str, listed: list[events.Rule], command: str, around: str) -> None:
     book = policy.Policy(profile, listed)
-    alone = strictness(book, "run", {"command": command})
+    alone = rank_verdict(book, "run", {"command": command})
 
     if command not in GLUE or "ls" not in around:
-        assert strictness(book, "run", {"command": around.format(command)}) >= alone
+        assert rank_verdict(book, "run", {"command": around.format(command)}) >= alone
 
 
 @settings(max_examples=100)
 @given(st.sampled_from(["ask", "auto"]), rule_lists, st.sampled_from(TOOLS), arguments)
 def test_always_allows_what_it_was_asked_for(profile: str, listed: list[events.Rule], tool: str, args: Any) -> None:
     book = policy.Policy(profile, listed)
-    judgement = judged(book, tool, args)
+    judgement = judge_call(book, tool, args)
 
     if judgement.always is not None:
         assert judgement.ruling is Ruling.ASK
         assert not judgement.destructive
-        assert judged(book.granting(judgement.always), tool, args).ruling is Ruling.ALLOW
+        assert judge_call(book.with_grant(judgement.always), tool, args).ruling is Ruling.ALLOW
 
 
 @settings(max_examples=100)
 @given(rule_lists, st.sampled_from(TOOLS), arguments)
 def test_the_profiles_go_from_strict_to_loose(listed: list[events.Rule], tool: str, args: Any) -> None:
-    judgements = [strictness(policy.Policy(profile, listed), tool, args) for profile in policy.PROFILES]
+    judgements = [rank_verdict(policy.Policy(profile, listed), tool, args) for profile in policy.PROFILES]
 
     assert judgements == sorted(judgements, reverse=True)

@@ -8,7 +8,7 @@ from switchtower.core.policy import Ruling
 WORKSPACE = "/work/repo"
 
 
-def written(path: str, *rules: events.Rule, profile: str = "ask") -> Ruling:
+def write_rules(path: str, *rules: events.Rule, profile: str = "ask") -> Ruling:
     return policy.Policy(profile, rules).judge("write_file", {"path": path}, "write", WORKSPACE).ruling
 
 
@@ -105,7 +105,7 @@ def test_quotes_in_a_command_may_hold_each_other(command: str) -> None:
     ],
 )
 def test_a_path_pattern_that_allows_fits_exactly(pattern: str, path: str, *, fits: bool) -> None:
-    assert (written(path, events.Rule("allow", path=pattern)) is Ruling.ALLOW) == fits
+    assert (write_rules(path, events.Rule("allow", path=pattern)) is Ruling.ALLOW) == fits
 
 
 @pytest.mark.parametrize(
@@ -131,24 +131,24 @@ def test_a_path_pattern_that_allows_fits_exactly(pattern: str, path: str, *, fit
 )
 @pytest.mark.parametrize("effect", [Ruling.DENY, Ruling.ASK])
 def test_a_path_pattern_that_restricts_fits_generously(pattern: str, path: str, effect: Ruling, *, fits: bool) -> None:
-    assert (written(path, events.Rule(effect.value, path=pattern), profile="auto") is effect) == fits
+    assert (write_rules(path, events.Rule(effect.value, path=pattern), profile="auto") is effect) == fits
 
 
 def test_the_strictest_rule_wins_in_any_order() -> None:
     allow, ask, deny = (events.Rule(effect, path="src/**") for effect in ("allow", "ask", "deny"))
 
-    assert written("src/a", allow) is Ruling.ALLOW
-    assert written("src/a", allow, ask) is Ruling.ASK
-    assert written("src/a", ask, allow) is Ruling.ASK
-    assert written("src/a", deny, ask, allow) is Ruling.DENY
-    assert written("src/a", allow, ask, deny, profile="yolo") is Ruling.DENY
-    assert written("src/a", allow, ask, profile="yolo") is Ruling.ASK
+    assert write_rules("src/a", allow) is Ruling.ALLOW
+    assert write_rules("src/a", allow, ask) is Ruling.ASK
+    assert write_rules("src/a", ask, allow) is Ruling.ASK
+    assert write_rules("src/a", deny, ask, allow) is Ruling.DENY
+    assert write_rules("src/a", allow, ask, deny, profile="yolo") is Ruling.DENY
+    assert write_rules("src/a", allow, ask, profile="yolo") is Ruling.ASK
 
 
 def test_a_grant_does_not_lift_what_the_configuration_asks_or_denies() -> None:
     grant = events.Rule("allow", tool="write_file", path="src/a")
     for effect in (Ruling.ASK, Ruling.DENY):
-        restricted = policy.Policy("ask", (events.Rule(effect.value, path="src/**"),)).granting(grant)
+        restricted = policy.Policy("ask", (events.Rule(effect.value, path="src/**"),)).with_grant(grant)
         judgement = restricted.judge("write_file", {"path": "src/a"}, "write", WORKSPACE)
         assert judgement.ruling is effect
         assert judgement.always is None
@@ -156,7 +156,7 @@ def test_a_grant_does_not_lift_what_the_configuration_asks_or_denies() -> None:
 
 def test_granting_makes_another_policy_and_leaves_the_first_alone() -> None:
     before = policy.Policy("ask")
-    after = before.granting(events.Rule("allow", tool="git_commit"))
+    after = before.with_grant(events.Rule("allow", tool="git_commit"))
 
     assert before.judge("git_commit", {}).ruling is Ruling.ASK
     assert after.judge("git_commit", {}).ruling is Ruling.ALLOW
@@ -213,4 +213,4 @@ def test_a_commit_needs_a_rule_for_each_of_its_files() -> None:
     ],
 )
 def test_a_rule_is_shown_as_one_short_text(rule: events.Rule, text: str) -> None:
-    assert policy.shown(rule) == text
+    assert policy.format_rule(rule) == text

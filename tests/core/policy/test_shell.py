@@ -14,8 +14,8 @@ from switchtower.core.policy import shell
 BASH = shutil.which("bash")
 
 
-def commands(text: str) -> list[list[str]]:
-    return [[word.text for word in command.words] for command in shell.read(text).commands if command.words]
+def list_commands(text: str) -> list[list[str]]:
+    return [[word.text for word in command.words] for command in shell.parse_script(text).commands if command.words]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def commands(text: str) -> list[list[str]]:
     ],
 )
 def test_commands_are_found_with_certainty(text: str, found: list[list[str]]) -> None:
-    assert commands(text) == found
-    assert not shell.read(text).doubts
+    assert list_commands(text) == found
+    assert not shell.parse_script(text).doubts
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_commands_are_found_with_certainty(text: str, found: list[list[str]]) ->
     ],
 )
 def test_what_is_not_certain_is_found_and_doubted(text: str, found: list[str]) -> None:
-    names = [words[0] for words in commands(text)]
+    names = [words[0] for words in list_commands(text)]
 
     assert [name for name in names if name in found] == found
-    assert shell.read(text).doubts
+    assert shell.parse_script(text).doubts
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_is_not_certain_is_found_and_doubted(text: str, found: list[str]) -
     [("a $'\\x62\\143\\u0064\\n'", "bcd\n"), ("a $'it\\'s'", "it's"), ("a $X/b", "$X/b"), ("a ~/b", "~/b")],
 )
 def test_a_word_keeps_what_can_be_known_of_it(text: str, word: str) -> None:
-    assert commands(text) == [["a", word]]
+    assert list_commands(text) == [["a", word]]
 
 
 @pytest.mark.parametrize(
@@ -101,19 +101,19 @@ def test_a_word_keeps_what_can_be_known_of_it(text: str, word: str) -> None:
     ],
 )
 def test_redirections_that_write_are_told_from_those_that_do_not(text: str, written: list[str]) -> None:
-    redirects = [redirect for command in shell.read(text).commands for redirect in command.redirects]
+    redirects = [redirect for command in shell.parse_script(text).commands for redirect in command.redirects]
 
     assert [redirect.file for redirect in redirects if redirect.writes and redirect.file is not None] == written
 
 
 def test_a_pipe_says_who_feeds_whom() -> None:
-    script = shell.read("a | { b; c; } |\n d; e | f")
+    script = shell.parse_script("a | { b; c; } |\n d; e | f")
 
     assert script.pipelines == (((0, 1), (1, 3), (3, 4)), ((4, 5), (5, 6)))
 
 
 def test_an_expansion_says_whom_it_feeds() -> None:
-    script = shell.read('a; b "$(c | d)"')
+    script = shell.parse_script('a; b "$(c | d)"')
 
     assert [command.words[0].text for command in script.commands] == ["a", "c", "d", "b"]
     assert script.commands[3].inner == (1, 3)
@@ -124,17 +124,17 @@ def test_an_expansion_says_whom_it_feeds() -> None:
     ["$(" * 500, "(" * 500, "${x:-" * 500, '"$(' * 500, "`" * 501, "a;" * 20_000, "a " * 30_000, ">a" * 20_000, "\\" * 60_000],
 )
 def test_it_comes_to_an_end_with_any_text(text: str) -> None:
-    shell.read(text)
+    shell.parse_script(text)
 
 
 @given(st.text(st.sampled_from("ab $(){}[]<>|&;\"'`\\\n#!*?=~-")))
 def test_it_never_fails(text: str) -> None:
-    shell.read(text)
+    shell.parse_script(text)
 
 
 @given(st.text())
 def test_it_never_fails_on_any_text(text: str) -> None:
-    shell.read(text)
+    shell.parse_script(text)
 
 
 FRAGMENTS = st.lists(
@@ -176,13 +176,13 @@ FRAGMENTS = st.lists(
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed, and it is the one to ask")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much])
-@given(text=FRAGMENTS.filter(lambda text: not shell.read(text).doubts))
+@given(text=FRAGMENTS.filter(lambda text: not shell.parse_script(text).doubts))
 def test_bash_runs_and_writes_nothing_that_was_not_found(text: str, tmp_path: Path) -> None:
-    script = shell.read(text)
+    script = shell.parse_script(text)
     found = [tuple(word.text for word in command.words) for command in script.commands if command.words]
     written = {redirect.file for command in script.commands for redirect in command.redirects if redirect.writes}
 
-    ran, files = what_bash_does(text, Path(tempfile.mkdtemp(dir=tmp_path)))
+    ran, files = observe_bash(text, Path(tempfile.mkdtemp(dir=tmp_path)))
 
     # `time` is a word of the shell; what a tilde or `$?` becomes is not known before it runs.
     known = {words[start:] for words in found for start in range(len(words)) if start == 0 or words[0] == "time"}
@@ -192,7 +192,7 @@ def test_bash_runs_and_writes_nothing_that_was_not_found(text: str, tmp_path: Pa
         assert files <= written
 
 
-def what_bash_does(text: str, folder: Path) -> tuple[set[tuple[str, ...]], set[str | None]]:
+def observe_bash(text: str, folder: Path) -> tuple[set[tuple[str, ...]], set[str | None]]:
     """Runs it where no program can be found, and notes each that bash looks for and each file that it makes."""
     calls, handler, place = folder / "calls", folder / "handler", folder / "place"
     calls.touch()
@@ -219,4 +219,4 @@ def what_bash_does(text: str, folder: Path) -> tuple[set[tuple[str, ...]], set[s
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed, and it is the one to ask")
 def test_bash_is_really_asked(tmp_path: Path) -> None:
-    assert what_bash_does("aa 'b c' && bb > cc; (dd)", tmp_path) == ({("aa", "b c"), ("bb",), ("dd",)}, {"cc"})
+    assert observe_bash("aa 'b c' && bb > cc; (dd)", tmp_path) == ({("aa", "b c"), ("bb",), ("dd",)}, {"cc"})

@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.engines.flow.recording import Agents, RecordingDesk, Runtimes, task
-from tests.engines.flow.runtime.stage import document, edge, node
+from tests.engines.flow.recording import FakeFlowAgents, RecordingFlowContext, FakeFlowRuntimes, make_task
+from tests.engines.flow.runtime.stage import make_document, make_edge, make_node
 
 from switchtower.core import engine, events
 from switchtower.core.events import Outcome, Verdict
@@ -14,61 +14,64 @@ from switchtower.core.redact import MARK
 from switchtower.engines.flow import calls, ports
 from switchtower.engines.flow.engine import FlowEngine
 
-ASKS = document(
+ASKS = make_document(
     [
-        node("first", "work", text="a"),
-        node("ask", "approval", title="Go?", message="Really?"),
-        node("last", "work", by="$step.ask.by"),
+        make_node("first", "work", text="a"),
+        make_node("ask", "approval", title="Go?", message="Really?"),
+        make_node("last", "work", by="$step.ask.by"),
     ],
-    [edge("first", "ask"), edge("ask", "last")],
+    [make_edge("first", "ask"), make_edge("ask", "last")],
 )
-ASKS_WITH_A_WAY_OUT = document(
-    [node("ask", "approval"), node("yes", "work"), node("no", "work", why="$step.ask.error.message")],
-    [edge("ask", "yes"), edge("ask", "no", on="failure")],
+ASKS_WITH_A_WAY_OUT = make_document(
+    [make_node("ask", "approval"), make_node("yes", "work"), make_node("no", "work", why="$step.ask.error.message")],
+    [make_edge("ask", "yes"), make_edge("ask", "no", on="failure")],
 )
-WORKS = document([node("do", "agent.run", prompt="say: hello", retries=1)])
-SUCCESS = ports.AgentEnd(run_id="run_2", outcome=Outcome.SUCCESS, summary="done", text="hello", tokens=5, cost=0.5)
-FAILED = ports.AgentEnd(run_id="run_2", outcome=Outcome.FAILED, summary="tests failed", text="sorry")
-DENIED = ports.AgentEnd(run_id="run_2", outcome=Outcome.DENIED, summary="no", text="")
+WORKS = make_document([make_node("do", "agent.run", prompt="say: hello", retries=1)])
+SUCCESS = ports.AgentResult(run_id="run_2", outcome=Outcome.SUCCESS, summary="done", text="hello", tokens=5, cost=0.5)
+FAILED = ports.AgentResult(run_id="run_2", outcome=Outcome.FAILED, summary="tests failed", text="sorry")
+DENIED = ports.AgentResult(run_id="run_2", outcome=Outcome.DENIED, summary="no", text="")
 
 
 def begin(
-    given: engine.Task, desk: RecordingDesk, runtimes: Runtimes | None = None, agents: Agents | None = None
-) -> "asyncio.Task[engine.Result]":
-    engine_ = FlowEngine(runtimes or Runtimes(), agents or Agents())
-    work: Coroutine[Any, Any, engine.Result] = engine_.run(given, desk)
+    given: engine.Task,
+    context: RecordingFlowContext,
+    runtimes: FakeFlowRuntimes | None = None,
+    agents: FakeFlowAgents | None = None,
+) -> "asyncio.Task[engine.RunResult]":
+    engine_ = FlowEngine(runtimes or FakeFlowRuntimes(), agents or FakeFlowAgents())
+    work: Coroutine[Any, Any, engine.RunResult] = engine_.run(given, context)
     return asyncio.create_task(work)
 
 
-async def to_the_end(running: "asyncio.Task[engine.Result]") -> engine.Result:
+async def run_to_end(running: "asyncio.Task[engine.RunResult]") -> engine.RunResult:
     async with asyncio.timeout(60):
         return await running
 
 
-async def decided(desk: RecordingDesk, verdict: Verdict | None, comment: str | None = None) -> None:
-    (approval_id,) = await desk.questions(1)
-    desk.answer(approval_id, verdict, comment)
+async def decide_question(context: RecordingFlowContext, verdict: Verdict | None, comment: str | None = None) -> None:
+    (approval_id,) = await context.wait_for_questions(1)
+    context.answer(approval_id, verdict, comment)
 
 
-def error_of(desk: RecordingDesk) -> dict[str, Any]:
-    outputs = desk.ends["run_1"].outputs
+def get_error(context: RecordingFlowContext) -> dict[str, Any]:
+    outputs = context.ends["run_1"].outputs
     assert outputs is not None
     error: dict[str, Any] = outputs["summary"]["error"]
     return error
 
 
 async def test_a_flow_waits_for_a_decision_and_goes_on_with_what_was_said() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(ASKS), desk, runtimes)
-    await decided(desk, Verdict.APPROVE, "fine")
-    result = await to_the_end(running)
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(make_task(ASKS), desk, runtimes)
+    await decide_question(desk, Verdict.APPROVE, "fine")
+    result = await run_to_end(running)
 
     assert (result.outcome, result.exit_code, result.summary) == (Outcome.SUCCESS, 0, "staged: completed, 3 steps")
     (question,) = desk.asked.values()
     assert (question.title, question.summary, question.kind, question.call_id) == ("Go?", "Really?", "flow", "step:ask:0")
     assert desk.ends["step:ask:0"].outputs == {"approved": True, "comment": "fine", "by": "ann", "via": "app"}
     assert desk.ends["step:last:0"].outputs == {"by": "ann"}
-    assert desk.logs("step:first:0") == "[info] first works\n"
+    assert desk.get_logs("step:first:0") == "[info] first works\n"
     asked = next(event for event in desk.told if isinstance(event, events.ToolCalled) and event.tool == "approval")
     assert asked.args["approval_id"] == next(iter(desk.asked))
 
@@ -79,37 +82,37 @@ async def test_a_flow_waits_for_a_decision_and_goes_on_with_what_was_said() -> N
     ids=["denied", "expired"],
 )
 async def test_a_no_fails_the_step_and_with_it_the_flow(verdict: Verdict | None, message: str) -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(ASKS), desk, runtimes)
-    await decided(desk, verdict, "not today")
-    result = await to_the_end(running)
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(make_task(ASKS), desk, runtimes)
+    await decide_question(desk, verdict, "not today")
+    result = await run_to_end(running)
 
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, 1)
-    assert (error_of(desk)["code"], error_of(desk)["message"]) == (2001, message)
+    assert (get_error(desk)["code"], get_error(desk)["message"]) == (2001, message)
     assert runtimes.ran == ["first"]
 
 
 async def test_a_no_is_followed_where_the_flow_says_so() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(ASKS_WITH_A_WAY_OUT), desk, runtimes)
-    await decided(desk, Verdict.DENY_CONTINUE)
-    result = await to_the_end(running)
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(make_task(ASKS_WITH_A_WAY_OUT), desk, runtimes)
+    await decide_question(desk, Verdict.DENY_CONTINUE)
+    result = await run_to_end(running)
 
     assert (result.outcome, runtimes.ran) == (Outcome.SUCCESS, ["no"])
     assert desk.ends["step:no:0"].outputs == {"why": "denied by ann"}
 
 
 async def test_deny_and_stop_ends_the_flow_whatever_its_edges_say() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(ASKS_WITH_A_WAY_OUT), desk, runtimes)
-    await decided(desk, Verdict.DENY_STOP, "enough")
-    result = await to_the_end(running)
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(make_task(ASKS_WITH_A_WAY_OUT), desk, runtimes)
+    await decide_question(desk, Verdict.DENY_STOP, "enough")
+    result = await run_to_end(running)
 
     assert (result.outcome, result.summary, result.exit_code) == (Outcome.DENIED, "staged was denied by ann", 1)
     assert runtimes.ran == []
     assert desk.called == ["run_1", "step:ask:0"]
-    assert error_of(desk)["message"] == "denied by ann: enough"
-    assert error_of(desk)["data"]["step_id"] == "ask"
+    assert get_error(desk)["message"] == "denied by ann: enough"
+    assert get_error(desk)["data"]["step_id"] == "ask"
     assert desk.ends["step:ask:0"].text.startswith("ask: failed: denied by ann: enough")
     flow_end = desk.ends["run_1"].outputs
     assert flow_end is not None
@@ -117,63 +120,69 @@ async def test_deny_and_stop_ends_the_flow_whatever_its_edges_say() -> None:
 
 
 async def test_deny_and_stop_takes_back_what_else_was_asked() -> None:
-    both = document([node("one", "approval"), node("two", "approval")])
-    desk = RecordingDesk()
-    running = begin(task(both), desk)
-    first, second = await desk.questions(2)
+    both = make_document([make_node("one", "approval"), make_node("two", "approval")])
+    desk = RecordingFlowContext()
+    running = begin(make_task(both), desk)
+    first, second = await desk.wait_for_questions(2)
     desk.answer(second, Verdict.DENY_STOP)
 
-    assert (await to_the_end(running)).outcome is Outcome.DENIED
+    assert (await run_to_end(running)).outcome is Outcome.DENIED
     assert desk.withdrawn == [first]
 
 
 async def test_two_questions_wait_side_by_side_and_are_decided_in_any_order() -> None:
-    both = document(
-        [node("one", "approval"), node("two", "approval"), node("after", "work", a="$step.one.comment", b="$step.two.comment")],
-        [edge("one", "after"), edge("two", "after")],
+    both = make_document(
+        [
+            make_node("one", "approval"),
+            make_node("two", "approval"),
+            make_node("after", "work", a="$step.one.comment", b="$step.two.comment"),
+        ],
+        [make_edge("one", "after"), make_edge("two", "after")],
     )
-    desk = RecordingDesk()
-    running = begin(task(both), desk)
-    first, second = await desk.questions(2)
+    desk = RecordingFlowContext()
+    running = begin(make_task(both), desk)
+    first, second = await desk.wait_for_questions(2)
     desk.answer(second, Verdict.APPROVE, "second")
     desk.answer(first, Verdict.APPROVE, "first")
 
-    assert (await to_the_end(running)).outcome is Outcome.SUCCESS
+    assert (await run_to_end(running)).outcome is Outcome.SUCCESS
     assert desk.ends["step:after:0"].outputs == {"a": "first", "b": "second"}
 
 
 async def test_more_questions_than_steps_may_run_at_once_take_nobody_s_turn() -> None:
-    nodes = [*(node(f"ask{number}", "approval") for number in range(9)), node("work", "work")]
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(document(nodes)), desk, runtimes)
-    for approval_id in await desk.questions(9):
+    nodes = [*(make_node(f"ask{number}", "approval") for number in range(9)), make_node("work", "work")]
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(make_task(make_document(nodes)), desk, runtimes)
+    for approval_id in await desk.wait_for_questions(9):
         desk.answer(approval_id, Verdict.APPROVE)
 
-    assert (await to_the_end(running)).outcome is Outcome.SUCCESS
+    assert (await run_to_end(running)).outcome is Outcome.SUCCESS
     assert runtimes.ran == ["work"]
 
 
 async def test_a_question_out_of_time_is_taken_back_and_asked_again_when_there_is_another_try() -> None:
-    desk = RecordingDesk()
-    running = begin(task(document([node("ask", "approval", timeout_ms=1, retries=1)])), desk)
-    result = await to_the_end(running)
+    desk = RecordingFlowContext()
+    running = begin(make_task(make_document([make_node("ask", "approval", timeout_ms=1, retries=1)])), desk)
+    result = await run_to_end(running)
 
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, 1)
     assert desk.withdrawn == list(desk.asked)
     assert len(desk.asked) == 2
-    assert error_of(desk)["data"]["cause"] == "Timeout"
+    assert get_error(desk)["data"]["cause"] == "Timeout"
 
 
 @pytest.mark.parametrize("pausing", [False, True])
 async def test_a_cancelled_flow_takes_back_its_questions_and_agents_unless_it_goes_on_later(pausing: bool) -> None:
-    desk, agents = RecordingDesk(), Agents()
-    running = begin(task(document([node("ask", "approval"), node("do", "agent.run", prompt="x")])), desk, agents=agents)
-    (asked,) = await desk.questions(1)
+    desk, agents = RecordingFlowContext(), FakeFlowAgents()
+    running = begin(
+        make_task(make_document([make_node("ask", "approval"), make_node("do", "agent.run", prompt="x")])), desk, agents=agents
+    )
+    (asked,) = await desk.wait_for_questions(1)
     await agents.working.wait()
     desk.is_pausing = pausing
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await to_the_end(running)
+        await run_to_end(running)
 
     assert desk.withdrawn == ([] if pausing else [asked])
     assert agents.stopped == ([] if pausing else [agents.orders[0].session_id])
@@ -184,10 +193,10 @@ async def test_a_cancelled_flow_takes_back_its_questions_and_agents_unless_it_go
 
 
 async def test_an_agent_does_a_step_and_its_last_words_are_the_outputs() -> None:
-    desk, agents = RecordingDesk(), Agents(SUCCESS)
-    given = node("do", "agent.run", prompt="$input.what", model="m", acceptance=["true"], max_turns="3", worktree="yes")
-    told = document([given, node("after", "work", text="$step.do.text")], [edge("do", "after")], what="string")
-    result = await to_the_end(begin(task(told, inputs={"what": "say: hello"}), desk, agents=agents))
+    desk, agents = RecordingFlowContext(), FakeFlowAgents(SUCCESS)
+    given = make_node("do", "agent.run", prompt="$input.what", model="m", acceptance=["true"], max_turns="3", worktree="yes")
+    told = make_document([given, make_node("after", "work", text="$step.do.text")], [make_edge("do", "after")], what="string")
+    result = await run_to_end(begin(make_task(told, inputs={"what": "say: hello"}), desk, agents=agents))
 
     assert result.outcome is Outcome.SUCCESS
     (order,) = agents.orders
@@ -203,20 +212,20 @@ async def test_an_agent_does_a_step_and_its_last_words_are_the_outputs() -> None
     assert desk.ends["step:after:0"].outputs == {"text": "hello"}
 
 
-@pytest.mark.parametrize("first", [FAILED, ports.Refused("the disk is full", retriable=True)], ids=["failed", "refused"])
-async def test_another_try_of_an_agent_is_another_session(first: ports.AgentEnd | ports.Refused) -> None:
-    desk, agents = RecordingDesk(), Agents(first, SUCCESS)
-    result = await to_the_end(begin(task(WORKS), desk, agents=agents))
+@pytest.mark.parametrize("first", [FAILED, ports.AgentRefused("the disk is full", retriable=True)], ids=["failed", "refused"])
+async def test_another_try_of_an_agent_is_another_session(first: ports.AgentResult | ports.AgentRefused) -> None:
+    desk, agents = RecordingFlowContext(), FakeFlowAgents(first, SUCCESS)
+    result = await run_to_end(begin(make_task(WORKS), desk, agents=agents))
 
     assert result.outcome is Outcome.SUCCESS
     assert len({order.session_id for order in agents.orders}) == 2
     assert [order.metadata["attempt"] for order in agents.orders] == [0, 1]
 
 
-@pytest.mark.parametrize("end", [DENIED, ports.Refused("there is no such model")], ids=["denied", "refused"])
-async def test_what_would_come_again_is_not_tried_again(end: ports.AgentEnd | ports.Refused) -> None:
-    desk, agents = RecordingDesk(), Agents(end)
-    result = await to_the_end(begin(task(WORKS), desk, agents=agents))
+@pytest.mark.parametrize("end", [DENIED, ports.AgentRefused("there is no such model")], ids=["denied", "refused"])
+async def test_what_would_come_again_is_not_tried_again(end: ports.AgentResult | ports.AgentRefused) -> None:
+    desk, agents = RecordingFlowContext(), FakeFlowAgents(end)
+    result = await run_to_end(begin(make_task(WORKS), desk, agents=agents))
 
     assert (result.outcome, result.exit_code, len(agents.orders)) == (Outcome.FAILED, 1, 1)
 
@@ -235,79 +244,81 @@ async def test_what_would_come_again_is_not_tried_again(end: ports.AgentEnd | po
     ids=str,
 )
 async def test_an_agent_is_not_asked_for_what_makes_no_sense(given: dict[str, Any]) -> None:
-    desk, agents = RecordingDesk(), Agents()
-    told = document([{"id": "do", "type": "agent.run", "with": given}])
-    result = await to_the_end(begin(task(told), desk, agents=agents))
+    desk, agents = RecordingFlowContext(), FakeFlowAgents()
+    told = make_document([{"id": "do", "type": "agent.run", "with": given}])
+    result = await run_to_end(begin(make_task(told), desk, agents=agents))
 
     assert (result.outcome, agents.orders) == (Outcome.FAILED, [])
-    assert error_of(desk)["data"]["step_id"] == "do"
+    assert get_error(desk)["data"]["step_id"] == "do"
 
 
 # After a restart
 
 
-def before(*told: engine.FlowEvent) -> tuple[engine.FlowEvent, ...]:
+def make_earlier_steps(*told: engine.FlowEvent) -> tuple[engine.FlowEvent, ...]:
     return (events.ToolCalled("run_1", "flow", {"flow": "staged"}), *told)
 
 
-def called(step: str, kind: str, attempt: int = 0, **more: Any) -> events.ToolCalled:
-    return events.ToolCalled(calls.id_of(step, attempt), kind, {"step": step, "attempt": attempt, "with": {}, **more})
+def make_call(step: str, kind: str, attempt: int = 0, **more: Any) -> events.ToolCalled:
+    return events.ToolCalled(calls.make_call_id(step, attempt), kind, {"step": step, "attempt": attempt, "with": {}, **more})
 
 
-def finished(step: str, **outputs: Any) -> events.ToolFinished:
-    return events.ToolFinished(calls.id_of(step, 0), "work", 1, f"{step}: succeeded", outputs=outputs)
+def make_finished(step: str, **outputs: Any) -> events.ToolFinished:
+    return events.ToolFinished(calls.make_call_id(step, 0), "work", 1, f"{step}: succeeded", outputs=outputs)
 
 
-FIRST_IS_DONE = (called("first", "work"), finished("first", text="a"))
-ASKED = called("ask", "approval", approval_id="appr_77")
+FIRST_IS_DONE = (make_call("first", "work"), make_finished("first", text="a"))
+ASKED = make_call("ask", "approval", approval_id="appr_77")
 
 
-def verdict(given: Verdict) -> events.ApprovalDecided:
+def make_verdict(given: Verdict) -> events.ApprovalDecided:
     return events.ApprovalDecided(approval_id="appr_77", verdict=given, by=events.Actor(name="bob", via="cli"))
 
 
 async def test_the_same_question_is_waited_for() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(ASKS, steps=before(*FIRST_IS_DONE, ASKED)), desk, runtimes)
-    assert await desk.questions(1) == ["appr_77"]
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(make_task(ASKS, steps=make_earlier_steps(*FIRST_IS_DONE, ASKED)), desk, runtimes)
+    assert await desk.wait_for_questions(1) == ["appr_77"]
     desk.answer("appr_77", Verdict.APPROVE)
-    result = await to_the_end(running)
+    result = await run_to_end(running)
 
     assert (result.outcome, result.summary, runtimes.ran) == (Outcome.SUCCESS, "staged: completed, 3 steps", ["last"])
     assert desk.called == ["step:last:0"]
 
 
 async def test_what_was_decided_just_before_counts_and_nobody_is_asked_again() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    steps = before(*FIRST_IS_DONE, ASKED, verdict(Verdict.APPROVE))
-    result = await to_the_end(begin(task(ASKS, steps=steps), desk, runtimes))
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    steps = make_earlier_steps(*FIRST_IS_DONE, ASKED, make_verdict(Verdict.APPROVE))
+    result = await run_to_end(begin(make_task(ASKS, steps=steps), desk, runtimes))
 
     assert (result.outcome, runtimes.ran, desk.asked) == (Outcome.SUCCESS, ["last"], {})
     assert desk.ends["step:last:0"].outputs == {"by": "bob"}
 
 
 async def test_a_deny_and_stop_of_just_before_ends_the_flow() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    result = await to_the_end(begin(task(ASKS_WITH_A_WAY_OUT, steps=before(ASKED, verdict(Verdict.DENY_STOP))), desk, runtimes))
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    result = await run_to_end(
+        begin(make_task(ASKS_WITH_A_WAY_OUT, steps=make_earlier_steps(ASKED, make_verdict(Verdict.DENY_STOP))), desk, runtimes)
+    )
 
     assert (result.outcome, runtimes.ran, desk.asked) == (Outcome.DENIED, [], {})
 
 
 async def test_an_expiry_of_just_before_fails_the_step() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
-    steps = before(*FIRST_IS_DONE, ASKED, events.ApprovalExpired(approval_id="appr_77"))
-    result = await to_the_end(begin(task(ASKS, steps=steps), desk, runtimes))
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    steps = make_earlier_steps(*FIRST_IS_DONE, ASKED, events.ApprovalExpired(approval_id="appr_77"))
+    result = await run_to_end(begin(make_task(ASKS, steps=steps), desk, runtimes))
 
-    assert (result.outcome, error_of(desk)["message"], runtimes.ran) == (Outcome.FAILED, "nobody decided in time", [])
+    assert (result.outcome, get_error(desk)["message"], runtimes.ran) == (Outcome.FAILED, "nobody decided in time", [])
 
 
 async def test_a_question_that_was_taken_back_just_before_is_out_of_time() -> None:
-    desk = RecordingDesk(withdrawn=["appr_77"])
-    asks_twice = document([node("ask", "approval", retries=1)])
-    running = begin(task(asks_twice, steps=before(ASKED)), desk)
-    (again,) = await desk.questions(1)
+    desk = RecordingFlowContext(withdrawn=["appr_77"])
+    asks_twice = make_document([make_node("ask", "approval", retries=1)])
+    running = begin(make_task(asks_twice, steps=make_earlier_steps(ASKED)), desk)
+    (again,) = await desk.wait_for_questions(1)
     desk.answer(again, Verdict.APPROVE)
-    result = await to_the_end(running)
+    result = await run_to_end(running)
 
     assert result.outcome is Outcome.SUCCESS
     assert again != "appr_77"
@@ -315,22 +326,31 @@ async def test_a_question_that_was_taken_back_just_before_is_out_of_time() -> No
 
 
 async def test_the_same_session_is_waited_for() -> None:
-    desk, agents = RecordingDesk(), Agents(SUCCESS)
-    steps = before(called("do", "agent.run", 1, session_id="sess_77"))
-    result = await to_the_end(begin(task(WORKS, steps=steps), desk, agents=agents))
+    desk, agents = RecordingFlowContext(), FakeFlowAgents(SUCCESS)
+    steps = make_earlier_steps(make_call("do", "agent.run", 1, session_id="sess_77"))
+    result = await run_to_end(begin(make_task(WORKS, steps=steps), desk, agents=agents))
 
     assert (result.outcome, [order.session_id for order in agents.orders]) == (Outcome.SUCCESS, ["sess_77"])
     assert desk.called == []
 
 
 async def test_a_step_that_was_under_way_is_told_as_failed_and_tried_again_when_the_flow_says_so() -> None:
-    twice = document([node("ask", "approval"), node("once", "work"), node("twice", "work", retries=1), node("sorry", "work")])
-    twice["graph"]["edges"] = [edge("once", "sorry", on="failure")]
-    desk, runtimes = RecordingDesk(), Runtimes()
-    running = begin(task(twice, steps=before(called("once", "work"), called("twice", "work"), ASKED)), desk, runtimes)
-    (asked,) = await desk.questions(1)
+    twice = make_document(
+        [
+            make_node("ask", "approval"),
+            make_node("once", "work"),
+            make_node("twice", "work", retries=1),
+            make_node("sorry", "work"),
+        ]
+    )
+    twice["graph"]["edges"] = [make_edge("once", "sorry", on="failure")]
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    running = begin(
+        make_task(twice, steps=make_earlier_steps(make_call("once", "work"), make_call("twice", "work"), ASKED)), desk, runtimes
+    )
+    (asked,) = await desk.wait_for_questions(1)
     desk.answer(asked, Verdict.APPROVE)
-    result = await to_the_end(running)
+    result = await run_to_end(running)
 
     assert result.outcome is Outcome.SUCCESS
     assert sorted(runtimes.ran) == ["sorry", "twice"]
@@ -338,62 +358,65 @@ async def test_a_step_that_was_under_way_is_told_as_failed_and_tried_again_when_
     assert [desk.ends[f"step:twice:{attempt}"].is_error for attempt in (0, 1)] == [True, False]
 
 
-@pytest.mark.parametrize("steps", [(), before()], ids=["before its first word", "after it"])
+@pytest.mark.parametrize("steps", [(), make_earlier_steps()], ids=["before its first word", "after it"])
 async def test_a_flow_whose_inputs_held_a_secret_fails_and_says_why(steps: tuple[engine.FlowEvent, ...]) -> None:
-    needs = document([node("ask", "approval"), node("use", "work", key="$input.password")], password="string")
-    desk, runtimes = RecordingDesk(), Runtimes()
-    result = await to_the_end(begin(task(needs, inputs={"password": MARK}, steps=steps), desk, runtimes))
+    needs = make_document([make_node("ask", "approval"), make_node("use", "work", key="$input.password")], password="string")
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    result = await run_to_end(begin(make_task(needs, inputs={"password": MARK}, steps=steps), desk, runtimes))
 
     assert (result.outcome, result.exit_code, runtimes.ran, desk.asked) == (Outcome.FAILED, 4, [], {})
-    assert "held a secret" in error_of(desk)["message"]
+    assert "held a secret" in get_error(desk)["message"]
     assert "hint: run the flow again" in result.summary
 
 
 async def test_a_step_that_needs_what_was_hidden_fails_the_flow_before_anything_is_done() -> None:
-    needs = document(
-        [node("first", "work"), node("ask", "approval"), node("use", "work", key="$step.first.token")],
-        [edge("first", "ask"), edge("ask", "use")],
+    needs = make_document(
+        [make_node("first", "work"), make_node("ask", "approval"), make_node("use", "work", key="$step.first.token")],
+        [make_edge("first", "ask"), make_edge("ask", "use")],
     )
-    desk, runtimes = RecordingDesk(), Runtimes()
-    steps = before(called("first", "work"), finished("first", token=MARK), ASKED, verdict(Verdict.APPROVE))
-    result = await to_the_end(begin(task(needs, steps=steps), desk, runtimes))
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
+    steps = make_earlier_steps(
+        make_call("first", "work"), make_finished("first", token=MARK), ASKED, make_verdict(Verdict.APPROVE)
+    )
+    result = await run_to_end(begin(make_task(needs, steps=steps), desk, runtimes))
 
     assert (result.outcome, runtimes.ran) == (Outcome.FAILED, [])
-    assert "`use` needs what `first` gave" in error_of(desk)["message"]
+    assert "`use` needs what `first` gave" in get_error(desk)["message"]
 
 
 # Runtimes
 
 
 async def test_a_runtime_that_lacks_a_kind_is_found_out_before_anything_runs() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
     runtimes.missing = {"code": 1002, "message": "does not support `work`", "data": {}}
-    result = await to_the_end(begin(task(ASKS), desk, runtimes))
+    result = await run_to_end(begin(make_task(ASKS), desk, runtimes))
 
     assert (result.outcome, result.exit_code, runtimes.ran, desk.asked) == (Outcome.FAILED, 3, [], {})
     assert any(isinstance(event, events.ErrorRaised) and event.code == "FLOW_FAILED" for event in desk.told)
 
 
 async def test_a_flow_of_people_alone_needs_no_runtime() -> None:
-    desk, runtimes = RecordingDesk(), Runtimes()
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes()
     runtimes.missing = {"code": 3001, "message": "there is none", "data": {}}
-    running = begin(task(document([node("ask", "approval")])), desk, runtimes)
-    await decided(desk, Verdict.APPROVE)
+    running = begin(make_task(make_document([make_node("ask", "approval")])), desk, runtimes)
+    await decide_question(desk, Verdict.APPROVE)
 
-    assert (await to_the_end(running)).outcome is Outcome.SUCCESS
+    assert (await run_to_end(running)).outcome is Outcome.SUCCESS
 
 
 async def test_a_runtime_that_breaks_ends_the_flow_whatever_its_edges_say() -> None:
     async def breaks(described: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"code": 3001, "message": "the runtime ended", "data": {"details": {}}}}
 
-    handled = document(
-        [node("ask", "approval"), node("work", "work"), node("sorry", "work")], [edge("work", "sorry", on="failure")]
+    handled = make_document(
+        [make_node("ask", "approval"), make_node("work", "work"), make_node("sorry", "work")],
+        [make_edge("work", "sorry", on="failure")],
     )
-    desk, runtimes = RecordingDesk(), Runtimes(breaks)
-    result = await to_the_end(begin(task(handled), desk, runtimes))
+    desk, runtimes = RecordingFlowContext(), FakeFlowRuntimes(breaks)
+    result = await run_to_end(begin(make_task(handled), desk, runtimes))
 
     assert (result.outcome, result.exit_code, runtimes.ran) == (Outcome.FAILED, 4, ["work"])
-    assert (error_of(desk)["code"], error_of(desk)["message"]) == (3001, "the runtime ended")
+    assert (get_error(desk)["code"], get_error(desk)["message"]) == (3001, "the runtime ended")
     assert set(desk.withdrawn) == set(desk.asked)
     assert any(isinstance(event, events.ErrorRaised) and event.code == "FLOW_BROKEN" for event in desk.told)

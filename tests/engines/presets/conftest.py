@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from switchtower.core import redact
-from switchtower.engines.agent.presets.catalogue import Presets
+from switchtower.engines.agent.presets.catalogue import PresetCatalog
 
 Put = Callable[[Path, str], None]
 
@@ -27,5 +27,5 @@ def user_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def presets(user_folder: Path) -> Presets:
-    return Presets(user_folder, redact.Redactor())
+def presets(user_folder: Path) -> PresetCatalog:
+    return PresetCatalog(user_folder, redact.Redactor())

@@ -29,20 +29,20 @@ timeout = 2020-01-01
 """
 
 
-def parse(text: str, origin: definition.Origin = "user") -> definition.Definition:
-    return definition.parse(text, origin, redact.Redactor())
+def parse(text: str, origin: definition.PresetOrigin = "user") -> definition.PresetDefinition:
+    return definition.parse_preset(text, origin, redact.Redactor())
 
 
-def complaint(text: str, origin: definition.Origin = "user") -> str:
-    with pytest.raises(definition.Unusable) as unusable:
+def get_complaint(text: str, origin: definition.PresetOrigin = "user") -> str:
+    with pytest.raises(definition.InvalidPreset) as unusable:
         parse(text, origin)
     return str(unusable.value)
 
 
 @pytest.mark.parametrize("origin", ["user", "workspace"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_a_preset_says_what_a_session_begins_with(origin: definition.Origin, line_end: str) -> None:
-    assert parse(WHOLE.replace("\n", line_end), origin) == definition.Definition(
+def test_a_preset_says_what_a_session_begins_with(origin: definition.PresetOrigin, line_end: str) -> None:
+    assert parse(WHOLE.replace("\n", line_end), origin) == definition.PresetDefinition(
         description="Looks a change over",
         system="You are a reviewer.",
         provider="anthropic",
@@ -55,7 +55,7 @@ def test_a_preset_says_what_a_session_begins_with(origin: definition.Origin, lin
 
 
 def test_an_empty_file_is_a_preset_that_leaves_everything_open() -> None:
-    assert parse("") == definition.Definition()
+    assert parse("") == definition.PresetDefinition()
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_an_empty_file_is_a_preset_that_leaves_everything_open() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_key(text: str, told: str) -> None:
-    assert complaint(text).startswith(told)
+    assert get_complaint(text).startswith(told)
 
 
 @pytest.mark.parametrize("policy", ["auto", "yolo"])
 def test_a_workspace_may_not_decide_that_less_is_asked(policy: str) -> None:
     assert parse(f'policy = "{policy}"', "user").policy == policy
-    told = complaint(f'policy = "{policy}"', "workspace")
+    told = get_complaint(f'policy = "{policy}"', "workspace")
     assert told.startswith(f"`policy` is `{policy}`, and a file of the workspace may not")
     assert "read-only or ask" in told
 
@@ -98,13 +98,13 @@ def test_a_workspace_may_not_decide_that_less_is_asked(policy: str) -> None:
 def test_a_system_text_has_its_limit_in_bytes() -> None:
     most = definition.SYSTEM_LIMIT
     assert parse(f'system = "{"x" * most}"').system == "x" * most
-    assert complaint(f'system = "{"x" * (most + 1)}"') == "`system` is longer than 64 KiB"
-    assert complaint(f'system = "{"é" * (most // 2 + 1)}"') == "`system` is longer than 64 KiB"
+    assert get_complaint(f'system = "{"x" * (most + 1)}"') == "`system` is longer than 64 KiB"
+    assert get_complaint(f'system = "{"é" * (most // 2 + 1)}"') == "`system` is longer than 64 KiB"
 
 
 def test_a_secret_is_refused_and_not_repeated() -> None:
     secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-    told = complaint(f'[mcpServers.github]\ncommand = "x"\nenv = {{ TOKEN = "{secret}" }}')
+    told = get_complaint(f'[mcpServers.github]\ncommand = "x"\nenv = {{ TOKEN = "{secret}" }}')
     assert told.startswith("`mcpServers.github.env.TOKEN` seems to hold a secret; hint: set a variable")
     assert secret not in told
 
@@ -112,8 +112,8 @@ def test_a_secret_is_refused_and_not_repeated() -> None:
 def test_a_secret_that_only_the_daemon_knows_is_refused_as_well() -> None:
     text = '[mcpServers.x]\ncommand = "x"\nargs = ["plainest-of-words"]'
     assert parse(text).servers
-    with pytest.raises(definition.Unusable, match="seems to hold a secret"):
-        definition.parse(text, "user", redact.Redactor(["plainest-of-words"]))
+    with pytest.raises(definition.InvalidPreset, match="seems to hold a secret"):
+        definition.parse_preset(text, "user", redact.Redactor(["plainest-of-words"]))
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_a_secret_that_only_the_daemon_knows_is_refused_as_well() -> None:
 )
 def test_a_key_that_would_keep_the_parser_busy_is_not_given_to_it(text: str) -> None:
     """The first of them takes it 20 s."""
-    assert complaint(text).startswith("a line has more than 100 dots")
+    assert get_complaint(text).startswith("a line has more than 100 dots")
 
 
 @given(text=st.text() | st.sampled_from(WHOLE.split()).map(lambda word: WHOLE.replace(word, "0", 1)))
 def test_any_text_is_a_preset_that_weakens_nothing_or_a_complaint(text: str) -> None:
-    with suppress(definition.Unusable):
+    with suppress(definition.InvalidPreset):
         assert parse(text, "workspace").policy in (None, "read-only", "ask")

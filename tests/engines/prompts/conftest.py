@@ -7,33 +7,33 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 
 _OPENING = re.compile(r'^<([a-z-]+)((?: [a-z]+="(?:[^"\\]|\\.)*")*) mark="([0-9a-f]{16})">$', re.MULTILINE)
 _ATTRIBUTE = re.compile(r' ([a-z]+)="((?:[^"\\]|\\.)*)"')
 
 
-class Block(Struct, frozen=True):
+class PromptBlock(Struct, frozen=True):
     kind: str
     attributes: dict[str, str]
     text: str
 
 
-def read_blocks(text: str) -> list[Block]:
+def read_blocks(text: str) -> list[PromptBlock]:
     """As the system prompt tells a model to read them: only the line with the same mark ends a block."""
-    found: list[Block] = []
+    found: list[PromptBlock] = []
     position = 0
     while opening := _OPENING.search(text, position):
         closing = f'\n</{opening[1]} mark="{opening[3]}">'
         end = text.index(closing, opening.end())
-        found.append(Block(opening[1], dict(_ATTRIBUTE.findall(opening[2])), text[opening.end() + 1 : end]))
+        found.append(PromptBlock(opening[1], dict(_ATTRIBUTE.findall(opening[2])), text[opening.end() + 1 : end]))
         position = end + len(closing)
         assert text[position : position + 1] in ("", "\n"), "the closing line has nothing behind it"
     return found
 
 
 @pytest.fixture
-def blocks_of() -> Callable[[str], list[Block]]:
+def read_prompt_blocks() -> Callable[[str], list[PromptBlock]]:
     return read_blocks
 
 
@@ -55,12 +55,12 @@ def user_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(user_folder: Path) -> Shelf:
-    return Shelf(user_folder)
+def prompt_catalog(user_folder: Path) -> PromptCatalog:
+    return PromptCatalog(user_folder)
 
 
 @pytest.fixture
-def put() -> Callable[[Path, str], None]:
+def write_file() -> Callable[[Path, str], None]:
     """Writes a file together with the folders on the way to it."""
 
     def write(path: Path, text: str) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from switchtower.engines.agent.prompts import filling
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 
 Put = Callable[[Path, str], None]
 BlocksOf = Callable[[str], list[Any]]
 
 
-def test_a_prompt_takes_the_place_of_the_message(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/fix.md", "---\ndescription: d\n---\nFix issue $1 in $2. All: $ARGUMENTS = {{args}}\n")
+def test_a_prompt_takes_the_place_of_the_message(prompt_catalog: PromptCatalog, workspace: Path, write_file: Put) -> None:
+    write_file(workspace / ".tower/prompts/fix.md", "---\ndescription: d\n---\nFix issue $1 in $2. All: $ARGUMENTS = {{args}}\n")
 
-    expanded = shelf.expand('/fix 42 "the parser"', str(workspace))
+    expanded = prompt_catalog.expand_message('/fix 42 "the parser"', str(workspace))
     assert expanded.text == 'Fix issue 42 in the parser. All: 42 "the parser" = 42 "the parser"'
     assert expanded.sources == (".tower/prompts/fix.md",)
     assert expanded.problems == ()
@@ -47,62 +47,68 @@ def test_a_prompt_takes_the_place_of_the_message(shelf: Shelf, workspace: Path, 
     ],
 )
 def test_arguments_go_where_the_prompt_has_a_place_for_them(text: str, arguments: str, filled: str) -> None:
-    assert filling.fill(text, arguments) == filled
+    assert filling.fill_template(text, arguments) == filled
 
 
-def test_an_argument_is_never_looked_at_as_a_place(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/x.md", "1: $1, 2: $2, all: $ARGUMENTS")
+def test_an_argument_is_never_looked_at_as_a_place(prompt_catalog: PromptCatalog, workspace: Path, write_file: Put) -> None:
+    write_file(workspace / ".tower/prompts/x.md", "1: $1, 2: $2, all: $ARGUMENTS")
 
-    expanded = shelf.expand("/x $2 {{args}}$ARGUMENTS", str(workspace))
+    expanded = prompt_catalog.expand_message("/x $2 {{args}}$ARGUMENTS", str(workspace))
     assert expanded.text == "1: $2, 2: {{args}}$ARGUMENTS, all: $2 {{args}}$ARGUMENTS"
 
 
-def test_a_prompt_that_calls_another_is_only_text(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/x.md", "/x $ARGUMENTS")
+def test_a_prompt_that_calls_another_is_only_text(prompt_catalog: PromptCatalog, workspace: Path, write_file: Put) -> None:
+    write_file(workspace / ".tower/prompts/x.md", "/x $ARGUMENTS")
 
-    assert shelf.expand("/x /x go", str(workspace)).text == "/x /x go"
-    assert shelf.expand("/x /x go", str(workspace)).sources == (".tower/prompts/x.md",)
-
-
-def test_arguments_may_go_on_over_lines(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/explain.md", "Explain:\n$ARGUMENTS")
-
-    assert shelf.expand("/explain\nfirst\n  second\n", str(workspace)).text == "Explain:\nfirst\n  second"
+    assert prompt_catalog.expand_message("/x /x go", str(workspace)).text == "/x /x go"
+    assert prompt_catalog.expand_message("/x /x go", str(workspace)).sources == (".tower/prompts/x.md",)
 
 
-def test_a_skill_comes_with_the_request_behind_it(shelf: Shelf, workspace: Path, put: Put, blocks_of: BlocksOf) -> None:
-    put(workspace / ".tower/skills/release.md", "---\nname: release\n---\n# Release\nCosts $1, ask @a.py.")
+def test_arguments_may_go_on_over_lines(prompt_catalog: PromptCatalog, workspace: Path, write_file: Put) -> None:
+    write_file(workspace / ".tower/prompts/explain.md", "Explain:\n$ARGUMENTS")
 
-    expanded = shelf.expand("/release version 2", str(workspace))
-    (block,) = blocks_of(expanded.text)
+    assert prompt_catalog.expand_message("/explain\nfirst\n  second\n", str(workspace)).text == "Explain:\nfirst\n  second"
+
+
+def test_a_skill_comes_with_the_request_behind_it(
+    prompt_catalog: PromptCatalog, workspace: Path, write_file: Put, read_prompt_blocks: BlocksOf
+) -> None:
+    write_file(workspace / ".tower/skills/release.md", "---\nname: release\n---\n# Release\nCosts $1, ask @a.py.")
+
+    expanded = prompt_catalog.expand_message("/release version 2", str(workspace))
+    (block,) = read_prompt_blocks(expanded.text)
     assert (block.kind, block.attributes) == ("skill", {"name": "release", "path": ".tower/skills/release.md"})
     assert block.text == "# Release\nCosts $1, ask @a.py."
     assert expanded.text.endswith(">\n\nversion 2")
     assert expanded.sources == (".tower/skills/release.md",)
-    assert shelf.expand("/release", str(workspace)).text.endswith("\n\nDo what this skill describes.")
+    assert prompt_catalog.expand_message("/release", str(workspace)).text.endswith("\n\nDo what this skill describes.")
 
 
 def test_mentions_of_a_prompt_and_of_its_arguments_are_brought_in(
-    shelf: Shelf, workspace: Path, put: Put, blocks_of: BlocksOf
+    prompt_catalog: PromptCatalog, workspace: Path, write_file: Put, read_prompt_blocks: BlocksOf
 ) -> None:
-    put(workspace / ".tower/prompts/compare.md", "Compare $1 with @src/app.py.")
+    write_file(workspace / ".tower/prompts/compare.md", "Compare $1 with @src/app.py.")
 
-    expanded = shelf.expand("/compare @a.py:1", str(workspace))
+    expanded = prompt_catalog.expand_message("/compare @a.py:1", str(workspace))
     assert expanded.text.startswith("Compare @a.py:1 with @src/app.py.\n\n<file")
-    assert [block.text for block in blocks_of(expanded.text)] == ["print('app')", "line 1"]
+    assert [block.text for block in read_prompt_blocks(expanded.text)] == ["print('app')", "line 1"]
     assert expanded.sources == (".tower/prompts/compare.md", "src/app.py", "a.py")
 
 
-def test_mentions_in_the_request_to_a_skill_are_brought_in(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/skills/x.md", "the skill")
+def test_mentions_in_the_request_to_a_skill_are_brought_in(
+    prompt_catalog: PromptCatalog, workspace: Path, write_file: Put
+) -> None:
+    write_file(workspace / ".tower/skills/x.md", "the skill")
 
-    assert shelf.expand("/x with @a.py", str(workspace)).sources == (".tower/skills/x.md", "a.py")
+    assert prompt_catalog.expand_message("/x with @a.py", str(workspace)).sources == (".tower/skills/x.md", "a.py")
 
 
-def test_a_prompt_and_an_argument_do_not_form_a_mention_together(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/x.md", "Look at @$1 and at @src/$2")
+def test_a_prompt_and_an_argument_do_not_form_a_mention_together(
+    prompt_catalog: PromptCatalog, workspace: Path, write_file: Put
+) -> None:
+    write_file(workspace / ".tower/prompts/x.md", "Look at @$1 and at @src/$2")
 
-    expanded = shelf.expand("/x a.py app.py", str(workspace))
+    expanded = prompt_catalog.expand_message("/x a.py app.py", str(workspace))
     assert expanded.text == "Look at @a.py and at @src/app.py"
     assert expanded.sources == (".tower/prompts/x.md",)
 
@@ -125,37 +131,41 @@ def test_a_prompt_and_an_argument_do_not_form_a_mention_together(shelf: Shelf, w
         "/x\0",
     ],
 )
-def test_what_calls_no_template_is_left_as_it_is(shelf: Shelf, workspace: Path, put: Put, message: str) -> None:
-    put(workspace / ".tower/prompts/x.md", "text")
+def test_what_calls_no_template_is_left_as_it_is(
+    prompt_catalog: PromptCatalog, workspace: Path, write_file: Put, message: str
+) -> None:
+    write_file(workspace / ".tower/prompts/x.md", "text")
 
-    expanded = shelf.expand(message, str(workspace))
+    expanded = prompt_catalog.expand_message(message, str(workspace))
     assert (expanded.text, expanded.sources, expanded.problems) == (message, (), ())
 
 
-def test_mentions_behind_an_unknown_command_are_brought_in_all_the_same(shelf: Shelf, workspace: Path) -> None:
-    assert shelf.expand("/unknown @a.py", str(workspace)).sources == ("a.py",)
+def test_mentions_behind_an_unknown_command_are_brought_in_all_the_same(prompt_catalog: PromptCatalog, workspace: Path) -> None:
+    assert prompt_catalog.expand_message("/unknown @a.py", str(workspace)).sources == ("a.py",)
 
 
-def test_a_prompt_that_repeats_a_long_argument_without_end_is_refused(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/x.md", "$ARGUMENTS{{args}}$1" * 20)
+def test_a_prompt_that_repeats_a_long_argument_without_end_is_refused(
+    prompt_catalog: PromptCatalog, workspace: Path, write_file: Put
+) -> None:
+    write_file(workspace / ".tower/prompts/x.md", "$ARGUMENTS{{args}}$1" * 20)
     long = "y" * 32_768
 
-    expanded = shelf.expand(f"/x {long}", str(workspace))
+    expanded = prompt_catalog.expand_message(f"/x {long}", str(workspace))
     assert expanded.text == f"/x {long}"
     assert "too long" in expanded.problems[0]
-    assert shelf.expand(f"/x {long[:1000]}", str(workspace)).text == "y" * 60_000
+    assert prompt_catalog.expand_message(f"/x {long[:1000]}", str(workspace)).text == "y" * 60_000
 
 
-def test_a_long_argument_fits_once(shelf: Shelf, workspace: Path, put: Put) -> None:
-    put(workspace / ".tower/prompts/x.md", "Sum up: $ARGUMENTS")
+def test_a_long_argument_fits_once(prompt_catalog: PromptCatalog, workspace: Path, write_file: Put) -> None:
+    write_file(workspace / ".tower/prompts/x.md", "Sum up: $ARGUMENTS")
     long = "y" * (4 << 20)
 
-    assert shelf.expand(f"/x {long}", str(workspace)).text == f"Sum up: {long}"
+    assert prompt_catalog.expand_message(f"/x {long}", str(workspace)).text == f"Sum up: {long}"
 
 
 @pytest.mark.parametrize("piece", ['"', "'", "\\", '"\\', "a'", '"a ', " ", "$1 ", "{{"])
 def test_a_megabyte_of_quotes_is_split_without_trouble(piece: str) -> None:
     arguments = piece * (1_000_000 // len(piece))
 
-    assert len(filling.words(arguments)) <= 9
-    assert filling.fill("$ARGUMENTS", arguments) == arguments
+    assert len(filling.split_arguments(arguments)) <= 9
+    assert filling.fill_template("$ARGUMENTS", arguments) == arguments

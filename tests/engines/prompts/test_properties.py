@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.engines.agent.prompts import blocks, expansion, filling, frontmatter
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 
 anything = st.text(st.characters(codec=None))
 SPECIAL = ("@", "/", ".", "..", '"', "'", ":", "1", "-", "9", " ", "\n", "\0", "~", "$1", "$", "\\", "é", "\ud800", "(", ")", ",")
@@ -37,22 +37,22 @@ def folder() -> Iterator[Path]:
 
 @given(text=messages)
 def test_no_message_raises_and_no_message_gets_a_secret_out(folder: Path, text: str) -> None:
-    expanded = Shelf(folder / "src").expand(text, str(folder))
+    expanded = PromptCatalog(folder / "src").expand_message(text, str(folder))
 
-    assert isinstance(expanded, expansion.Expansion)
+    assert isinstance(expanded, expansion.MessageExpansion)
     assert "HUSH" not in expanded.text
     assert expanded.sources or expanded.problems or expanded.text == text
 
 
 @given(text=messages.filter(lambda text: "@" not in text and not text.startswith("/")))
 def test_a_message_that_calls_for_nothing_is_unchanged(folder: Path, text: str) -> None:
-    assert Shelf(None).expand(text, str(folder)) == expansion.Expansion(text)
+    assert PromptCatalog(None).expand_message(text, str(folder)) == expansion.MessageExpansion(text)
 
 
 @given(text=messages)
 def test_mentions_only_add_behind_the_message(folder: Path, text: str) -> None:
     if not text.startswith("/"):
-        assert Shelf(None).expand(text, str(folder)).text.startswith(text)
+        assert PromptCatalog(None).expand_message(text, str(folder)).text.startswith(text)
 
 
 @given(content=st.binary(max_size=300), text=messages)
@@ -63,18 +63,18 @@ def test_no_file_raises_wherever_it_is_used(content: bytes, text: str) -> None:
         (root / ".tower" / "skills").mkdir(parents=True)
         for path in ("AGENTS.md", ".tower/prompts/p.md", ".tower/skills/s.md"):
             (root / path).write_bytes(content)
-        shelf = Shelf(root)
+        shelf = PromptCatalog(root)
 
-        assert shelf.system(name, tools=("run",), policy="ask", sandbox="local", headless=False).encode()
-        assert {template.name for template in shelf.listed(name)} <= {"p", "s", "x"}
-        assert isinstance(shelf.expand(f"/p {text}", name), expansion.Expansion)
-        assert isinstance(shelf.expand(f"/s {text}", name), expansion.Expansion)
-        assert isinstance(shelf.expand("@AGENTS.md", name), expansion.Expansion)
+        assert shelf.build_system_prompt(name, tools=("run",), policy="ask", sandbox="local", headless=False).encode()
+        assert {template.name for template in shelf.list_templates(name)} <= {"p", "s", "x"}
+        assert isinstance(shelf.expand_message(f"/p {text}", name), expansion.MessageExpansion)
+        assert isinstance(shelf.expand_message(f"/s {text}", name), expansion.MessageExpansion)
+        assert isinstance(shelf.expand_message("@AGENTS.md", name), expansion.MessageExpansion)
 
 
 @given(kind=st.just("file"), text=anything, path=anything)
 def test_a_block_is_two_lines_around_exactly_the_text(kind: str, text: str, path: str) -> None:
-    opening, inner = blocks.block(kind, text, path=path).split("\n", 1)
+    opening, inner = blocks.quote_block(kind, text, path=path).split("\n", 1)
     mark = re.fullmatch(r'<file path=".*" mark="([0-9a-f]{16})">', opening)
 
     assert mark
@@ -84,16 +84,16 @@ def test_a_block_is_two_lines_around_exactly_the_text(kind: str, text: str, path
 
 @given(text=messages, arguments=messages)
 def test_what_was_written_behind_a_name_is_never_lost(text: str, arguments: str) -> None:
-    filled = filling.fill(text, arguments)
+    filled = filling.fill_template(text, arguments)
 
-    assert len(filling.words(arguments)) <= 9
+    assert len(filling.split_arguments(arguments)) <= 9
     if "$" not in text:
         assert arguments in filled
 
 
 @given(text=messages)
 def test_front_matter_and_body_make_up_the_file(text: str) -> None:
-    fields, body = frontmatter.part(text)
+    fields, body = frontmatter.split_front_matter(text)
 
     assert text.endswith(body)
     assert body == text or fields or text.startswith("---")

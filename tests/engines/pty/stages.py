@@ -6,21 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.runtime.parts import KEEP_ALL, Outlet
+from tests.runtime.parts import KEEP_ALL, RecordingSubscriber
 
 from switchtower.core import commands, errors, events, journal, redact, terminals, tower
 from switchtower.engines.pty.engine import TerminalEngine
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.memory import MemoryJournal
 from switchtower.testing.sessions import OWNER
-from switchtower.testing.workshop import BareWorkshop
+from switchtower.testing.workshop import StubHostServices
 
 SESSION = "sess_1"
-PATIENCE = 60
+TIMEOUT = 60
 NO_STARTUP_FILES = ("bash", "--norc", "--noprofile", "-c")
 
 
-class Stage:
+class PtyHarness:
     """One runtime with the terminal engine. A second one over the same journal is a restart."""
 
     def __init__(self, folder: Path, journal_: journal.Journal | None = None, *, approval_timeout_ms: int = 3_600_000) -> None:
@@ -29,7 +29,7 @@ class Stage:
         self.runtime = Runtime(
             self.journal,
             {"pty": TerminalEngine(host_socket="/run/hostd.sock", prompts_file=folder / "none.toml")},
-            BareWorkshop(),
+            StubHostServices(),
             redactor=redact.Redactor(),
             approval_timeout_ms=approval_timeout_ms,
             receipt_ttl_ms=3_600_000,
@@ -42,7 +42,7 @@ class Stage:
 
     async def run(
         self, command: str | list[str], session_id: str = SESSION, *, tool: str = "generic", **options: Any
-    ) -> "Watched":
+    ) -> "PtySubscriber":
         """Starts a program and follows it. A line runs in a shell of which nobody has configured anything."""
         argv = [*NO_STARTUP_FILES, command] if isinstance(command, str) else command
         start = commands.StartSession(
@@ -54,13 +54,13 @@ class Stage:
             sandbox="local",
             workspace=events.Workspace(root=str(self.folder)),
             attach_token_sha256="0" * 64,
-            program=terminals.program(argv, tool=tool, **options),
+            program=terminals.make_program(argv, tool=tool, **options),
         )
         await self.ask(start)
         return self.watch(session_id)
 
-    def watch(self, session_id: str = SESSION) -> "Watched":
-        outlet = Watched(self, session_id)
+    def watch(self, session_id: str = SESSION) -> "PtySubscriber":
+        outlet = PtySubscriber(self, session_id)
 
         def attached(attachment: tower.Attachment | errors.CoreError) -> None:
             assert isinstance(attachment, tower.Attachment)
@@ -69,37 +69,37 @@ class Stage:
         self.runtime.attach(session_id, 0, outlet, admit=lambda session: None, done=attached)
         return outlet
 
-    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
-        async with asyncio.timeout(PATIENCE):
+    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+        async with asyncio.timeout(TIMEOUT):
             return await self.runtime.ask(command)
 
 
-class Watched(Outlet):
+class PtySubscriber(RecordingSubscriber):
     """A program as somebody sees it who follows its session."""
 
-    def __init__(self, stage: Stage, session_id: str) -> None:
+    def __init__(self, pty_harness: PtyHarness, session_id: str) -> None:
         super().__init__()
-        self._stage = stage
+        self._harness = pty_harness
         self._session_id = session_id
 
     @property
     def output(self) -> str:
-        return "".join(event.text for event in self.seen(events.ToolProgressed))
+        return "".join(event.text for event in self.list_events(events.ToolProgressed))
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def shows(self, text: str) -> None:
-        await self.until(lambda: text in self.output)
+    async def wait_for_text(self, text: str) -> None:
+        await self.wait_until(lambda: text in self.output)
 
     async def end(self) -> events.RunCompleted:
-        completed: events.RunCompleted = await self.next_of(events.RunCompleted)
+        completed: events.RunCompleted = await self.wait_for_event(events.RunCompleted)
         return completed
 
-    async def type(self, text: str, input_id: str = "1") -> tower.Outcome:
+    async def type(self, text: str, input_id: str = "1") -> tower.SubmitOutcome:
         typed = commands.TypeInput(
             session_id=self._session_id,
             actor=OWNER,
@@ -108,28 +108,30 @@ class Watched(Outlet):
             text=text,
             sha256=hashlib.sha256(text.encode()).hexdigest(),
         )
-        return await self._stage.ask(typed)
+        return await self._harness.ask(typed)
 
-    async def keys(self, text: str) -> None:
-        await self._stage.ask(commands.TypeKeys(session_id=self._session_id, actor=OWNER, text=text))
+    async def send_keys(self, text: str) -> None:
+        await self._harness.ask(commands.TypeKeys(session_id=self._session_id, actor=OWNER, text=text))
 
     async def resize(self, cols: int, rows: int) -> None:
-        await self._stage.ask(commands.ResizeTerminal(session_id=self._session_id, actor=OWNER, cols=cols, rows=rows))
+        await self._harness.ask(commands.ResizeTerminal(session_id=self._session_id, actor=OWNER, cols=cols, rows=rows))
 
     async def cancel(self, *, force: bool = False) -> None:
-        await self._stage.ask(commands.CancelRun(session_id=self._session_id, actor=OWNER, force=force))
+        await self._harness.ask(commands.CancelRun(session_id=self._session_id, actor=OWNER, force=force))
 
     async def decide(self, approval_id: str, verdict: events.Verdict = events.Verdict.APPROVE) -> None:
-        await self._stage.ask(
+        await self._harness.ask(
             commands.DecideApproval(session_id=self._session_id, actor=OWNER, approval_id=approval_id, verdict=verdict)
         )
 
-    async def asked(self, count: int = 1) -> events.Approval:
+    async def wait_for_question(self, count: int = 1) -> events.Approval:
         """The question, once it is also known that the program waits for its answer."""
-        requested: events.ApprovalRequested = await self.next_of(events.ApprovalRequested, count)
-        await self.until(lambda: any(shown.approval_id == requested.approval.id for shown in self.seen(events.PromptShown)))
+        requested: events.ApprovalRequested = await self.wait_for_event(events.ApprovalRequested, count)
+        await self.wait_until(
+            lambda: any(shown.approval_id == requested.approval.id for shown in self.list_events(events.PromptShown))
+        )
         return requested.approval
 
 
-class MakeStage(Protocol):
-    async def __call__(self, journal_: journal.Journal | None = None, **options: Any) -> Stage: ...
+class MakePtyHarness(Protocol):
+    async def __call__(self, journal_: journal.Journal | None = None, **options: Any) -> PtyHarness: ...

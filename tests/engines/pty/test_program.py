@@ -14,17 +14,17 @@ from uuid import uuid4
 
 import pytest
 import uvloop
-from tests.tools.running.watching import Reports, alive, open_descriptors
+from tests.tools.running.watching import PidReports, is_alive, open_descriptors
 
 from switchtower.engines.pty import program, terminal
-from switchtower.engines.pty.starting import NotStarted
+from switchtower.engines.pty.starting import ProgramNotStarted
 from switchtower.tools.running import marks, orphans, processes
 
-PATIENCE = 60
+TIMEOUT = 60
 SHORT_GRACE = 0.1
 ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8", "HOME": "/"}
 
-Start = Callable[..., program.Program]
+Start = Callable[..., program.TerminalProgram]
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 on_both_event_loops = pytest.mark.parametrize(
@@ -33,21 +33,21 @@ on_both_event_loops = pytest.mark.parametrize(
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
+async def start_program(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts programs in the test's folder. Afterwards no process and no descriptor of theirs is left."""
     run_id = f"run_{uuid4().hex}"
-    started: list[program.Program] = []
+    started: list[program.TerminalProgram] = []
     orphans.kill_marked(run_id)
     await asyncio.to_thread(time.monotonic)  # the executor's own descriptors and threads are there from now on
     before = open_descriptors()
 
-    def start_in_folder(*argv: str, **options: object) -> program.Program:
+    def start_in_folder(*argv: str, **options: object) -> program.TerminalProgram:
         given = {"cwd": str(tmp_path), "environment": ENVIRONMENT, "run_id": run_id, **options}
-        started.append(program.Program.start(argv, **given))  # type: ignore[arg-type]
+        started.append(program.TerminalProgram.start(argv, **given))  # type: ignore[arg-type]
         return started[-1]
 
     yield start_in_folder
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         for one in started:
             await one.aclose()
     assert orphans.kill_marked(run_id) == 0
@@ -56,23 +56,23 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 @pytest.fixture
-def reports(tmp_path: Path) -> Iterator[Reports]:
-    reports = Reports(tmp_path / "reports")
+def reports(tmp_path: Path) -> Iterator[PidReports]:
+    reports = PidReports(tmp_path / "reports")
     yield reports
     reports.close()
 
 
-async def rest(running: program.Program) -> bytes:
+async def read_rest(running: program.TerminalProgram) -> bytes:
     output = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while part := await running.read():
             output += part
     return output
 
 
-async def until(running: program.Program, expected: bytes) -> bytes:
+async def read_until(running: program.TerminalProgram, expected: bytes) -> bytes:
     output = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while expected not in output:
             part = await running.read()
             assert part, f"ended before {expected!r}: {output!r}"
@@ -80,24 +80,24 @@ async def until(running: program.Program, expected: bytes) -> bytes:
     return output
 
 
-def python(code: str) -> tuple[str, ...]:
+def make_python_command(code: str) -> tuple[str, ...]:
     return (sys.executable, "-ISuc", f"import os, signal, sys, time, tty, termios\n{code}")
 
 
-def shell(code: str) -> tuple[str, ...]:
+def make_shell_command(code: str) -> tuple[str, ...]:
     return ("bash", "-c", code)
 
 
 async def test_a_program_has_a_terminal_a_session_a_size_a_folder_and_only_the_given_environment(
-    start: Start, tmp_path: Path
+    start_program: Start, tmp_path: Path
 ) -> None:
     code = """
 print(os.get_terminal_size(), os.getcwd(), os.getsid(0) == os.getpid() == os.tcgetpgrp(0), os.ttyname(0) == os.ttyname(2))
 print(open("/dev/tty").isatty(), sorted(os.environ), sorted(os.listdir("/proc/self/fd")))
 """
-    running = start(*python(code), cols=123, rows=45, environment={"PATH": os.environ["PATH"], "GIVEN": "1"})
+    running = start_program(*make_python_command(code), cols=123, rows=45, environment={"PATH": os.environ["PATH"], "GIVEN": "1"})
 
-    lines = (await rest(running)).decode().splitlines()
+    lines = (await read_rest(running)).decode().splitlines()
     assert lines[0] == f"os.terminal_size(columns=123, lines=45) {tmp_path} True True"
     shown = re.findall(r"[A-Z_]+", lines[1].partition("[")[2].partition("]")[0])
     names = {name for name in shown if name != "LC_CTYPE" and not name.startswith("GIT_CONFIG_")}
@@ -107,54 +107,56 @@ print(open("/dev/tty").isatty(), sorted(os.environ), sorted(os.listdir("/proc/se
     assert running.exit_code == 0
 
 
-async def test_stty_sees_the_size_at_once_and_after_a_resize(start: Start) -> None:
-    assert await rest(start("stty", "size", cols=100, rows=30)) == b"30 100\r\n"
+async def test_stty_sees_the_size_at_once_and_after_a_resize(start_program: Start) -> None:
+    assert await read_rest(start_program("stty", "size", cols=100, rows=30)) == b"30 100\r\n"
 
-    running = start(
-        *python("signal.signal(28, lambda *_: (print(*os.get_terminal_size()), sys.exit())); print('go'); time.sleep(99)")
+    running = start_program(
+        *make_python_command(
+            "signal.signal(28, lambda *_: (print(*os.get_terminal_size()), sys.exit())); print('go'); time.sleep(99)"
+        )
     )
-    await until(running, b"go")
+    await read_until(running, b"go")
     running.resize(132, 50)
-    assert (await rest(running)).split() == [b"132", b"50"]
+    assert (await read_rest(running)).split() == [b"132", b"50"]
 
 
-async def test_sizes_that_no_terminal_has_are_brought_to_the_nearest(start: Start) -> None:
-    assert await rest(start("stty", "size", cols=10**9, rows=-1)) == b"1 65535\r\n"
+async def test_sizes_that_no_terminal_has_are_brought_to_the_nearest(start_program: Start) -> None:
+    assert await read_rest(start_program("stty", "size", cols=10**9, rows=-1)) == b"1 65535\r\n"
 
 
-async def test_cat_gives_back_what_is_typed(start: Start) -> None:
-    running = start("cat")
+async def test_cat_gives_back_what_is_typed(start_program: Start) -> None:
+    running = start_program("cat")
     running.write("grüße\n".encode())
-    assert (await until(running, "grüße\r\ngrüße\r\n".encode())).count("grüße".encode()) == 2
+    assert (await read_until(running, "grüße\r\ngrüße\r\n".encode())).count("grüße".encode()) == 2
     running.write(b"\x04")
 
-    assert await rest(running) == b""
+    assert await read_rest(running) == b""
     assert running.exit_code == 0
 
 
-async def test_backspace_takes_a_whole_character(start: Start) -> None:
-    running = start("cat")
+async def test_backspace_takes_a_whole_character(start_program: Start) -> None:
+    running = start_program("cat")
     running.write("a€\x7fb\n\x04".encode())
 
-    assert (await rest(running)).endswith(b"\nab\r\n")
+    assert (await read_rest(running)).endswith(b"\nab\r\n")
 
 
-async def test_control_c_reaches_the_program(start: Start) -> None:
-    running = start(*shell("echo go; exec sleep 1000"))
-    await until(running, b"go")
+async def test_control_c_reaches_the_program(start_program: Start) -> None:
+    running = start_program(*make_shell_command("echo go; exec sleep 1000"))
+    await read_until(running, b"go")
     running.write(b"\x03")
 
-    await rest(running)
+    await read_rest(running)
     assert running.exit_code == 128 + signal.SIGINT
 
 
 @pytest.mark.parametrize(
     ("code", "expected"), [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137), ("kill $$", 143)]
 )
-async def test_the_exit_code_is_as_shells_have_it(start: Start, code: str, expected: int) -> None:
-    running = start(*shell(code))
+async def test_the_exit_code_is_as_shells_have_it(start_program: Start, code: str, expected: int) -> None:
+    running = start_program(*make_shell_command(code))
     assert running.exit_code is None
-    await rest(running)
+    await read_rest(running)
     assert running.exit_code == expected
 
 
@@ -163,10 +165,10 @@ def test_the_last_bytes_before_the_exit_are_never_lost(new_loop: LoopFactory, tm
     async def thirty_times() -> None:
         for number in range(30):
             code = f"os.write(1, b'x' * 70000 + b'last {number}'); os._exit({number})"
-            async with program.Program.start(
-                python(code), cwd=str(tmp_path), environment=ENVIRONMENT, run_id=f"run_{uuid4().hex}"
+            async with program.TerminalProgram.start(
+                make_python_command(code), cwd=str(tmp_path), environment=ENVIRONMENT, run_id=f"run_{uuid4().hex}"
             ) as running:
-                output = await rest(running)
+                output = await read_rest(running)
                 assert output == b"x" * 70000 + f"last {number}".encode()
                 assert running.exit_code == number
 
@@ -174,51 +176,53 @@ def test_the_last_bytes_before_the_exit_are_never_lost(new_loop: LoopFactory, tm
         runner.run(thirty_times())
 
 
-async def test_a_megabyte_written_at_once_before_the_exit_arrives_whole(start: Start) -> None:
-    running = start(*python("tty.setraw(1); data = bytes(range(256)) * 4096\nwhile data: data = data[os.write(1, data):]"))
+async def test_a_megabyte_written_at_once_before_the_exit_arrives_whole(start_program: Start) -> None:
+    running = start_program(
+        *make_python_command("tty.setraw(1); data = bytes(range(256)) * 4096\nwhile data: data = data[os.write(1, data):]")
+    )
 
-    assert await rest(running) == bytes(range(256)) * 4096
+    assert await read_rest(running) == bytes(range(256)) * 4096
 
 
-async def test_output_that_nobody_has_read_yet_is_there_after_the_end(start: Start, tmp_path: Path) -> None:
-    running = start(*shell("echo hello; touch written; sleep 1000"))
+async def test_output_that_nobody_has_read_yet_is_there_after_the_end(start_program: Start, tmp_path: Path) -> None:
+    running = start_program(*make_shell_command("echo hello; touch written; sleep 1000"))
     while not (tmp_path / "written").exists():
         await asyncio.sleep(0.01)
     await running.stop("kill")
     assert running.exit_code == 137
 
-    assert await rest(running) == b"hello\r\n"
+    assert await read_rest(running) == b"hello\r\n"
 
 
-async def test_less_can_be_driven(start: Start, tmp_path: Path) -> None:
+async def test_less_can_be_driven(start_program: Start, tmp_path: Path) -> None:
     (tmp_path / "long").write_text("".join(f"line {number}\n" for number in range(1, 201)))
-    running = start("less", "long", rows=10)
-    await until(running, b"line 9")
+    running = start_program("less", "long", rows=10)
+    await read_until(running, b"line 9")
     running.write(b"G")
-    await until(running, b"line 200")
+    await read_until(running, b"line 200")
     running.write(b"q")
 
-    await rest(running)
+    await read_rest(running)
     assert running.exit_code == 0
 
 
-async def test_a_password_is_noticed_and_a_program_that_draws_for_itself_is_none(start: Start) -> None:
+async def test_a_password_is_noticed_and_a_program_that_draws_for_itself_is_none(start_program: Start) -> None:
     code = """
 import getpass
 print("ready"); input(); password = getpass.getpass("secret? "); tty.setraw(0); print("raw"); os.read(0, 1)
 """
-    running = start(*python(code))
-    await until(running, b"ready")
-    assert running.echoes()
+    running = start_program(*make_python_command(code))
+    await read_until(running, b"ready")
+    assert running.has_echo()
     running.write(b"\n")
-    await until(running, b"secret? ")
-    assert not running.echoes()
+    await read_until(running, b"secret? ")
+    assert not running.has_echo()
     running.write(b"hunter2\n")
-    assert b"hunter2" not in await until(running, b"raw")
-    assert running.echoes()
+    assert b"hunter2" not in await read_until(running, b"raw")
+    assert running.has_echo()
 
 
-async def test_a_program_that_floods_waits_for_its_reader(start: Start, tmp_path: Path) -> None:
+async def test_a_program_that_floods_waits_for_its_reader(start_program: Start, tmp_path: Path) -> None:
     """It cannot write more than the terminal holds; memory does not grow."""
     code = """
 while True:
@@ -227,10 +231,10 @@ while True:
 """
     progress = tmp_path / "progress"
     progress.touch()
-    running = start(*python(code))
+    running = start_program(*make_python_command(code))
     await running.read()
     written = -1
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while written != (written := progress.stat().st_size):
             await asyncio.sleep(0.3)  # long enough for it to go on if it could
     assert written * 4096 < 1_000_000
@@ -244,8 +248,8 @@ while True:
     assert peak < 2_000_000
 
 
-async def test_a_flood_does_not_keep_others_from_the_event_loop(start: Start) -> None:
-    running = start("yes")
+async def test_a_flood_does_not_keep_others_from_the_event_loop(start_program: Start) -> None:
+    running = start_program("yes")
     await running.read()
     turns = 0
 
@@ -279,56 +283,60 @@ print("right" if taken == b"".join(b"%07d\\n" % number for number in range(12500
 """
 
     async def type_a_lot() -> None:
-        async with program.Program.start(
-            python(code), cwd=str(tmp_path), environment=ENVIRONMENT, run_id=f"run_{uuid4().hex}"
+        async with program.TerminalProgram.start(
+            make_python_command(code), cwd=str(tmp_path), environment=ENVIRONMENT, run_id=f"run_{uuid4().hex}"
         ) as running:
-            await until(running, b"ready")
+            await read_until(running, b"ready")
             for begin in range(0, 125_000, 1000):
                 running.write(b"".join(b"%07d\n" % number for number in range(begin, begin + 1000)))
             with pytest.raises(program.InputFull, match="does not read"):
                 running.write(b"x" * 200_000)
             running.resize(81, 24)  # its signal to begin
-            assert b"right" in await until(running, b"order")
+            assert b"right" in await read_until(running, b"order")
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(type_a_lot())
 
 
-async def test_input_that_is_refused_leaves_no_part_behind(start: Start) -> None:
-    running = start(*shell("stty raw -echo; echo ready; exec head -c 10"))
-    await until(running, b"ready")
+async def test_input_that_is_refused_leaves_no_part_behind(start_program: Start) -> None:
+    running = start_program(*make_shell_command("stty raw -echo; echo ready; exec head -c 10"))
+    await read_until(running, b"ready")
     with pytest.raises(program.InputFull):
         running.write(b"x" * (terminal.MOST_WAITING + 1))
     running.write(b"0123456789")
 
-    assert (await rest(running)).strip() == b"0123456789"
+    assert (await read_rest(running)).strip() == b"0123456789"
 
 
-async def test_a_line_longer_than_the_kernel_takes_wedges_nothing(start: Start) -> None:
-    running = start(*shell("stty -echo; echo ready; exec awk '{ print length($0) \"!\"; fflush() }'"))
-    await until(running, b"ready")
+async def test_a_line_longer_than_the_kernel_takes_wedges_nothing(start_program: Start) -> None:
+    running = start_program(*make_shell_command("stty -echo; echo ready; exec awk '{ print length($0) \"!\"; fflush() }'"))
+    await read_until(running, b"ready")
     running.write(b"x" * 20_000 + b"\n")
     running.write(b"after\n\x04")
 
-    assert (await rest(running)).split() == [b"4095!", b"5!"], "the kernel drops what is too long, and goes on"
+    assert (await read_rest(running)).split() == [b"4095!", b"5!"], "the kernel drops what is too long, and goes on"
     assert running.exit_code == 0
 
 
-async def test_typing_after_the_end_is_refused(start: Start) -> None:
-    running = start("true")
-    await rest(running)
+async def test_typing_after_the_end_is_refused(start_program: Start) -> None:
+    running = start_program("true")
+    await read_rest(running)
 
-    with pytest.raises(program.HasEnded):
+    with pytest.raises(program.ProgramExited):
         running.write(b"x")
     running.resize(10, 10)
     await running.stop()
 
 
-async def test_a_program_that_closes_its_terminal_has_not_ended(start: Start, reports: Reports, tmp_path: Path) -> None:
+async def test_a_program_that_closes_its_terminal_has_not_ended(
+    start_program: Start, reports: PidReports, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "go")
-    running = start(*shell("exec </dev/null >/dev/null 2>&1; echo $$ >reports; read line <go; echo back >/dev/tty; exit 5"))
-    reading = asyncio.create_task(rest(running))
-    await reports.pids(1)
+    running = start_program(
+        *make_shell_command("exec </dev/null >/dev/null 2>&1; echo $$ >reports; read line <go; echo back >/dev/tty; exit 5")
+    )
+    reading = asyncio.create_task(read_rest(running))
+    await reports.wait_for_pids(1)
     for _ in range(10):
         await asyncio.sleep(0)
     assert not reading.done()
@@ -344,57 +352,59 @@ HOSTILE = Path(__file__).parents[2] / "tools" / "running" / "hostile.py"
 @pytest.mark.parametrize(
     "traits", [["doubly-forked"], ["doubly-forked", "deaf"], ["session", "silent"], ["doubly-forked", "phoenix"]]
 )
-async def test_what_a_program_leaves_behind_ends_with_it(start: Start, reports: Reports, traits: list[str]) -> None:
+async def test_what_a_program_leaves_behind_ends_with_it(start_program: Start, reports: PidReports, traits: list[str]) -> None:
     hostile = shlex.join(["env", "-i", sys.executable, "-IS", str(HOSTILE), "token", "reports", *traits])
-    running = start(*shell(f"{hostile} & exec 3<&0; read line; echo bye; exit 7"))
-    [left] = await reports.pids(1)
-    assert alive(left)
+    running = start_program(*make_shell_command(f"{hostile} & exec 3<&0; read line; echo bye; exit 7"))
+    [left] = await reports.wait_for_pids(1)
+    assert is_alive(left)
     running.write(b"\n")
 
-    assert (await rest(running)).endswith(b"bye\r\n")
+    assert (await read_rest(running)).endswith(b"bye\r\n")
     assert running.exit_code == 7
-    assert not alive(left)
+    assert not is_alive(left)
 
 
 @pytest.mark.parametrize(("end", "expected"), [("exit 7", 7), ("kill -9 $$", 137)])
 async def test_the_exit_code_is_reported_before_the_background_has_ended(
-    start: Start, reports: Reports, end: str, expected: int
+    start_program: Start, reports: PidReports, end: str, expected: int
 ) -> None:
     seen: list[tuple[int, int | None, bool]] = []
-    running = start(
-        *shell(f"(trap '' HUP TERM; echo $BASHPID >reports; exec sleep 1000) & read line; {end}"),
-        on_exit=lambda code: seen.append((code, running.exit_code, alive(left))),
+    running = start_program(
+        *make_shell_command(f"(trap '' HUP TERM; echo $BASHPID >reports; exec sleep 1000) & read line; {end}"),
+        on_exit=lambda code: seen.append((code, running.exit_code, is_alive(left))),
     )
-    [left] = await reports.pids(1)
+    [left] = await reports.wait_for_pids(1)
     running.write(b"\n")
-    await rest(running)
+    await read_rest(running)
 
     assert seen == [(expected, None, True)]
     assert running.exit_code == expected
-    assert not alive(left)
+    assert not is_alive(left)
 
 
-async def test_a_background_flood_does_not_hold_up_the_end(start: Start) -> None:
-    running = start(*shell("trap '' HUP TERM; yes & echo started; exit 4"))
-    async with asyncio.timeout(PATIENCE):
+async def test_a_background_flood_does_not_hold_up_the_end(start_program: Start) -> None:
+    running = start_program(*make_shell_command("trap '' HUP TERM; yes & echo started; exit 4"))
+    async with asyncio.timeout(TIMEOUT):
         while await running.read():
             pass
     assert running.exit_code == 4
 
 
-async def test_a_polite_stop_lets_the_program_say_goodbye(start: Start) -> None:
-    running = start(*python("signal.signal(15, lambda *_: (print('goodbye'), sys.exit(9)))\nprint('go'); time.sleep(1000)"))
-    await until(running, b"go")
-    await running.stop("term", PATIENCE)
+async def test_a_polite_stop_lets_the_program_say_goodbye(start_program: Start) -> None:
+    running = start_program(
+        *make_python_command("signal.signal(15, lambda *_: (print('goodbye'), sys.exit(9)))\nprint('go'); time.sleep(1000)")
+    )
+    await read_until(running, b"go")
+    await running.stop("term", TIMEOUT)
 
     assert running.exit_code == 9
-    assert (await rest(running)).strip() == b"goodbye"
+    assert (await read_rest(running)).strip() == b"goodbye"
 
 
 @pytest.mark.requirement("relay:stop:whole-tree")
 @pytest.mark.parametrize("options", [("-c",), ("--norc", "-ic")], ids=["shell", "interactive shell"])
 async def test_a_program_under_a_shell_gets_its_time_and_the_shell_starts_nothing_more(
-    start: Start, options: tuple[str, ...]
+    start_program: Start, options: tuple[str, ...]
 ) -> None:
     code = """
 signal.signal(1, lambda *_: print("hung up"))
@@ -403,12 +413,12 @@ print("go")
 os.read(0, 1)
 print("cleaned up")
 """
-    running = start("bash", *options, f"{shlex.join(python(code))}; echo second")
-    await until(running, b"go")
-    stopping = asyncio.create_task(running.stop("term", PATIENCE))
-    seen = await until(running, b"asked")
+    running = start_program("bash", *options, f"{shlex.join(make_python_command(code))}; echo second")
+    await read_until(running, b"go")
+    stopping = asyncio.create_task(running.stop("term", TIMEOUT))
+    seen = await read_until(running, b"asked")
     running.write(b"\n")
-    seen += await rest(running)
+    seen += await read_rest(running)
     await stopping
 
     assert b"cleaned up" in seen
@@ -417,56 +427,58 @@ print("cleaned up")
     assert running.exit_code in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
 
 
-async def test_two_polite_stops_signal_once(start: Start) -> None:
+async def test_two_polite_stops_signal_once(start_program: Start) -> None:
     code = """
 for number in (1, 15): signal.signal(number, lambda number, _: print("told", number))
 print("go")
 os.read(0, 1)
 """
-    running = start(*python(code))
-    await until(running, b"go")
-    polite = asyncio.create_task(running.stop("term", PATIENCE))
-    await until(running, b"told 15")
-    again = asyncio.create_task(running.stop("term", PATIENCE))
+    running = start_program(*make_python_command(code))
+    await read_until(running, b"go")
+    polite = asyncio.create_task(running.stop("term", TIMEOUT))
+    await read_until(running, b"told 15")
+    again = asyncio.create_task(running.stop("term", TIMEOUT))
     await asyncio.sleep(0.2)  # time to do it wrong
     running.write(b"\n")
 
-    assert b"told" not in await rest(running)
+    assert b"told" not in await read_rest(running)
     await asyncio.gather(polite, again)
     assert running.exit_code == 0
 
 
-async def test_an_interactive_shell_that_ignores_the_polite_signal_is_hung_up_on(start: Start) -> None:
-    running = start("bash", "--norc", "-i", environment={**ENVIRONMENT, "PS1": "ready> "})
-    await until(running, b"ready> ")
-    await running.stop("term", PATIENCE)
+async def test_an_interactive_shell_that_ignores_the_polite_signal_is_hung_up_on(start_program: Start) -> None:
+    running = start_program("bash", "--norc", "-i", environment={**ENVIRONMENT, "PS1": "ready> "})
+    await read_until(running, b"ready> ")
+    await running.stop("term", TIMEOUT)
 
     assert running.exit_code == 128 + signal.SIGHUP
 
 
-async def test_a_stopped_program_hears_the_polite_signal(start: Start) -> None:
-    running = start(
-        *python("signal.signal(15, lambda *_: sys.exit(9))\nprint('go'); os.kill(os.getpid(), signal.SIGSTOP); time.sleep(99)")
+async def test_a_stopped_program_hears_the_polite_signal(start_program: Start) -> None:
+    running = start_program(
+        *make_python_command(
+            "signal.signal(15, lambda *_: sys.exit(9))\nprint('go'); os.kill(os.getpid(), signal.SIGSTOP); time.sleep(99)"
+        )
     )
-    await until(running, b"go")
+    await read_until(running, b"go")
     while "T" not in Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0]:
         await asyncio.sleep(0)
-    await running.stop("term", PATIENCE)
+    await running.stop("term", TIMEOUT)
 
     assert running.exit_code == 9
 
 
-async def test_a_program_deaf_to_signals_is_killed_after_the_grace(start: Start, reports: Reports) -> None:
-    running = start(sys.executable, "-IS", str(HOSTILE), "token", "reports", "deaf")
-    await reports.pids(1)
+async def test_a_program_deaf_to_signals_is_killed_after_the_grace(start_program: Start, reports: PidReports) -> None:
+    running = start_program(sys.executable, "-IS", str(HOSTILE), "token", "reports", "deaf")
+    await reports.wait_for_pids(1)
     await running.stop("term", SHORT_GRACE)
 
     assert running.exit_code == 137
 
 
-async def test_a_kill_does_not_wait_for_an_earlier_grace(start: Start, reports: Reports) -> None:
-    running = start(sys.executable, "-IS", str(HOSTILE), "token", "reports", "deaf")
-    await reports.pids(1)
+async def test_a_kill_does_not_wait_for_an_earlier_grace(start_program: Start, reports: PidReports) -> None:
+    running = start_program(sys.executable, "-IS", str(HOSTILE), "token", "reports", "deaf")
+    await reports.wait_for_pids(1)
     polite = asyncio.create_task(running.stop("term", 1000))
     await asyncio.sleep(0)
     await running.stop("kill")
@@ -475,43 +487,47 @@ async def test_a_kill_does_not_wait_for_an_earlier_grace(start: Start, reports: 
     assert running.exit_code == 137
 
 
-async def test_a_stop_at_the_very_start_ends_it(start: Start) -> None:
+async def test_a_stop_at_the_very_start_ends_it(start_program: Start) -> None:
     for _ in range(10):
-        running = start("sleep", "1000")
+        running = start_program("sleep", "1000")
         await running.stop("kill")
         assert running.exit_code == 137
 
 
-async def test_the_runs_end_finds_it_after_it_has_dropped_its_environment(start: Start, reports: Reports, tmp_path: Path) -> None:
+async def test_the_runs_end_finds_it_after_it_has_dropped_its_environment(
+    start_program: Start, reports: PidReports, tmp_path: Path
+) -> None:
     run_id = f"run_{uuid4().hex}"
-    running = start("env", "-i", sys.executable, "-IS", str(HOSTILE), "token", "reports", "x", run_id=run_id)
-    [pid] = await reports.pids(1)
+    running = start_program("env", "-i", sys.executable, "-IS", str(HOSTILE), "token", "reports", "x", run_id=run_id)
+    [pid] = await reports.wait_for_pids(1)
     assert pid == running.pid
-    assert orphans.any_marked(run_id)
+    assert orphans.has_marked_processes(run_id)
     await processes.end_run(run_id, grace_s=SHORT_GRACE)
 
-    await rest(running)
+    await read_rest(running)
     assert running.exit_code == 143
 
 
-async def test_whoever_is_cancelled_while_reading_leaves_nothing_behind(start: Start, reports: Reports) -> None:
+async def test_whoever_is_cancelled_while_reading_leaves_nothing_behind(start_program: Start, reports: PidReports) -> None:
     pids: list[int] = []
 
     async def hold() -> None:
-        async with start(*shell("(echo $BASHPID >reports; exec sleep 1000) & echo $$ >reports; wait")) as running:
-            await rest(running)
+        async with start_program(
+            *make_shell_command("(echo $BASHPID >reports; exec sleep 1000) & echo $$ >reports; wait")
+        ) as running:
+            await read_rest(running)
 
     for _ in range(3):
         holding = asyncio.create_task(hold())
-        pids = await reports.pids(len(pids) + 2)
+        pids = await reports.wait_for_pids(len(pids) + 2)
         holding.cancel()
         await asyncio.wait([holding])
         assert holding.cancelled()
-        assert not any(alive(pid) for pid in pids)
+        assert not any(is_alive(pid) for pid in pids)
 
 
-async def test_a_cancelled_read_loses_nothing(start: Start) -> None:
-    running = start(*python("tty.setraw(1)\nfor number in range(300): print(number); time.sleep(0.001)"))
+async def test_a_cancelled_read_loses_nothing(start_program: Start) -> None:
+    running = start_program(*make_python_command("tty.setraw(1)\nfor number in range(300): print(number); time.sleep(0.001)"))
     output = b""
     while True:
         try:
@@ -533,15 +549,18 @@ def test_nothing_is_left_when_the_event_loop_goes_down_with_everything(new_loop:
     holding: list[asyncio.Task[None]] = []
 
     async def forget() -> None:
-        running = program.Program.start(
-            shell("setsid sleep 1000 & echo go; sleep 1000"), cwd=str(tmp_path), environment=ENVIRONMENT, run_id=run_id
+        running = program.TerminalProgram.start(
+            make_shell_command("setsid sleep 1000 & echo go; sleep 1000"),
+            cwd=str(tmp_path),
+            environment=ENVIRONMENT,
+            run_id=run_id,
         )
 
         async def hold() -> None:
             async with running:
-                await rest(running)
+                await read_rest(running)
 
-        await until(running, b"go")
+        await read_until(running, b"go")
         holding.append(asyncio.create_task(hold()))
         await asyncio.sleep(0)
 
@@ -564,44 +583,44 @@ def test_nothing_is_left_when_the_event_loop_goes_down_with_everything(new_loop:
         (["echo", "\0"], "`echo` cannot be started"),
     ],
 )
-async def test_what_cannot_be_started_says_why(start: Start, tmp_path: Path, argv: list[str], reason: str) -> None:
+async def test_what_cannot_be_started_says_why(start_program: Start, tmp_path: Path, argv: list[str], reason: str) -> None:
     (tmp_path / "data").write_text("not executable")
-    with pytest.raises(NotStarted, match=re.escape(reason)):
-        start(*argv)
+    with pytest.raises(ProgramNotStarted, match=re.escape(reason)):
+        start_program(*argv)
 
 
-async def test_a_folder_that_is_gone_says_so(start: Start, tmp_path: Path) -> None:
+async def test_a_folder_that_is_gone_says_so(start_program: Start, tmp_path: Path) -> None:
     for folder in (tmp_path / "gone", Path("/dev/null")):
-        with pytest.raises(NotStarted, match="cannot be entered; hint: "):
-            start("true", cwd=str(folder))
+        with pytest.raises(ProgramNotStarted, match="cannot be entered; hint: "):
+            start_program("true", cwd=str(folder))
 
 
-async def test_a_variable_that_cannot_be_set_is_refused_without_its_value(start: Start) -> None:
-    with pytest.raises(NotStarted) as refused:
-        start("true", environment={**ENVIRONMENT, "KEY": "hunter2\0"})
+async def test_a_variable_that_cannot_be_set_is_refused_without_its_value(start_program: Start) -> None:
+    with pytest.raises(ProgramNotStarted) as refused:
+        start_program("true", environment={**ENVIRONMENT, "KEY": "hunter2\0"})
     assert "hunter2" not in str(refused.value)
 
 
-async def test_terminals_work_without_the_systems_own_helper(start: Start) -> None:
+async def test_terminals_work_without_the_systems_own_helper(start_program: Start) -> None:
     """A daemon that ignores interrupts, as one started by a script with `&`, has programs that do not."""
     earlier = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        running = start(*shell("echo </dev/tty go; exec sleep 1000"))
+        running = start_program(*make_shell_command("echo </dev/tty go; exec sleep 1000"))
     finally:
         signal.signal(signal.SIGINT, earlier)
-    await until(running, b"go")
+    await read_until(running, b"go")
     running.write(b"\x03")
 
-    await rest(running)
+    await read_rest(running)
     assert running.exit_code == 128 + signal.SIGINT
 
 
-async def test_an_exit_is_noticed_without_pidfds_too(start: Start) -> None:
-    running = start(*shell("read line; exit 3"))
-    noticing = asyncio.create_task(program.exit_of(running.pid, by_pidfd=False))
+async def test_an_exit_is_noticed_without_pidfds_too(start_program: Start) -> None:
+    running = start_program(*make_shell_command("read line; exit 3"))
+    noticing = asyncio.create_task(program.wait_for_exit(running.pid, by_pidfd=False))
     await asyncio.sleep(0)
     assert not noticing.done()
     running.write(b"\n")
-    await asyncio.gather(rest(running), asyncio.wait([noticing]))
+    await asyncio.gather(read_rest(running), asyncio.wait([noticing]))
 
     assert running.exit_code == 3

@@ -14,31 +14,35 @@ from switchtower.engines.pty import prompts, prompts_rows, rules, screen
 
 SCREENS = Path(__file__).parent / "screens"
 NAMES = sorted(file.stem for file in SCREENS.glob("*.ansi"))
-RULES = rules.load()
+RULES = rules.load_rules()
 TOOLS = ["codex", "claude", "gemini", "iflow", "opencode"]
 
 
-def seen(terminal: screen.Screen, tool: str = "generic", ruleset: rules.Rules = RULES) -> prompts.Prompt | None:
-    return prompts.seek(
-        terminal.lines(),
+def find_prompt(
+    terminal: screen.TerminalScreen, tool: str = "generic", ruleset: rules.PromptRules = RULES
+) -> prompts.ScreenPrompt | None:
+    return prompts.find_prompt(
+        terminal.render_lines(),
         terminal.cursor,
         tool,
         ruleset,
         columns=terminal.cols,
-        history=terminal.history(),
+        history=terminal.list_history(),
         scrolled=terminal.scrolled,
-        background=terminal.background,
+        background=terminal.find_background,
     )
 
 
-def seen_on(text: str, tool: str = "generic", *, cols: int = 80, ruleset: rules.Rules = RULES) -> prompts.Prompt | None:
-    terminal = screen.Screen(cols, 24)
+def find_prompt_on(
+    text: str, tool: str = "generic", *, cols: int = 80, ruleset: rules.PromptRules = RULES
+) -> prompts.ScreenPrompt | None:
+    terminal = screen.TerminalScreen(cols, 24)
     terminal.feed(text)
-    terminal.settle()
-    return seen(terminal, tool, ruleset)
+    terminal.update()
+    return find_prompt(terminal, tool, ruleset)
 
 
-def as_recorded(found: prompts.Prompt | None) -> dict[str, Any] | None:
+def to_recorded_form(found: prompts.ScreenPrompt | None) -> dict[str, Any] | None:
     if found is None:
         return None
     fields = ("rule", "prompt", "reason", "approve_text", "deny_text", "details")
@@ -52,27 +56,27 @@ def as_recorded(found: prompts.Prompt | None) -> dict[str, Any] | None:
 def test_a_recorded_screen_shows_what_was_noted(name: str):
     expected = json.loads((SCREENS / f"{name}.json").read_text())
     output = (SCREENS / f"{name}.ansi").read_bytes()
-    assert as_recorded(seen_on(output.decode(), expected["tool"])) == expected["prompt"]
+    assert to_recorded_form(find_prompt_on(output.decode(), expected["tool"])) == expected["prompt"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_screen_shows_the_same_when_it_comes_byte_by_byte(name: str):
     expected = json.loads((SCREENS / f"{name}.json").read_text())
-    terminal = screen.Screen(80, 24)
+    terminal = screen.TerminalScreen(80, 24)
     decoder = codecs.getincrementaldecoder("utf-8")()
     for byte in (SCREENS / f"{name}.ansi").read_bytes():
         terminal.feed(decoder.decode(bytes([byte])))
-        terminal.settle()
-    assert as_recorded(seen(terminal, expected["tool"])) == expected["prompt"]
+        terminal.update()
+    assert to_recorded_form(find_prompt(terminal, expected["tool"])) == expected["prompt"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_screen_shows_the_same_after_a_repaint(name: str):
     expected = json.loads((SCREENS / f"{name}.json").read_text())
-    terminal = screen.Screen(80, 24)
+    terminal = screen.TerminalScreen(80, 24)
     terminal.feed((SCREENS / f"{name}.ansi").read_bytes().decode())
-    terminal.settle()
-    assert as_recorded(seen_on(terminal.repaint(), expected["tool"])) == expected["prompt"]
+    terminal.update()
+    assert to_recorded_form(find_prompt_on(terminal.render_repaint(), expected["tool"])) == expected["prompt"]
 
 
 def test_there_are_enough_screens_of_each_kind():
@@ -110,7 +114,7 @@ def test_there_are_enough_screens_of_each_kind():
 @pytest.mark.parametrize("ending", ["", " ", "\r\n"])
 def test_a_generic_question_asks_for_permission(question: str, ending: str):
     question = question.removesuffix(" ›")
-    found = seen_on(f"Some output.\r\n\x1b[1;33m{question}\x1b[0m{ending}")
+    found = find_prompt_on(f"Some output.\r\n\x1b[1;33m{question}\x1b[0m{ending}")
     assert found is not None
     assert found.reason == "permission"
     assert found.prompt == question
@@ -130,14 +134,14 @@ def test_a_generic_question_asks_for_permission(question: str, ending: str):
     ],
 )
 def test_waiting_for_a_key_is_answered_by_enter_and_refused_by_an_interrupt(text: str):
-    found = seen_on(text)
+    found = find_prompt_on(text)
     assert found is not None
     assert (found.approve_text, found.deny_text) == ("\n", "\x03")
 
 
 @pytest.mark.parametrize("text", ["Password: ", "Enter passphrase for key 'x': ", "ada@host's password: ", "GitHub token: "])
 def test_a_secret_is_asked_for_without_any_text_to_write(text: str):
-    found = seen_on(text)
+    found = find_prompt_on(text)
     assert found is not None
     assert (found.reason, found.rule, found.approve_text, found.deny_text) == ("prompt", "password", None, None)
 
@@ -171,11 +175,11 @@ def test_a_secret_is_asked_for_without_any_text_to_write(text: str):
     ],
 )
 def test_what_only_looks_like_a_prompt_is_none(text: str):
-    assert seen_on(text) is None
+    assert find_prompt_on(text) is None
 
 
 def test_a_question_wrapped_by_the_terminal_is_one_question():
-    found = seen_on("Remove the folder /srv/data and everything in it? [y/N] ", cols=20)
+    found = find_prompt_on("Remove the folder /srv/data and everything in it? [y/N] ", cols=20)
     assert found is not None
     assert found.prompt == "Remove the folder /srv/data and everything in it? [y/N]"
 
@@ -183,41 +187,41 @@ def test_a_question_wrapped_by_the_terminal_is_one_question():
 def test_a_full_row_of_typing_above_does_not_hide_a_question():
     typed = "ada@host:~$ " + "x" * 67
     assert len(typed) == 79
-    assert seen_on(f"{typed}\r\nContinue? [y/N] ") is not None
+    assert find_prompt_on(f"{typed}\r\nContinue? [y/N] ") is not None
 
 
 def test_a_question_behind_wide_characters_ends_at_the_cursor():
-    assert seen_on("删除文件？(y/n) ") is not None
-    assert seen_on("删除文件？(y/n) 是") is None
+    assert find_prompt_on("删除文件？(y/n) ") is not None
+    assert find_prompt_on("删除文件？(y/n) 是") is None
 
 
 def test_a_tools_own_rules_come_first_and_the_generic_ones_serve_it_too():
     claude = (SCREENS / "claude-bash.ansi").read_bytes().decode()
-    assert seen_on(claude, "/usr/local/bin/claude") == seen_on(claude, "claude")
-    own = seen_on(claude, "claude")
-    other = seen_on(claude, "some-other-tool")
+    assert find_prompt_on(claude, "/usr/local/bin/claude") == find_prompt_on(claude, "claude")
+    own = find_prompt_on(claude, "claude")
+    other = find_prompt_on(claude, "some-other-tool")
     assert own is not None
     assert own.approve_text == "1"
     # Whoever does not know the tool sees a menu, and writes nothing by himself.
     assert other is not None
     assert (other.reason, other.approve_text) == ("choice", None)
-    assert seen_on("Continue? [y/N] ", "claude") is not None
+    assert find_prompt_on("Continue? [y/N] ", "claude") is not None
 
 
 def test_an_answered_dialog_is_gone():
-    terminal = screen.Screen(80, 24)
+    terminal = screen.TerminalScreen(80, 24)
     terminal.feed((SCREENS / "claude-bash.ansi").read_bytes().decode())
-    terminal.settle()
-    assert seen(terminal, "claude") is not None
+    terminal.update()
+    assert find_prompt(terminal, "claude") is not None
     terminal.feed("\x1b[2J\x1b[H● Bash(rm -rf build)\r\n  ⎿  Done\r\n\r\n❯ ")
-    terminal.settle()
-    assert seen(terminal, "claude") is None
+    terminal.update()
+    assert find_prompt(terminal, "claude") is None
 
 
 def test_a_dialog_scrolled_up_by_later_output_is_history():
     text = "Do you want to proceed?\r\n❯ 1. Yes\r\n  2. No\r\n"
-    assert seen_on(text, "claude") is not None
-    assert seen_on(text + "".join(f"output {n}\r\n" for n in range(8)), "claude") is None
+    assert find_prompt_on(text, "claude") is not None
+    assert find_prompt_on(text + "".join(f"output {n}\r\n" for n in range(8)), "claude") is None
 
 
 # Whatever stands there
@@ -236,7 +240,7 @@ _LINES = st.lists(
 @given(_LINES, st.tuples(st.integers(-2, 40), st.integers(-2, 200)), st.sampled_from([*TOOLS, "", "x/y"]), st.integers(0, 90))
 @settings(max_examples=100, deadline=None)
 def test_no_screen_makes_it_fail_and_what_it_says_is_short(lines: list[str], cursor: tuple[int, int], tool: str, columns: int):
-    found = prompts.seek(lines, cursor, tool, RULES, columns=columns)
+    found = prompts.find_prompt(lines, cursor, tool, RULES, columns=columns)
     if found is not None:
         assert 0 < len(found.prompt) <= prompts_rows.PROMPT_LIMIT
         assert "\n" not in found.prompt
@@ -247,7 +251,7 @@ def test_no_screen_makes_it_fail_and_what_it_says_is_short(lines: list[str], cur
 
 
 def test_long_questions_and_details_are_cut():
-    found = seen_on("".join("detail " * 130 + "\r\n" for _ in range(20)) + "x" * 500 + " continue? [y/N] ", cols=950)
+    found = find_prompt_on("".join("detail " * 130 + "\r\n" for _ in range(20)) + "x" * 500 + " continue? [y/N] ", cols=950)
     assert found is not None
     assert len(found.prompt) == prompts_rows.PROMPT_LIMIT
     assert found.prompt.endswith("continue? [y/N]")
@@ -256,14 +260,14 @@ def test_long_questions_and_details_are_cut():
 
 def test_a_question_that_is_too_long_for_a_title_is_shown_whole_below_it():
     question = "Run rm -rf / and then " + "x" * 300 + " continue? [y/N]"
-    found = seen_on(question + " ", cols=500)
+    found = find_prompt_on(question + " ", cols=500)
     assert found is not None
     assert found.details == question
     assert found.flaw == ""
 
 
 def test_a_question_of_which_only_the_end_can_be_shown_cannot_be_approved():
-    found = seen_on("Run rm -rf / and then " + "x" * 700 + " continue? [y/N] ", cols=60)
+    found = find_prompt_on("Run rm -rf / and then " + "x" * 700 + " continue? [y/N] ", cols=60)
     assert found is not None
     assert found.flaw
 
@@ -272,7 +276,7 @@ def test_a_question_of_which_only_the_end_can_be_shown_cannot_be_approved():
 
 
 def test_every_shipped_rule_has_a_recorded_screen():
-    recordings = [*_recorded(), *terminal_screens.expected()]
+    recordings = [*_list_recorded(), *terminal_screens.load_expected()]
     shown = {
         (recorded["tool"] if recorded["tool"] in RULES.by_tool else "generic", recorded["prompt"]["rule"])
         for recorded in recordings
@@ -281,7 +285,7 @@ def test_every_shipped_rule_has_a_recorded_screen():
     assert {(tool, each.rule.name) for tool, compiled in RULES.by_tool.items() for each in compiled} - shown == set()
 
 
-def _recorded() -> list[dict[str, Any]]:
+def _list_recorded() -> list[dict[str, Any]]:
     return [json.loads(file.read_text()) for file in SCREENS.glob("*.json")]
 
 
@@ -295,28 +299,28 @@ def test_a_users_rule_comes_before_the_shipped_ones(tmp_path: Path):
     extra = write(
         tmp_path, "[[rule]]\nname='deploy'\nreason='permission'\nmatch='ship it\\?'\napprove=\"go\\n\"\ndeny=\"stop\\n\"\n"
     )
-    found = seen_on("Ready. Ship it? ", ruleset=rules.load(extra))
+    found = find_prompt_on("Ready. Ship it? ", ruleset=rules.load_rules(extra))
     assert found is not None
     assert (found.rule, found.approve_text, found.deny_text) == ("deploy", "go\n", "stop\n")
 
 
 def test_a_users_rule_of_the_same_name_replaces_or_switches_off_the_shipped_one(tmp_path: Path):
     extra = write(tmp_path, "[[rule]]\nname='yes-no'\nreason='permission'\nmatch='x'\nenabled=false\n")
-    assert seen_on("Overwrite it now [y/N] ") is not None
-    assert seen_on("Overwrite it now [y/N] ", ruleset=rules.load(extra)) is None
+    assert find_prompt_on("Overwrite it now [y/N] ") is not None
+    assert find_prompt_on("Overwrite it now [y/N] ", ruleset=rules.load_rules(extra)) is None
 
 
 def test_a_users_rule_for_one_tool_serves_no_other(tmp_path: Path):
     extra = write(tmp_path, "[[rule]]\nname='go'\ntool='Mine'\nreason='prompt'\nmatch='go on'\n")
-    ruleset = rules.load(extra)
-    assert seen_on("go on", "mine", ruleset=ruleset) is not None
-    assert seen_on("go on", "codex", ruleset=ruleset) is None
+    ruleset = rules.load_rules(extra)
+    assert find_prompt_on("go on", "mine", ruleset=ruleset) is not None
+    assert find_prompt_on("go on", "codex", ruleset=ruleset) is None
 
 
 def test_a_user_may_name_lines_that_somebody_types(tmp_path: Path):
     extra = write(tmp_path, "ignore=['^mysh: ']\n")
-    assert seen_on("mysh: continue? ") is not None
-    assert seen_on("mysh: continue? ", ruleset=rules.load(extra)) is None
+    assert find_prompt_on("mysh: continue? ") is not None
+    assert find_prompt_on("mysh: continue? ", ruleset=rules.load_rules(extra)) is None
 
 
 @pytest.mark.parametrize(
@@ -339,8 +343,8 @@ def test_a_user_may_name_lines_that_somebody_types(tmp_path: Path):
 )
 def test_a_broken_rules_file_is_refused_by_name(tmp_path: Path, text: str, names: str):
     file = write(tmp_path, text)
-    with pytest.raises(rules.BrokenRules) as refused:
-        rules.load(file)
+    with pytest.raises(rules.InvalidPromptRules) as refused:
+        rules.load_rules(file)
     assert str(file) in str(refused.value)
     assert names in str(refused.value)
 
@@ -351,92 +355,92 @@ def test_a_rules_file_that_is_no_text_or_missing(tmp_path: Path, content: bytes 
     if content is not None:
         file.write_bytes(content)
     if content == b"":
-        assert rules.load(file).by_tool == {tool: tuple(each) for tool, each in RULES.by_tool.items()}
+        assert rules.load_rules(file).by_tool == {tool: tuple(each) for tool, each in RULES.by_tool.items()}
     else:
-        with pytest.raises(rules.BrokenRules, match=r"mine\.toml"):
-            rules.load(file)
+        with pytest.raises(rules.InvalidPromptRules, match=r"mine\.toml"):
+            rules.load_rules(file)
 
 
 # News
 
 
-def prompt(text: str = "Continue? [y/N]", *, waits: Any = "behind", row: int = 3, details: str = "") -> prompts.Prompt:
-    return prompts.Prompt("permission", text, "yes-no", "y\n", "n\n", details, (), waits, row)
+def make_prompt(text: str = "Continue? [y/N]", *, waits: Any = "behind", row: int = 3, details: str = "") -> prompts.ScreenPrompt:
+    return prompts.ScreenPrompt("permission", text, "yes-no", "y\n", "n\n", details, (), waits, row)
 
 
 def test_a_prompt_is_reported_once_and_its_going_once():
-    watch = prompts.Watch()
-    asked = prompt()
-    assert watch.look(None) == prompts.News()
-    assert watch.look(asked) == prompts.News(new=asked)
-    assert watch.pending is asked
-    assert watch.look(asked) == prompts.News()
-    assert watch.look(prompt(row=5)) == prompts.News(), "redrawn elsewhere"
-    assert watch.look(None) == prompts.News(gone=asked)
-    assert watch.pending is None
-    assert watch.look(None) == prompts.News()
+    watch = prompts.PromptWatcher()
+    asked = make_prompt()
+    assert watch.update(None) == prompts.PromptChange()
+    assert watch.update(asked) == prompts.PromptChange(new=asked)
+    assert watch.current_prompt is asked
+    assert watch.update(asked) == prompts.PromptChange()
+    assert watch.update(make_prompt(row=5)) == prompts.PromptChange(), "redrawn elsewhere"
+    assert watch.update(None) == prompts.PromptChange(gone=asked)
+    assert watch.current_prompt is None
+    assert watch.look(None) == prompts.PromptChange()
 
 
 def test_the_same_words_after_they_had_gone_are_a_new_prompt():
-    watch = prompts.Watch()
-    assert watch.look(prompt()).new
-    assert watch.look(None).gone
-    assert watch.look(prompt()).new
+    watch = prompts.PromptWatcher()
+    assert watch.update(make_prompt()).new
+    assert watch.update(None).gone
+    assert watch.update(make_prompt()).new
 
 
 def test_another_prompt_takes_the_place_of_the_first():
-    watch = prompts.Watch()
-    first, second = prompt("One? (y/n)"), prompt("Two? (y/n)")
-    watch.look(first)
-    assert watch.look(second) == prompts.News(new=second, gone=first)
+    watch = prompts.PromptWatcher()
+    first, second = make_prompt("One? (y/n)"), make_prompt("Two? (y/n)")
+    watch.update(first)
+    assert watch.update(second) == prompts.PromptChange(new=second, gone=first)
 
 
 def test_the_same_words_about_another_command_are_another_prompt():
-    watch = prompts.Watch()
-    first, second = prompt("Proceed?", details="rm a"), prompt("Proceed?", details="rm b")
-    watch.look(first)
-    assert watch.look(second) == prompts.News(new=second, gone=first)
+    watch = prompts.PromptWatcher()
+    first, second = make_prompt("Proceed?", details="rm a"), make_prompt("Proceed?", details="rm b")
+    watch.update(first)
+    assert watch.update(second) == prompts.PromptChange(new=second, gone=first)
 
 
 def test_what_stands_above_a_question_without_approval_may_change():
-    watch = prompts.Watch()
-    watch.look(prompts.Prompt("prompt", "Name:", "question", details="10%"))
-    assert watch.look(prompts.Prompt("prompt", "Name:", "question", details="20%")) == prompts.News()
+    watch = prompts.PromptWatcher()
+    watch.update(prompts.ScreenPrompt("prompt", "Name:", "question", details="10%"))
+    assert watch.update(prompts.ScreenPrompt("prompt", "Name:", "question", details="20%")) == prompts.PromptChange()
 
 
 def test_the_same_question_asked_again_after_an_answer_is_new():
-    watch = prompts.Watch()
-    first = prompt(row=3)
-    watch.look(first)
-    watch.typed()
-    assert watch.look(first) == prompts.News(), "the program has not reacted yet"
-    again = prompt(row=4, details="Continue? [y/N] y")
-    assert watch.look(again) == prompts.News(new=again, gone=first)
-    assert watch.look(again) == prompts.News()
+    watch = prompts.PromptWatcher()
+    first = make_prompt(row=3)
+    watch.update(first)
+    watch.on_input()
+    assert watch.update(first) == prompts.PromptChange(), "the program has not reacted yet"
+    again = make_prompt(row=4, details="Continue? [y/N] y")
+    assert watch.update(again) == prompts.PromptChange(new=again, gone=first)
+    assert watch.update(again) == prompts.PromptChange()
 
 
 def test_a_question_answered_by_a_bare_enter_has_gone_and_stays_gone():
-    watch = prompts.Watch()
-    asked = prompt()
-    watch.look(asked)
-    assert watch.look(prompt(waits="below")) == prompts.News(gone=asked)
-    assert watch.look(prompt(waits="below")) == prompts.News()
-    assert watch.look(None) == prompts.News()
-    assert watch.look(prompt(waits="below")).new, "and later it may be asked with the cursor below"
+    watch = prompts.PromptWatcher()
+    asked = make_prompt()
+    watch.update(asked)
+    assert watch.update(make_prompt(waits="below")) == prompts.PromptChange(gone=asked)
+    assert watch.update(make_prompt(waits="below")) == prompts.PromptChange()
+    assert watch.update(None) == prompts.PromptChange()
+    assert watch.update(make_prompt(waits="below")).new, "and later it may be asked with the cursor below"
 
 
 def test_a_whole_conversation_on_a_real_screen():
-    terminal, watch = screen.Screen(80, 24), prompts.Watch()
+    terminal, watch = screen.TerminalScreen(80, 24), prompts.PromptWatcher()
 
     def after(text: str) -> tuple[str | None, str | None]:
         terminal.feed(text)
-        terminal.settle()
-        news = watch.look(seen(terminal))
+        terminal.update()
+        news = watch.update(find_prompt(terminal))
         return (news.new and news.new.prompt, news.gone and news.gone.prompt)
 
     assert after("Remove a? (y") == (None, None)
     assert after("/n) ") == ("Remove a? (y/n)", None)
-    watch.typed()
+    watch.on_input()
     assert after("y") == (None, "Remove a? (y/n)")
     assert after("\r\nRemove b? (y/n) ") == ("Remove b? (y/n)", None)
     assert after("\x1b]0;title\x07") == (None, None)

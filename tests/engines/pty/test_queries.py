@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.pty.test_engine import Stage
+from tests.engines.pty.test_engine import PtyHarness
 
 from switchtower.engines.pty import queries
 
@@ -41,43 +41,43 @@ NO_QUERIES = (
 )
 
 
-def answered(text: str, cursor: tuple[int, int] = CURSOR) -> list[str]:
-    return [queries.answer(query, cursor, COLS) for query in queries.QUERY.finditer(text)]
+def answer_queries(text: str, cursor: tuple[int, int] = CURSOR) -> list[str]:
+    return [queries.answer_query(query, cursor, COLS) for query in queries.QUERY.finditer(text)]
 
 
 @pytest.mark.parametrize(("query", "answer"), ANSWERS.items(), ids=repr)
 def test_each_question_has_its_answer(query: str, answer: str) -> None:
-    assert answered(query) == [answer]
-    assert answered(f"before{query}after") == [answer]
+    assert answer_queries(query) == [answer]
+    assert answer_queries(f"before{query}after") == [answer]
     assert queries.QUERY.sub("", f"before{query}after") == "beforeafter"
 
 
 @pytest.mark.parametrize("text", NO_QUERIES, ids=repr)
 def test_nothing_else_is_a_question(text: str) -> None:
-    assert answered(text) == []
+    assert answer_queries(text) == []
 
 
 @pytest.mark.parametrize("answer", sorted(set(ANSWERS.values()) - {""}), ids=repr)
 def test_an_answer_is_no_question(answer: str) -> None:
-    assert answered(answer) == []
+    assert answer_queries(answer) == []
 
 
 @pytest.mark.parametrize("query", ANSWERS, ids=repr)
 def test_a_part_of_a_question_is_left_as_it_is(query: str) -> None:
     for cut in range(len(query)):
-        assert answered(query[:cut]) == []
-        assert answered(query[cut + 1 :]) == [] or query[cut + 1 :] in ANSWERS
+        assert answer_queries(query[:cut]) == []
+        assert answer_queries(query[cut + 1 :]) == [] or query[cut + 1 :] in ANSWERS
 
 
 @given(st.lists(st.sampled_from((*ANSWERS, "text", "\r\n", "\x1b[31m", "ü"))))
 def test_questions_in_a_row_are_answered_in_order(pieces: list[str]) -> None:
-    assert answered("".join(pieces)) == [ANSWERS[piece] for piece in pieces if piece in ANSWERS]
+    assert answer_queries("".join(pieces)) == [ANSWERS[piece] for piece in pieces if piece in ANSWERS]
 
 
 @given(st.text(alphabet="\x1b[]?>0156;cnpqu$\x07\\a"))
 def test_whatever_comes_an_answer_is_one_we_know(text: str) -> None:
     mode = re.compile(r"\x1b\[\?[0-9]{1,5};0\$y")
-    assert all(answer in ANSWERS.values() or mode.fullmatch(answer) for answer in answered(text))
+    assert all(answer in ANSWERS.values() or mode.fullmatch(answer) for answer in answer_queries(text))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_whatever_comes_an_answer_is_one_we_know(text: str) -> None:
 )
 def test_the_cursor_is_counted_from_one_and_never_beyond_the_edge(cursor: tuple[int, int], answer: str) -> None:
     """After the last column of a line was written, the cursor waits beyond it."""
-    assert answered("\x1b[6n", cursor) == [f"\x1b[{answer}R"]
+    assert answer_queries("\x1b[6n", cursor) == [f"\x1b[{answer}R"]
 
 
 # Through a real program
@@ -108,47 +108,47 @@ os.read(0, 1)
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(tmp_path)
+async def pty_harness(tmp_path: Path) -> AsyncIterator[PtyHarness]:
+    made = PtyHarness(tmp_path)
     await made.open()
     yield made
     await made.runtime.stop()
     await made.journal.close()
 
 
-async def output_of(stage: Stage, script: str) -> str:
+async def run_script(stage: PtyHarness, script: str) -> str:
     """What is journalled up to the program's last word. It goes on until it is typed at, so that a second answer would end it."""
     program = await stage.run([sys.executable, "-c", f"{ASKS}\n{script}\n{SAYS}"])
-    await program.shows("|done")
+    await program.wait_for_text("|done")
     assert "run.completed" not in program.kinds
-    await program.keys("q")
+    await program.send_keys("q")
     assert (await program.end()).exit_code == 0
     assert not queries.QUERY.search(program.output)
     return program.output
 
 
-async def test_a_program_is_told_where_its_cursor_is(stage: Stage) -> None:
+async def test_a_program_is_told_where_its_cursor_is(pty_harness: PtyHarness) -> None:
     script = 'os.write(1, b"one\\r\\ntwo"); heard = ask(b"\\x1b[6n", b"R")'
-    assert await output_of(stage, script) == "one\r\ntwob'\\x1b[2;4R'|done"
+    assert await run_script(pty_harness, script) == "one\r\ntwob'\\x1b[2;4R'|done"
 
 
-async def test_a_program_that_asks_byte_by_byte_is_answered_as_well(stage: Stage) -> None:
+async def test_a_program_that_asks_byte_by_byte_is_answered_as_well(pty_harness: PtyHarness) -> None:
     script = 'for byte in b"\\x1b[6": os.write(1, bytes([byte]))\nheard = ask(b"n", b"R")'
-    assert await output_of(stage, script) == "b'\\x1b[1;1R'|done"
+    assert await run_script(pty_harness, script) == "b'\\x1b[1;1R'|done"
 
 
-async def test_a_program_is_told_of_colours_and_kind_in_the_order_it_asked(stage: Stage) -> None:
+async def test_a_program_is_told_of_colours_and_kind_in_the_order_it_asked(pty_harness: PtyHarness) -> None:
     script = 'heard = ask(b"\\x1b]11;?\\x07\\x1b[?u\\x1b[>q\\x1b[c", b"c")'
-    assert await output_of(stage, script) == "b'\\x1b]11;rgb:0000/0000/0000\\x1b\\\\\\x1b[?62;22c'|done"
+    assert await run_script(pty_harness, script) == "b'\\x1b]11;rgb:0000/0000/0000\\x1b\\\\\\x1b[?62;22c'|done"
 
 
-async def test_thousands_of_questions_at_once_are_each_answered_once(stage: Stage) -> None:
+async def test_thousands_of_questions_at_once_are_each_answered_once(pty_harness: PtyHarness) -> None:
     script = 'heard = ask(b"\\x1b[5n", b"n", 4000); heard = heard.count(b"\\x1b[0n"), len(heard)'
-    assert await output_of(stage, script) == "(4000, 16000)|done"
+    assert await run_script(pty_harness, script) == "(4000, 16000)|done"
 
 
-async def test_questions_that_nobody_waits_for_do_not_hold_the_program_up(stage: Stage) -> None:
+async def test_questions_that_nobody_waits_for_do_not_hold_the_program_up(pty_harness: PtyHarness) -> None:
     """It asks and never reads: the answers that find no room are let go, and what it says goes on."""
-    program = await stage.run("stty raw -echo; for n in $(seq 4000); do printf '\\033[6n'; done; printf finished")
+    program = await pty_harness.run("stty raw -echo; for n in $(seq 4000); do printf '\\033[6n'; done; printf finished")
     await program.end()
     assert program.output == "finished"

@@ -12,95 +12,95 @@ from hypothesis import strategies as st
 from switchtower.engines.pty import screen, screen_grid
 
 
-def shown(text: str, *, cols: int = 40, rows: int = 6) -> screen.Screen:
-    terminal = screen.Screen(cols, rows)
+def render_text(text: str, *, cols: int = 40, rows: int = 6) -> screen.TerminalScreen:
+    terminal = screen.TerminalScreen(cols, rows)
     terminal.feed(text)
-    terminal.settle()
+    terminal.update()
     return terminal
 
 
-def state(terminal: screen.Screen) -> object:
-    return terminal.cells(), terminal.cursor, terminal.modes(), terminal.alternate, terminal.title
+def read_state(terminal: screen.TerminalScreen) -> object:
+    return terminal.list_cells(), terminal.cursor, terminal.list_modes(), terminal.is_alternate, terminal.title
 
 
 # What stands there
 
 
 def test_text_lines_and_the_cursor():
-    terminal = shown("one\r\ntwo \x1b[1;31mred\x1b[0m")
-    assert terminal.lines() == ["one", "two red", "", "", "", ""]
-    assert terminal.text() == "one\ntwo red"
+    terminal = render_text("one\r\ntwo \x1b[1;31mred\x1b[0m")
+    assert terminal.render_lines() == ["one", "two red", "", "", "", ""]
+    assert terminal.render_text() == "one\ntwo red"
     assert terminal.cursor == (1, 7)
-    cell = terminal.cells()[1][4]
+    cell = terminal.list_cells()[1][4]
     assert (cell.data, cell.fg, cell.bold) == ("r", "red", True)
 
 
 def test_nothing_is_drawn_before_it_is_settled():
-    terminal = screen.Screen(20, 3)
+    terminal = screen.TerminalScreen(20, 3)
     terminal.feed("hello")
-    assert not terminal.settled
-    assert terminal.text() == ""
-    steps = list(terminal.settling())
+    assert not terminal.is_current
+    assert terminal.render_text() == ""
+    steps = list(terminal.update_in_steps())
     assert len(steps) == 1
-    assert terminal.settled
+    assert terminal.is_current
     assert terminal.text() == "hello"
 
 
 def test_settling_goes_in_short_steps():
-    terminal = screen.Screen(80, 24)
+    terminal = screen.TerminalScreen(80, 24)
     terminal.feed("x" * 20_000)
-    assert len(list(terminal.settling())) >= 20_000 // (4 * 1024)
+    assert len(list(terminal.update_in_steps())) >= 20_000 // (4 * 1024)
 
 
 def test_the_screen_scrolls_and_wraps():
-    assert shown("".join(f"{n}\r\n" for n in range(9)) + "end", rows=4).lines() == ["6", "7", "8", "end"]
-    assert shown("abcdefg", cols=4, rows=2).lines() == ["abcd", "efg"]
-    assert shown("\x1b[?7labcdefg", cols=4, rows=2).lines() == ["abcg", ""]
+    assert render_text("".join(f"{n}\r\n" for n in range(9)) + "end", rows=4).render_lines() == ["6", "7", "8", "end"]
+    assert render_text("abcdefg", cols=4, rows=2).render_lines() == ["abcd", "efg"]
+    assert render_text("\x1b[?7labcdefg", cols=4, rows=2).render_lines() == ["abcg", ""]
 
 
 def test_deleting_and_inserting_rows_between_rows_that_were_never_written():
-    assert shown("one\r\n\ntwo\x1b[1;1H\x1b[M", rows=4).lines() == ["", "two", "", ""]
-    assert shown("one\r\n\ntwo\x1b[1;1H\x1b[L", rows=4).lines() == ["", "one", "", "two"]
-    assert shown("a\r\nb\r\nc\r\nd\x1b[2;3r\x1b[2;1H\x1b[9M", rows=4).lines() == ["a", "", "", "d"]
+    assert render_text("one\r\n\ntwo\x1b[1;1H\x1b[M", rows=4).render_lines() == ["", "two", "", ""]
+    assert render_text("one\r\n\ntwo\x1b[1;1H\x1b[L", rows=4).render_lines() == ["", "one", "", "two"]
+    assert render_text("a\r\nb\r\nc\r\nd\x1b[2;3r\x1b[2;1H\x1b[9M", rows=4).render_lines() == ["a", "", "", "d"]
 
 
 def test_a_tab_behind_the_last_column_stays_there():
-    assert shown("abcd\tx", cols=4, rows=2).lines() == ["abcd", "x"]
+    assert render_text("abcd\tx", cols=4, rows=2).render_lines() == ["abcd", "x"]
 
 
 def test_the_title_is_plain_text():
-    assert shown("\x1b]0;my\ttitle\x07").title == "mytitle"
-    assert shown("\x1b]2;" + "x" * 5000 + "\x1b\\done").text() == "done"
+    assert render_text("\x1b]0;my\ttitle\x07").title == "mytitle"
+    assert render_text("\x1b]2;" + "x" * 5000 + "\x1b\\done").render_text() == "done"
 
 
 def test_wide_characters_take_two_cells_and_wrap_whole():
-    terminal = shown("ab世界", cols=5, rows=2)
-    assert terminal.lines() == ["ab世", "界"]
-    assert [cell.data for cell in terminal.cells()[0]] == ["a", "b", "世", "", " "]
+    terminal = render_text("ab世界", cols=5, rows=2)
+    assert terminal.render_lines() == ["ab世", "界"]
+    assert [cell.data for cell in terminal.list_cells()[0]] == ["a", "b", "世", "", " "]
 
 
 def test_half_a_wide_character_is_none():
-    assert shown("世界\x1b[1;2Hx").lines()[0] == " x界"
-    assert shown("世界\x1b[1;1Hx").lines()[0] == "x 界"
+    assert render_text("世界\x1b[1;2Hx").lines()[0] == " x界"
+    assert render_text("世界\x1b[1;1Hx").lines()[0] == "x 界"
 
 
 def test_combining_marks_and_joined_emoji_stay_with_their_letter():
-    terminal = shown("e\u0301x 👩\u200d💻!")
-    assert terminal.lines()[0] == "e\u0301x 👩\u200d💻!"
+    terminal = render_text("e\u0301x 👩\u200d💻!")
+    assert terminal.render_lines()[0] == "e\u0301x 👩\u200d💻!"
     assert terminal.cursor == (0, 8)
 
 
 def test_marks_without_end_are_bounded():
-    terminal = shown("e" + "\u0301" * 10_000 + "x")
-    assert len(terminal.cells()[0][0].data) <= screen_grid.MARKS_LIMIT
-    assert terminal.cells()[0][1].data == "x"
+    terminal = render_text("e" + "\u0301" * 10_000 + "x")
+    assert len(terminal.list_cells()[0][0].data) <= screen_grid.MARKS_LIMIT
+    assert terminal.list_cells()[0][1].data == "x"
 
 
 @pytest.mark.parametrize(
     ("codes", "underlined"), [("4", True), ("4:3", True), ("4:0", False), ("4;24", False), ("58;5;4", False)]
 )
 def test_underlines_of_every_kind(codes: str, underlined: bool):
-    assert shown(f"\x1b[{codes}mx").cells()[0][0].underscore is underlined
+    assert render_text(f"\x1b[{codes}mx").list_cells()[0][0].underscore is underlined
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_underlines_of_every_kind(codes: str, underlined: bool):
     ],
 )
 def test_colours_of_every_kind(codes: str, colour: str):
-    assert shown(f"\x1b[{codes}mx").cells()[0][0].fg == colour
+    assert render_text(f"\x1b[{codes}mx").list_cells()[0][0].fg == colour
 
 
 def test_line_drawing_characters():
-    assert shown("\x1b(0lqk\x1b(B q").lines()[0] == "┌─┐ q"
+    assert render_text("\x1b(0lqk\x1b(B q").render_lines()[0] == "┌─┐ q"
 
 
 def test_erasing_takes_the_background_and_nothing_else():
-    cell = shown("\x1b[4;7;44m\x1b[2J").cells()[3][3]
+    cell = render_text("\x1b[4;7;44m\x1b[2J").list_cells()[3][3]
     assert (cell.data, cell.bg, cell.underscore, cell.reverse) == (" ", "blue", False, False)
 
 
@@ -131,36 +131,36 @@ def test_erasing_takes_the_background_and_nothing_else():
 
 
 def test_the_alternate_screen_gives_the_main_one_back():
-    terminal = shown("shell$ vim\x1b[?1049h\x1b[H\x1b[2J~ file\x1b[5;1H:wq")
-    assert terminal.alternate
-    assert terminal.lines()[0] == "~ file"
+    terminal = render_text("shell$ vim\x1b[?1049h\x1b[H\x1b[2J~ file\x1b[5;1H:wq")
+    assert terminal.is_alternate
+    assert terminal.render_lines()[0] == "~ file"
     terminal.feed("\x1b[?1049l")
-    terminal.settle()
-    assert not terminal.alternate
+    terminal.update()
+    assert not terminal.is_alternate
     assert terminal.text() == "shell$ vim"
     assert terminal.cursor == (0, 10)
 
 
 @pytest.mark.parametrize("mode", ["47", "1047", "1049"])
 def test_entering_twice_keeps_the_main_screen(mode: str):
-    terminal = shown(f"main\x1b[?{mode}hone\x1b[?{mode}htwo\x1b[?{mode}l")
-    assert terminal.text() == "main"
+    terminal = render_text(f"main\x1b[?{mode}hone\x1b[?{mode}htwo\x1b[?{mode}l")
+    assert terminal.render_text() == "main"
 
 
 def test_a_repaint_of_the_alternate_screen_carries_the_main_one():
-    terminal = shown("main\x1b[?1049h\x1b[Halt")
-    again = shown(terminal.repaint())
-    assert state(again) == state(terminal)
+    terminal = render_text("main\x1b[?1049h\x1b[Halt")
+    again = render_text(terminal.render_repaint())
+    assert read_state(again) == read_state(terminal)
     again.feed("\x1b[?1049l")
-    again.settle()
-    assert again.text() == "main"
+    again.update()
+    assert again.render_text() == "main"
 
 
 def test_each_of_the_two_screens_keeps_its_own_saved_cursor():
-    terminal = shown("abc\x1b7\x1b[?47h\x1b[4;9H\x1b7\x1b[H\x1b8")
+    terminal = render_text("abc\x1b7\x1b[?47h\x1b[4;9H\x1b7\x1b[H\x1b8")
     assert terminal.cursor == (3, 8)
     terminal.feed("\x1b[?47l\x1b8")
-    terminal.settle()
+    terminal.update()
     assert terminal.cursor == (0, 3)
 
 
@@ -214,32 +214,32 @@ def test_each_of_the_two_screens_keeps_its_own_saved_cursor():
 def test_what_no_terminal_of_ours_knows_neither_raises_nor_shows(rubbish: str):
     # A sequence that never ended is ended by the next one.
     text = "before" + rubbish + "\x1b[0m after"
-    expected = shown(text)
-    assert expected.text() == "before after"
-    piecemeal = screen.Screen(40, 6)
+    expected = render_text(text)
+    assert expected.render_text() == "before after"
+    piecemeal = screen.TerminalScreen(40, 6)
     for char in text:
         piecemeal.feed(char)
-        piecemeal.settle()
-    assert state(piecemeal) == state(expected)
+        piecemeal.update()
+    assert read_state(piecemeal) == read_state(expected)
 
 
 def test_the_clipboard_never_reaches_the_screen_or_its_repaint():
-    terminal = shown("\x1b]52;c;c2VjcmV0\x07ok")
-    assert "c2VjcmV0" not in terminal.repaint()
+    terminal = render_text("\x1b]52;c;c2VjcmV0\x07ok")
+    assert "c2VjcmV0" not in terminal.render_repaint()
 
 
 @pytest.mark.parametrize(("given_size", "size"), [((0, 0), (2, 1)), ((-5, 10**9), (2, 500)), ((10**9, 3), (1000, 3))])
 def test_sizes_are_kept_within_reason(given_size: tuple[int, int], size: tuple[int, int]):
-    terminal = screen.Screen(*given_size)
+    terminal = screen.TerminalScreen(*given_size)
     terminal.feed("世界 hello\n")
-    terminal.settle()
+    terminal.update()
     assert (terminal.cols, terminal.rows) == size
 
 
 def test_a_fault_of_the_emulator_costs_the_picture_and_is_logged_once(caplog: pytest.LogCaptureFixture):
-    class Faulty(screen.Screen):
+    class Faulty(screen.TerminalScreen):
         def _begin(self) -> None:
-            super()._begin()
+            super()._reset()
             draw = self._emulator.draw
 
             def failing(data: str) -> None:
@@ -253,8 +253,8 @@ def test_a_fault_of_the_emulator_costs_the_picture_and_is_logged_once(caplog: py
     with caplog.at_level(logging.WARNING):
         for text in ("old", "boom", "boom", "new"):
             terminal.feed(text)
-            terminal.settle()
-    assert terminal.text() == "new"
+            terminal.update()
+    assert terminal.render_text() == "new"
     assert len(caplog.records) == 1
 
 
@@ -262,84 +262,84 @@ def test_a_fault_of_the_emulator_costs_the_picture_and_is_logged_once(caplog: py
 
 
 def test_a_flood_shows_only_its_end():
-    terminal = screen.Screen(20, 4)
+    terminal = screen.TerminalScreen(20, 4)
     for n in range(200_000):
         terminal.feed(f"{n}\r\n")
-    terminal.settle()
-    assert terminal.lines() == ["199997", "199998", "199999", ""]
+    terminal.update()
+    assert terminal.render_lines() == ["199997", "199998", "199999", ""]
 
 
 def test_a_flood_in_one_text_shows_only_its_end():
-    terminal = screen.Screen(20, 4)
+    terminal = screen.TerminalScreen(20, 4)
     terminal.feed("y\r\n" * 500_000 + "end")
     assert sum(map(len, terminal._waiting)) <= screen.WAITING_LIMIT
-    terminal.settle()
-    assert terminal.lines() == ["y", "y", "y", "end"]
+    terminal.update()
+    assert terminal.render_lines() == ["y", "y", "y", "end"]
 
 
 def test_nothing_from_before_a_flood_is_left_beside_it():
-    terminal = shown("old\r\nold\r\nold")
+    terminal = render_text("old\r\nold\r\nold")
     terminal.feed("\x1b[1;1Hspinning" * 10_000)
-    terminal.settle()
-    assert terminal.text() == "spinning"
+    terminal.update()
+    assert terminal.render_text() == "spinning"
 
 
 def test_modes_set_in_the_skipped_part_hold():
-    terminal = shown("main")
+    terminal = render_text("main")
     terminal.feed("\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1;1006h\x1b[?1l" + "x\r\n" * 50_000 + "\x1b[Hend")
-    terminal.settle()
-    assert terminal.alternate
-    assert {2004, 1006} <= terminal.modes()
-    assert not {1, 25} & terminal.modes()
+    terminal.update()
+    assert terminal.is_alternate
+    assert {2004, 1006} <= terminal.list_modes()
+    assert not {1, 25} & terminal.list_modes()
 
 
 def test_a_reset_in_the_skipped_part_forgets_what_was_before():
-    terminal = shown("\x1b[?2004h\x1b]2;title\x07")
+    terminal = render_text("\x1b[?2004h\x1b]2;title\x07")
     terminal.feed("\x1b[?1049h\x1b[?1h\x1bc\x1b[?25l" + "x\r\n" * 50_000)
-    terminal.settle()
-    assert not terminal.alternate
-    assert terminal.modes() == {7}
+    terminal.update()
+    assert not terminal.is_alternate
+    assert terminal.list_modes() == {7}
 
 
 def test_a_picture_longer_than_the_flood_limit_never_shows():
-    terminal = screen.Screen(20, 4)
+    terminal = screen.TerminalScreen(20, 4)
     terminal.feed("before\x1bPq" + "#0~~@@\n" * 40_000)
-    terminal.settle()
-    assert terminal.text() == ""
+    terminal.update()
+    assert terminal.render_text() == ""
     terminal.feed("~~~\x1b\\after")
-    terminal.settle()
-    assert terminal.text() == "after"
+    terminal.update()
+    assert terminal.render_text() == "after"
 
 
 def test_a_flood_while_settling_is_bounded_too():
-    terminal = screen.Screen(20, 4)
+    terminal = screen.TerminalScreen(20, 4)
     terminal.feed("x" * 60_000)
-    steps = terminal.settling()
+    steps = terminal.update_in_steps()
     next(steps)
     terminal.feed("y\r\n" * 100_000 + "end")
     for _ in steps:
         pass
-    assert terminal.lines()[-1] == "end"
+    assert terminal.render_lines()[-1] == "end"
 
 
 # Resizing
 
 
 def test_resizing_keeps_the_cursors_row_on_the_screen():
-    terminal = shown("one\r\ntwo\r\nthree\r\nfour", rows=6)
+    terminal = render_text("one\r\ntwo\r\nthree\r\nfour", rows=6)
     terminal.resize(20, 2)
-    assert terminal.lines() == ["three", "four"]
+    assert terminal.render_lines() == ["three", "four"]
     assert terminal.cursor == (1, 4)
     terminal.resize(3, 5)
-    assert terminal.lines() == ["thr", "fou", "", "", ""]
+    assert terminal.render_lines() == ["thr", "fou", "", "", ""]
 
 
 def test_resizing_the_alternate_screen_keeps_the_main_one():
-    terminal = shown("main\x1b[?1049h\x1b[6;30Halt")
+    terminal = render_text("main\x1b[?1049h\x1b[6;30Halt")
     terminal.resize(10, 3)
     terminal.feed("\x1b[?1049l")
-    terminal.settle()
-    assert terminal.text() == "main"
+    terminal.update()
+    assert terminal.render_text() == "main"
     assert terminal.cursor == (0, 4)
 
 
@@ -381,10 +381,10 @@ _SEQUENCES = st.one_of(
 @example(["aaaa", "\x1b[?1049h"], 4, 2)
 @settings(max_examples=120, deadline=None)
 def test_a_repaint_gives_the_same_screen(pieces: list[str], cols: int, rows: int):
-    terminal = shown("".join(pieces), cols=cols, rows=rows)
-    again = shown(terminal.repaint(), cols=cols, rows=rows)
-    assert state(again) == state(terminal)
-    assert again.repaint() == terminal.repaint()
+    terminal = render_text("".join(pieces), cols=cols, rows=rows)
+    again = render_text(terminal.render_repaint(), cols=cols, rows=rows)
+    assert read_state(again) == read_state(terminal)
+    assert again.render_repaint() == terminal.render_repaint()
 
 
 @pytest.mark.parametrize(
@@ -399,12 +399,12 @@ def test_a_repaint_gives_the_same_screen(pieces: list[str], cols: int, rows: int
     ],
 )
 def test_what_the_program_had_set_up_holds_after_a_repaint(before: str, more: str):
-    terminal = shown(before)
-    again = shown(terminal.repaint())
+    terminal = render_text(before)
+    again = render_text(terminal.render_repaint())
     for each in (terminal, again):
         each.feed(more)
-        each.settle()
-    assert state(again) == state(terminal)
+        each.update()
+    assert read_state(again) == read_state(terminal)
 
 
 # Saved cursors, tab stops and the character drawn last are not part of a repaint.
@@ -415,19 +415,19 @@ _NOT_REPAINTED = re.compile(r"\x1b[78H]|\t|\x1b\[[0-9;]*[sugIZb]|\x1b\[\?(?:47|1
 @settings(max_examples=120, deadline=None)
 def test_after_a_repaint_the_program_goes_on_as_before(pieces: list[str]):
     *before, more = pieces
-    terminal = shown("".join(before), cols=9, rows=4)
-    again = shown(terminal.repaint(), cols=9, rows=4)
+    terminal = render_text("".join(before), cols=9, rows=4)
+    again = render_text(terminal.render_repaint(), cols=9, rows=4)
     for each in (terminal, again):
         each.feed(more)
-        each.settle()
-    assert state(again) == state(terminal)
+        each.update()
+    assert read_state(again) == read_state(terminal)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200), st.integers(2, 20), st.integers(1, 5))
 @settings(max_examples=100, deadline=None)
 def test_any_text_leaves_a_screen_that_can_be_repainted(text: str, cols: int, rows: int):
-    terminal = shown(text, cols=cols, rows=rows)
-    assert state(shown(terminal.repaint(), cols=cols, rows=rows)) == state(terminal)
+    terminal = render_text(text, cols=cols, rows=rows)
+    assert read_state(render_text(terminal.render_repaint(), cols=cols, rows=rows)) == read_state(terminal)
 
 
 @given(
@@ -436,15 +436,15 @@ def test_any_text_leaves_a_screen_that_can_be_repainted(text: str, cols: int, ro
 )
 @settings(max_examples=100, deadline=None)
 def test_output_split_anywhere_gives_the_same_screen(text: str, random):
-    whole = shown(text, cols=12, rows=4)
-    parts = screen.Screen(12, 4)
+    whole = render_text(text, cols=12, rows=4)
+    parts = screen.TerminalScreen(12, 4)
     at = 0
     while at < len(text):
         size = random.randint(1, 5)
         parts.feed(text[at : at + size])
-        parts.settle()
+        parts.update()
         at += size
-    assert state(parts) == state(whole)
+    assert read_state(parts) == read_state(whole)
 
 
 def test_importing_the_room_does_not_pay_for_the_emulator():
@@ -454,8 +454,8 @@ def test_importing_the_room_does_not_pay_for_the_emulator():
 
 
 def test_a_screen_remembers_no_more_than_it_shows():
-    terminal = screen.Screen(20, 4)
+    terminal = screen.TerminalScreen(20, 4)
     for n in range(20_000):
         terminal.feed(f"\x1b7\x1b[38;5;{n % 256}m\x1b]2;{n}\x07{chr(0x4E00 + n % 9000)}\x1b[?{n}h\x1b8\x1b[L")
-    terminal.settle()
-    assert len(terminal.repaint()) < 20_000
+    terminal.update()
+    assert len(terminal.render_repaint()) < 20_000

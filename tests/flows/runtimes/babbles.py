@@ -15,7 +15,7 @@ for _ in range(300):
 polls = 0
 
 
-def rounds() -> list[list[object]]:
+def run_rounds() -> list[list[object]]:
     step, log = speaking.step, speaking.log
     return [
         [
@@ -43,7 +43,7 @@ def rounds() -> list[list[object]]:
 
 def poll(request: speaking.Request) -> None:
     global polls
-    told = rounds()
+    told = run_rounds()
     if polls < len(told):
         speaking.answer(request, speaking.polled("running", told[polls], completed_steps="many"))
     else:

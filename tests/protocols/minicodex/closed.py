@@ -10,11 +10,11 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 
-class Closed(BaseModel):
+class StrictMiniCodexModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Envelope(Closed):
+class Envelope(StrictMiniCodexModel):
     v: str | None = None
     session_id: str | None = None
     run_id: str | None = None
@@ -23,7 +23,7 @@ class Envelope(Closed):
     req_id: str | None = None
 
 
-class SessionState(Closed):
+class SessionState(StrictMiniCodexModel):
     session_id: str
     version: str
     capabilities: list[str]
@@ -32,13 +32,13 @@ class SessionState(Closed):
     run_counter: int
 
 
-class ApprovalBrief(Closed):
+class ApprovalBrief(StrictMiniCodexModel):
     call_id: str
     tool_key: str
     args: dict[str, Any]
 
 
-class RunState(Closed):
+class RunState(StrictMiniCodexModel):
     run_id: UUID
     status: Literal["idle", "starting", "running", "awaiting_approval", "aborting", "finished", "error"]
     started_at: datetime
@@ -47,30 +47,30 @@ class RunState(Closed):
     last_event_id: int | None
 
 
-class UserText(Closed):
+class UserText(StrictMiniCodexModel):
     type: Literal["user_text"]
     text: str
 
 
-class AssistantText(Closed):
+class AssistantText(StrictMiniCodexModel):
     type: Literal["assistant_text"]
     text: str
 
 
-class ToolCall(Closed):
+class ToolCall(StrictMiniCodexModel):
     type: Literal["tool_call"]
     name: str
     args: dict[str, Any]
     call_id: str
 
 
-class FunctionCallOutput(Closed):
+class FunctionCallOutput(StrictMiniCodexModel):
     type: Literal["function_call_output"]
     call_id: str
     result: dict[str, Any]
 
 
-class ReasoningChunk(Closed):
+class ReasoningChunk(StrictMiniCodexModel):
     type: Literal["reasoning"]
     text: str
 
@@ -78,29 +78,29 @@ class ReasoningChunk(Closed):
 TranscriptItem = Annotated[UserText | AssistantText | ToolCall | FunctionCallOutput | ReasoningChunk, Field(discriminator="type")]
 
 
-class Told(Closed):
+class StrictStreamedItem(StrictMiniCodexModel):
     event_id: int
     ts: datetime
     run_id: UUID | None = None
 
 
-class ToldUserText(UserText, Told):
+class ToldUserText(UserText, StrictStreamedItem):
     pass
 
 
-class ToldAssistantText(AssistantText, Told):
+class ToldAssistantText(AssistantText, StrictStreamedItem):
     pass
 
 
-class ToldToolCall(ToolCall, Told):
+class ToldToolCall(ToolCall, StrictStreamedItem):
     pass
 
 
-class ToldFunctionCallOutput(FunctionCallOutput, Told):
+class ToldFunctionCallOutput(FunctionCallOutput, StrictStreamedItem):
     pass
 
 
-class ToldReasoningChunk(ReasoningChunk, Told):
+class ToldReasoningChunk(ReasoningChunk, StrictStreamedItem):
     pass
 
 

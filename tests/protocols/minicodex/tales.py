@@ -7,12 +7,12 @@ from tests.protocols.minicodex import closed
 
 from switchtower.core import codec, events, ids, journal
 from switchtower.protocols.minicodex import story
-from switchtower.protocols.minicodex.plot import Story
+from switchtower.protocols.minicodex.plot import MiniCodexStreamState
 
 SESSION = "sess_01JCQ0TA0E"
 START_MS = 1_760_000_000_000
-RUN = ids.spell("run", START_MS, 7)
-RUN_UUID = str(ids.as_uuid(RUN))
+RUN = ids.format_id("run", START_MS, 7)
+RUN_UUID = str(ids.to_uuid(RUN))
 OWNER = events.Actor(name="owner", via="web")
 STARTED = events.RunStarted(text="hello", by=OWNER)
 THINKING = events.PhaseChanged("Thinking")
@@ -32,27 +32,27 @@ APPROVAL = events.Approval(
 ASKED = events.ApprovalRequested(APPROVAL)
 
 
-def ended(outcome: events.Outcome = events.Outcome.SUCCESS) -> events.RunCompleted:
+def make_run_completed(outcome: events.Outcome = events.Outcome.SUCCESS) -> events.RunCompleted:
     return events.RunCompleted(outcome, f"It was {outcome}", 0)
 
 
-def entries_of(happened: Iterable[events.AnyEvent], *, run_id: str | None = RUN, first: int = 1) -> list[journal.Entry]:
+def make_entries(happened: Iterable[events.AnyEvent], *, run_id: str | None = RUN, first: int = 1) -> list[journal.Entry]:
     return [
         journal.Entry(seq, START_MS + seq, run_id, event.kind, codec.encode(event)) for seq, event in enumerate(happened, first)
     ]
 
 
-def tell(*happened: events.AnyEvent) -> list[dict[str, Any]]:
-    frames, _ = story.tell(Story.empty(), SESSION, entries_of(happened))
+def encode_entries(*happened: events.AnyEvent) -> list[dict[str, Any]]:
+    frames, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries(happened))
     return [closed.check(frame) for frame in frames]
 
 
-def in_short(told: Sequence[dict[str, Any]]) -> list[str]:
+def summarise_frames(told: Sequence[dict[str, Any]]) -> list[str]:
     """A line for each frame: its type, and what matters in it."""
-    return [" ".join([frame["type"], *_remarks(frame)]) for frame in told]
+    return [" ".join([frame["type"], *_list_remarks(frame)]) for frame in told]
 
 
-def _remarks(frame: dict[str, Any]) -> list[str]:
+def _list_remarks(frame: dict[str, Any]) -> list[str]:
     match frame["type"]:
         case "run_status":
             return [frame["run_state"]["status"]]
@@ -65,7 +65,7 @@ def _remarks(frame: dict[str, Any]) -> list[str]:
     return []
 
 
-class Client:
+class FoldingClient:
     """Holds what it is told, and nothing that it works out for itself."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Client:
         self.active_run_id: str | None = None
         self.run_counter = 0
 
-    def see(self, frame: bytes) -> None:
+    def apply_frame(self, frame: bytes) -> None:
         told = closed.check(frame)
         assert self.last_event_id is None or told["event_id"] > self.last_event_id, "event ids are strictly monotonic"
         self.last_event_id = told["event_id"]
@@ -95,7 +95,7 @@ class Client:
         elif self.run_state is not None and told.get("run_id") == self.run_state["run_id"]:
             self.run_state = {**self.run_state, "last_event_id": told["event_id"]}
 
-    def holds(self) -> dict[str, Any]:
+    def make_snapshot(self) -> dict[str, Any]:
         """As a snapshot says it."""
         session_state = {
             "session_id": SESSION,

@@ -9,22 +9,22 @@ from switchtower.core import errors as core_errors
 from switchtower.protocols.minicodex import errors
 
 
-def every(kind: type[core_errors.CoreError] = core_errors.CoreError) -> Iterator[type[core_errors.CoreError]]:
+def list_subclasses(kind: type[core_errors.CoreError] = core_errors.CoreError) -> Iterator[type[core_errors.CoreError]]:
     for below in kind.__subclasses__():
         yield below
-        yield from every(below)
+        yield from list_subclasses(below)
 
 
-@pytest.mark.parametrize("kind", sorted(every(), key=str))
+@pytest.mark.parametrize("kind", sorted(list_subclasses(), key=str))
 def test_a_core_error_has_a_code_and_says_what_it_is_about(kind: type[core_errors.CoreError]) -> None:
-    code, message = errors.of(kind("about `this`", hint="do that"))
+    code, message = errors.convert_core_error(kind("about `this`", hint="do that"))
     assert code in get_args(errors.Code)
     assert kind.__doc__ is not None
     assert message == f"{kind.__doc__.rstrip('.')}: about `this`; hint: do that"
 
 
 def test_the_table_has_no_row_that_is_no_core_error() -> None:
-    assert set(errors.TABLE) == set(every())
+    assert set(errors.TABLE) == set(list_subclasses())
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_the_table_has_no_row_that_is_no_core_error() -> None:
     ],
 )
 def test_the_documents_own_codes_are_at_their_place(refusal: core_errors.CoreError, code: str) -> None:
-    assert errors.of(refusal)[0] == code
+    assert errors.convert_core_error(refusal)[0] == code
 
 
 def test_while_another_run_is_active_the_one_that_was_meant_is_stale() -> None:
-    assert errors.of(core_errors.NoActiveRun("run_1"), running=True)[0] == "STALE_RUN_ID"
-    assert errors.of(core_errors.RunInProgress(), running=True)[0] == "BUSY"
+    assert errors.convert_core_error(core_errors.NoActiveRun("run_1"), running=True)[0] == "STALE_RUN_ID"
+    assert errors.convert_core_error(core_errors.RunInProgress(), running=True)[0] == "BUSY"

@@ -44,24 +44,26 @@ ANY_JSON = st.recursive(
 FIELDS = sorted({name for command in [*COMMANDS, ENVELOPE] for name in command})
 
 
-def parsed(frame: bytes, capabilities: frozenset[str] = frozenset()) -> messages.ClientMessage | inbound.Refused:
+def parse_frame(
+    frame: bytes, capabilities: frozenset[str] = frozenset()
+) -> messages.ClientMessage | inbound.MiniCodexRequestError:
     """One of the two; any other exception is the failure that this looks for."""
     try:
         return inbound.parse(frame, capabilities)
-    except inbound.Refused as refused:
-        return answerable(refused)
+    except inbound.MiniCodexRequestError as refused:
+        return is_answerable(refused)
 
 
-def answerable(refused: inbound.Refused) -> inbound.Refused:
+def is_answerable(refused: inbound.MiniCodexRequestError) -> inbound.MiniCodexRequestError:
     assert refused.code in ("INVALID_COMMAND", "MISSING_FIELD", "BAD_ARGUMENT")
-    assert 0 < len(refused.message) <= inbound.LONGEST_MESSAGE
+    assert 0 < len(refused.message) <= inbound.MAX_ERROR_LENGTH
     json.dumps([refused.message, refused.req_id, refused.details], ensure_ascii=False).encode()
     return refused
 
 
-def code(command: dict[str, Any] | bytes) -> str:
-    refused = parsed(command if isinstance(command, bytes) else json.dumps(command).encode())
-    assert isinstance(refused, inbound.Refused), f"{command!r} was accepted"
+def get_code(command: dict[str, Any] | bytes) -> str:
+    refused = parse_frame(command if isinstance(command, bytes) else json.dumps(command).encode())
+    assert isinstance(refused, inbound.MiniCodexRequestError), f"{command!r} was accepted"
     return refused.code
 
 
@@ -85,7 +87,7 @@ def test_every_command_of_the_document_is_understood_with_any_envelope(command: 
     ids=lambda frame: repr(frame[:20]),
 )  # fmt: skip
 def test_what_is_no_command_at_all_is_an_invalid_one(frame: bytes) -> None:
-    assert code(frame) == "INVALID_COMMAND"
+    assert get_code(frame) == "INVALID_COMMAND"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,8 @@ def test_what_is_no_command_at_all_is_an_invalid_one(frame: bytes) -> None:
     ],
 )
 def test_a_missing_field_is_named(command: dict[str, Any], field: str) -> None:
-    refused = parsed(json.dumps({**command, "req_id": "r1"}).encode())
-    assert isinstance(refused, inbound.Refused)
+    refused = parse_frame(json.dumps({**command, "req_id": "r1"}).encode())
+    assert isinstance(refused, inbound.MiniCodexRequestError)
     assert (refused.code, refused.message) == ("MISSING_FIELD", f"`{field}` is required")
     assert (refused.req_id, refused.details) == ("r1", {"field": field})
 
@@ -145,7 +147,7 @@ def test_a_missing_field_is_named(command: dict[str, Any], field: str) -> None:
     ids=lambda command: json.dumps(command)[:60],
 )
 def test_a_bad_argument_is_refused(command: dict[str, Any]) -> None:
-    assert code(command) == "BAD_ARGUMENT"
+    assert get_code(command) == "BAD_ARGUMENT"
 
 
 def test_a_refusal_says_what_is_wanted_without_a_pattern() -> None:
@@ -154,26 +156,26 @@ def test_a_refusal_says_what_is_wanted_without_a_pattern() -> None:
         ({"type": "abort", "run_id": "x"}, "`run_id`: must be a UUID"),
         ({"type": "resume", "last_seen_event_id": -1}, "`last_seen_event_id`: expected `int` >= 0"),
     ):
-        refused = parsed(json.dumps(command).encode())
-        assert isinstance(refused, inbound.Refused)
+        refused = parse_frame(json.dumps(command).encode())
+        assert isinstance(refused, inbound.MiniCodexRequestError)
         assert refused.message == wanted
 
 
 @pytest.mark.parametrize("req_id", [7, None, "r" * 257, ["r"]])
 def test_only_a_request_id_that_is_one_is_echoed(req_id: object) -> None:
-    refused = parsed(json.dumps({"type": "dance", "req_id": req_id}).encode())
-    assert isinstance(refused, inbound.Refused)
+    refused = parse_frame(json.dumps({"type": "dance", "req_id": req_id}).encode())
+    assert isinstance(refused, inbound.MiniCodexRequestError)
     assert refused.req_id is None
 
 
 @pytest.mark.parametrize("abort", [True, False])
 def test_a_denial_that_aborts_is_unknown_until_it_is_negotiated(abort: bool) -> None:
     frame = json.dumps({"type": "deny", "call_id": "c", "abort": abort}).encode()
-    assert code(frame) == "BAD_ARGUMENT"
+    assert get_code(frame) == "BAD_ARGUMENT"
     message = inbound.parse(frame, frozenset({"deny_abort"}))
     assert isinstance(message, messages.Deny)
     assert message.abort is abort
-    with pytest.raises(inbound.Refused, match="abort"):
+    with pytest.raises(inbound.MiniCodexRequestError, match="abort"):
         inbound.parse(b'{"type":"approve","call_id":"c","abort":true}', frozenset({"deny_abort"}))
 
 
@@ -189,20 +191,20 @@ def test_a_name_that_stands_twice_counts_as_it_stands_last() -> None:
 @example(b"9" * 5_000)
 @example(b"1e999")
 def test_any_bytes_are_a_message_or_a_refusal(frame: bytes) -> None:
-    parsed(frame)
+    parse_frame(frame)
 
 
 @given(ANY_JSON)
 def test_any_json_is_a_message_or_a_refusal(value: Any) -> None:
-    parsed(json.dumps(value).encode())
+    parse_frame(json.dumps(value).encode())
 
 
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from(COMMANDS), st.sampled_from(FIELDS) | st.text(max_size=5), ANY_JSON)
 def test_whatever_is_accepted_would_be_by_the_documents_models(command: dict[str, Any], field: str, value: Any) -> None:
     frame = json.dumps({**command, field: value}).encode()
-    message = parsed(frame)
-    if not isinstance(message, inbound.Refused):
+    message = parse_frame(frame)
+    if not isinstance(message, inbound.MiniCodexRequestError):
         try:
             closed.check_command(frame)
         except pydantic.ValidationError as problem:

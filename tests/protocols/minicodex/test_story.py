@@ -21,36 +21,36 @@ from tests.protocols.minicodex.tales import (
     SESSION,
     STARTED,
     THINKING,
-    ended,
-    entries_of,
-    in_short,
-    tell,
+    make_run_completed,
+    make_entries,
+    summarise_frames,
+    encode_entries,
 )
 from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH, runs
 
 from switchtower.core import codec, events, ids, journal
 from switchtower.protocols.minicodex import scribe, stamps, story
-from switchtower.protocols.minicodex.plot import Story
+from switchtower.protocols.minicodex.plot import MiniCodexStreamState
 
 APPROVED = events.ApprovalDecided("appr_1", events.Verdict.APPROVE, OWNER)
 CANCEL = events.RunCancelRequested(OWNER)
 
 
-def statuses(told: list[dict[str, Any]]) -> list[str]:
+def list_statuses(told: list[dict[str, Any]]) -> list[str]:
     return [frame["run_state"]["status"] for frame in told if frame["type"] == "run_status"]
 
 
 def test_a_plain_run_is_told_in_the_documents_order() -> None:
-    told = tell(
+    told = encode_entries(
         STARTED,
         THINKING,
         events.ThinkingDelta("Hm"),
         events.TextDelta("Hi"),
         events.TextDelta(" there"),
         events.MessageCompleted("asst_1", "Hi there", "Hm"),
-        ended(),
+        make_run_completed(),
     )
-    assert in_short(told) == [
+    assert summarise_frames(told) == [
         "run_status starting",
         "user_text hello",
         "run_status running",
@@ -63,7 +63,7 @@ def test_a_plain_run_is_told_in_the_documents_order() -> None:
 
 
 def test_every_frame_says_where_it_stands_and_when() -> None:
-    told = tell(STARTED, THINKING, events.TextDelta("Hi"), ended())
+    told = encode_entries(STARTED, THINKING, events.TextDelta("Hi"), make_run_completed())
     assert [(frame["event_id"], frame["ts"]) for frame in told] == [
         (1 * 4096, "2025-10-09T08:53:20.001000Z"),
         (1 * 4096 + 1, "2025-10-09T08:53:20.001000Z"),
@@ -76,7 +76,7 @@ def test_every_frame_says_where_it_stands_and_when() -> None:
 
 
 def test_a_status_has_the_whole_state_of_its_run() -> None:
-    starting, _, running, finished, _ = tell(STARTED, THINKING, ended())
+    starting, _, running, finished, _ = encode_entries(STARTED, THINKING, make_run_completed())
     assert starting["run_state"] == {
         "run_id": RUN_UUID,
         "status": "starting",
@@ -95,14 +95,16 @@ def test_a_status_has_the_whole_state_of_its_run() -> None:
 
 
 def test_times_are_written_to_the_millisecond_in_utc() -> None:
-    frames, _ = story.tell(Story.empty(), SESSION, entries_of([STARTED]))
+    frames, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED]))
     assert json.loads(frames[0])["ts"] == "2025-10-09T08:53:20.001Z"
-    assert stamps.moment(0) == b"1970-01-01T00:00:00.000Z"
+    assert stamps.format_timestamp(0) == b"1970-01-01T00:00:00.000Z"
 
 
 def test_an_approved_call_is_called_asked_about_and_answered() -> None:
-    told = tell(STARTED, events.MessageCompleted("asst_1", "", calls=(CALL,)), CALLED, ASKED, APPROVED, FINISHED, ended())
-    assert in_short(told) == [
+    told = encode_entries(
+        STARTED, events.MessageCompleted("asst_1", "", calls=(CALL,)), CALLED, ASKED, APPROVED, FINISHED, make_run_completed()
+    )
+    assert summarise_frames(told) == [
         "run_status starting",
         "user_text hello",
         "run_status running",
@@ -131,7 +133,7 @@ def test_an_approved_call_is_called_asked_about_and_answered() -> None:
     ],
 )
 def test_each_verdict_has_its_decision(verdict: events.Verdict, decision: str) -> None:
-    told = tell(STARTED, CALLED, ASKED, events.ApprovalDecided("appr_1", verdict, OWNER))
+    told = encode_entries(STARTED, CALLED, ASKED, events.ApprovalDecided("appr_1", verdict, OWNER))
     assert [frame["decision"] for frame in told if frame["type"] == "approval_decision"] == [decision]
 
 
@@ -145,8 +147,8 @@ def test_each_verdict_has_its_decision(verdict: events.Verdict, decision: str) -
 def test_a_question_without_a_decision_is_closed_by_the_nearest_that_the_document_has(
     closing: events.AnyEvent, decision: str
 ) -> None:
-    told = tell(STARTED, CALLED, ASKED, closing)
-    assert in_short(told)[-3:] == [
+    told = encode_entries(STARTED, CALLED, ASKED, closing)
+    assert summarise_frames(told)[-3:] == [
         "run_status awaiting_approval",
         f"approval_decision {decision}",
         "run_status running",
@@ -157,14 +159,14 @@ def test_while_one_of_two_questions_is_open_the_run_awaits_it() -> None:
     second = events.ApprovalRequested(
         events.Approval("appr_2", "call_2", "exec", "Run", "make", {"command": "make"}, 1, "f" * 64)
     )
-    told = tell(STARTED, CALLED, ASKED, second, APPROVED)
-    assert statuses(told)[-2:] == ["awaiting_approval", "awaiting_approval"]
+    told = encode_entries(STARTED, CALLED, ASKED, second, APPROVED)
+    assert list_statuses(told)[-2:] == ["awaiting_approval", "awaiting_approval"]
     assert [brief["call_id"] for brief in told[-1]["run_state"]["pending_approvals"]] == ["call_2"]
 
 
 def test_a_call_that_only_a_question_names_is_told_before_it_and_ended_with_the_run() -> None:
-    told = tell(STARTED, ASKED, APPROVED, ended())
-    assert in_short(told)[3:5] == ["tool_call", "approval_pending"]
+    told = encode_entries(STARTED, ASKED, APPROVED, make_run_completed())
+    assert summarise_frames(told)[3:5] == ["tool_call", "approval_pending"]
     assert (told[3]["name"], told[3]["args"]) == ("exec", APPROVAL.details)
     output = next(frame for frame in told if frame["type"] == "function_call_output")
     assert output["call_id"] == "call_1"
@@ -172,36 +174,38 @@ def test_a_call_that_only_a_question_names_is_told_before_it_and_ended_with_the_
 
 
 def test_a_call_is_told_once_whichever_event_names_it_first() -> None:
-    told = tell(STARTED, events.MessageCompleted("asst_1", "", calls=(CALL,)), ASKED, CALLED, APPROVED, FINISHED, ended())
+    told = encode_entries(
+        STARTED, events.MessageCompleted("asst_1", "", calls=(CALL,)), ASKED, CALLED, APPROVED, FINISHED, make_run_completed()
+    )
     assert [frame["name"] for frame in told if frame["type"] == "tool_call"] == ["docs_search"]
 
 
 def test_an_output_without_a_call_has_one_told_before_it() -> None:
-    told = tell(STARTED, FINISHED)
-    assert in_short(told)[-2:] == ["tool_call", "function_call_output"]
+    told = encode_entries(STARTED, FINISHED)
+    assert summarise_frames(told)[-2:] == ["tool_call", "function_call_output"]
     assert (told[-2]["name"], told[-2]["args"]) == ("docs_search", {})
 
 
 def test_a_question_about_nothing_that_is_open_changes_nothing() -> None:
-    assert in_short(tell(STARTED, THINKING, APPROVED)) == in_short(tell(STARTED, THINKING))
+    assert summarise_frames(encode_entries(STARTED, THINKING, APPROVED)) == summarise_frames(encode_entries(STARTED, THINKING))
 
 
 @pytest.mark.parametrize("is_error", [False, True])
 def test_a_result_is_a_call_tool_result(is_error: bool) -> None:
-    told = tell(STARTED, CALLED, events.ToolFinished("call_1", "docs_search", 3, "found", is_error=is_error))
+    told = encode_entries(STARTED, CALLED, events.ToolFinished("call_1", "docs_search", 3, "found", is_error=is_error))
     assert told[-1]["result"] == {"content": [{"type": "text", "text": "found"}], "isError": is_error}
 
 
 def test_what_an_mcp_server_answered_is_handed_on_as_it_came() -> None:
     result = {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}], "structuredContent": {"n": 1}}
-    told = tell(STARTED, CALLED, events.ToolFinished("call_1", "docs_search", 3, "an image", result=result))
+    told = encode_entries(STARTED, CALLED, events.ToolFinished("call_1", "docs_search", 3, "an image", result=result))
     assert told[-1]["result"] == result
 
 
 def test_an_abort_ends_as_finished_with_aborting_and_an_error_before_it() -> None:
     not_finished = events.ToolFinished("call_1", "docs_search", 0, "Not finished", is_error=True)
-    told = tell(STARTED, CALLED, CANCEL, not_finished, ended(events.Outcome.CANCELLED))
-    assert in_short(told)[4:] == [
+    told = encode_entries(STARTED, CALLED, CANCEL, not_finished, make_run_completed(events.Outcome.CANCELLED))
+    assert summarise_frames(told)[4:] == [
         "run_status aborting",
         "function_call_output",
         "error ABORTED",
@@ -210,18 +214,18 @@ def test_an_abort_ends_as_finished_with_aborting_and_an_error_before_it() -> Non
 
 
 def test_a_denial_that_ends_the_run_is_an_abort() -> None:
-    told = tell(STARTED, THINKING, ended(events.Outcome.DENIED))
-    assert in_short(told)[3:] == ["run_status aborting", "error ABORTED", "run_status finished", "turn_done"]
+    told = encode_entries(STARTED, THINKING, make_run_completed(events.Outcome.DENIED))
+    assert summarise_frames(told)[3:] == ["run_status aborting", "error ABORTED", "run_status finished", "turn_done"]
 
 
 def test_a_run_that_is_being_aborted_says_so_once_whatever_closes() -> None:
-    told = tell(STARTED, CALLED, ASKED, CANCEL, events.ApprovalWithdrawn("appr_1", "cancelled"), CANCEL)
-    assert in_short(told)[-3:] == [
+    told = encode_entries(STARTED, CALLED, ASKED, CANCEL, events.ApprovalWithdrawn("appr_1", "cancelled"), CANCEL)
+    assert summarise_frames(told)[-3:] == [
         "run_status awaiting_approval",
         "run_status aborting",
         "approval_decision deny_abort",
     ]
-    assert in_short(tell(STARTED, CANCEL)) == [
+    assert summarise_frames(encode_entries(STARTED, CANCEL)) == [
         "run_status starting",
         "user_text hello",
         "run_status running",
@@ -231,64 +235,74 @@ def test_a_run_that_is_being_aborted_says_so_once_whatever_closes() -> None:
 
 def test_a_failure_is_explained_once() -> None:
     raised = events.ErrorRaised("MODEL_ERROR", "The model failed", retryable=True, detail="529")
-    told = tell(STARTED, raised, ended(events.Outcome.FAILED))
-    assert in_short(told)[3:] == ["error MODEL_ERROR", "run_status error", "turn_done"]
+    told = encode_entries(STARTED, raised, make_run_completed(events.Outcome.FAILED))
+    assert summarise_frames(told)[3:] == ["error MODEL_ERROR", "run_status error", "turn_done"]
     assert told[3]["details"] == {"retryable": True, "detail": "529"}
-    assert in_short(tell(STARTED, ended(events.Outcome.FAILED)))[3:] == ["error RUN_FAILED", "run_status error", "turn_done"]
+    assert summarise_frames(encode_entries(STARTED, make_run_completed(events.Outcome.FAILED)))[3:] == [
+        "error RUN_FAILED",
+        "run_status error",
+        "turn_done",
+    ]
 
 
 def test_a_message_that_was_not_streamed_is_told_whole() -> None:
-    told = tell(
+    told = encode_entries(
         STARTED, events.MessageCompleted("asst_1", "Hi", "Hm"), events.TextDelta("By"), events.MessageCompleted("a", "By")
     )
-    assert in_short(told)[3:] == ["reasoning Hm", "assistant_text Hi", "assistant_text By"]
+    assert summarise_frames(told)[3:] == ["reasoning Hm", "assistant_text Hi", "assistant_text By"]
 
 
 def test_thinking_that_was_not_streamed_is_told_with_a_text_that_was() -> None:
-    told = tell(STARTED, events.TextDelta("Hi"), events.MessageCompleted("asst_1", "Hi", "Hm"))
-    assert in_short(told)[3:] == ["assistant_text Hi", "reasoning Hm"]
+    told = encode_entries(STARTED, events.TextDelta("Hi"), events.MessageCompleted("asst_1", "Hi", "Hm"))
+    assert summarise_frames(told)[3:] == ["assistant_text Hi", "reasoning Hm"]
 
 
 def test_each_message_is_told_by_its_own_pieces() -> None:
     first = [events.ThinkingDelta("Hm"), events.TextDelta("Hi"), events.MessageCompleted("asst_1", "Hi", "Hm")]
-    told = tell(STARTED, *first, events.MessageCompleted("asst_2", "Bye", "So"))
-    assert in_short(told)[3:] == ["reasoning Hm", "assistant_text Hi", "reasoning So", "assistant_text Bye"]
+    told = encode_entries(STARTED, *first, events.MessageCompleted("asst_2", "Bye", "So"))
+    assert summarise_frames(told)[3:] == ["reasoning Hm", "assistant_text Hi", "reasoning So", "assistant_text Bye"]
 
 
 def test_what_belongs_to_no_run_does_not_make_one_running() -> None:
-    aside = entries_of([events.ErrorRaised("LOW_DISK", "Little space is left")], run_id=None, first=2)
-    frames, _ = story.tell(Story.empty(), SESSION, [*entries_of([STARTED]), *aside])
-    assert in_short([closed.check(frame) for frame in frames]) == ["run_status starting", "user_text hello", "error LOW_DISK"]
+    aside = make_entries([events.ErrorRaised("LOW_DISK", "Little space is left")], run_id=None, first=2)
+    frames, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [*make_entries([STARTED]), *aside])
+    assert summarise_frames([closed.check(frame) for frame in frames]) == [
+        "run_status starting",
+        "user_text hello",
+        "error LOW_DISK",
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 2, story.SMALL_BATCH + 1])
 def test_missing_pieces_are_noticed_in_batches_of_any_size(size: int) -> None:
-    _, state = story.tell(Story.empty(), SESSION, entries_of([STARTED, THINKING, events.TextDelta("He")]))
-    _, whole = story.tell(state, SESSION, entries_of([events.TextDelta("l")] * size, first=4))
-    _, torn = story.tell(state, SESSION, entries_of([events.TextDelta("l")] * size, first=5))
+    _, state = story.encode_batch(
+        MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED, THINKING, events.TextDelta("He")])
+    )
+    _, whole = story.encode_batch(state, SESSION, make_entries([events.TextDelta("l")] * size, first=4))
+    _, torn = story.encode_batch(state, SESSION, make_entries([events.TextDelta("l")] * size, first=5))
     assert (whole.torn, torn.torn) == (False, True)
 
 
 def test_a_retry_is_told_and_the_message_begins_again() -> None:
     retry = events.RetryScheduled(2, 4, 500, "overloaded")
-    told = tell(STARTED, events.TextDelta("He"), retry, events.MessageCompleted("asst_1", "Hello"))
-    assert in_short(told)[3:] == ["assistant_text He", "error RETRY", "assistant_text Hello"]
+    told = encode_entries(STARTED, events.TextDelta("He"), retry, events.MessageCompleted("asst_1", "Hello"))
+    assert summarise_frames(told)[3:] == ["assistant_text He", "error RETRY", "assistant_text Hello"]
     assert told[4]["details"] == {"attempt": 2, "max_attempts": 4, "delay_ms": 500}
 
 
 def test_a_message_that_reached_the_run_on_its_way_is_told_where_it_did() -> None:
-    assert in_short(tell(STARTED, events.MessageDelivered("msg_1", "use tabs")))[-1] == "user_text use tabs"
+    assert summarise_frames(encode_entries(STARTED, events.MessageDelivered("msg_1", "use tabs")))[-1] == "user_text use tabs"
 
 
 @pytest.mark.parametrize("purpose", [events.Purpose.COMPACT, events.Purpose.UNDO, events.Purpose.REDO])
 def test_housekeeping_has_no_user(purpose: events.Purpose) -> None:
-    told = tell(events.RunStarted("keep the names", OWNER, purpose=purpose), ended())
-    assert in_short(told) == ["run_status starting", "run_status running", "run_status finished", "turn_done"]
+    told = encode_entries(events.RunStarted("keep the names", OWNER, purpose=purpose), make_run_completed())
+    assert summarise_frames(told) == ["run_status starting", "run_status running", "run_status finished", "turn_done"]
 
 
 def test_a_program_begins_with_its_command() -> None:
-    told = tell(events.RunStarted("codex --help", OWNER, purpose=events.Purpose.PROGRAM), ended())
-    assert in_short(told)[:3] == ["run_status starting", "user_text codex --help", "run_status running"]
+    told = encode_entries(events.RunStarted("codex --help", OWNER, purpose=events.Purpose.PROGRAM), make_run_completed())
+    assert summarise_frames(told)[:3] == ["run_status starting", "user_text codex --help", "run_status running"]
 
 
 def test_what_was_said_elsewhere_is_part_of_the_transcript_without_a_run() -> None:
@@ -297,39 +311,51 @@ def test_what_was_said_elsewhere_is_part_of_the_transcript_without_a_run() -> No
         events.MessageImported("assistant", "I will", 2, thinking="Hm", calls=(CALL,)),
         events.MessageImported("tool", "found", 3, call_id="call_1", tool="docs_search"),
     ]
-    frames, after = story.tell(Story.empty(), SESSION, entries_of(happened, run_id=None))
+    frames, after = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries(happened, run_id=None))
     told = [closed.check(frame) for frame in frames]
-    assert in_short(told) == ["user_text look", "reasoning Hm", "assistant_text I will", "tool_call", "function_call_output"]
+    assert summarise_frames(told) == [
+        "user_text look",
+        "reasoning Hm",
+        "assistant_text I will",
+        "tool_call",
+        "function_call_output",
+    ]
     assert not any("run_id" in frame for frame in told)
-    assert after is Story.empty()
+    assert after is MiniCodexStreamState.make_empty()
 
 
 def test_outside_of_a_run_nothing_is_remembered() -> None:
     for event in ONE_OF_EACH:
         if event.kind != "run.started":
-            assert story.tell(Story.empty(), SESSION, entries_of([event]))[1] is Story.empty()
+            assert (
+                story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([event]))[1]
+                is MiniCodexStreamState.make_empty()
+            )
 
 
 def test_after_a_run_everybody_has_the_same_state() -> None:
-    assert story.tell(Story.empty(), SESSION, entries_of([STARTED, CALLED, ended()]))[1] is Story.empty()
+    assert (
+        story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED, CALLED, make_run_completed()]))[1]
+        is MiniCodexStreamState.make_empty()
+    )
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
-    entries = entries_of(happened)
-    whole, last = story.tell(Story.empty(), SESSION, entries)
+    entries = make_entries(happened)
+    whole, last = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, entries)
     frames: list[bytes] = []
-    state = Story.empty()
+    state = MiniCodexStreamState.make_empty()
     at = 0
     while at < len(entries):
         batch = entries[at : at + data.draw(st.integers(1, len(entries) - at))]
-        told, state = story.tell(state, SESSION, batch)
+        told, state = story.encode_batch(state, SESSION, batch)
         frames += told
         at += len(batch)
     assert frames == whole
     assert state == last
-    places = [stamps.after(closed.check(frame)["event_id"]) for frame in frames]
+    places = [stamps.parse_event_id(closed.check(frame)["event_id"]) for frame in frames]
     assert all(before < after for before, after in pairwise(places))
     assert all(place == 0 or places[index - 1] == (seq, place - 1) for index, (seq, place) in enumerate(places))
 
@@ -337,9 +363,9 @@ def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: lis
 @settings(max_examples=80, deadline=None)
 @given(runs())
 def test_every_run_ends_and_every_call_has_one_output(happened: list[events.AnyEvent]) -> None:
-    told = tell(*happened)
-    assert statuses(told)[:2] == ["starting", "running"]
-    assert [status for status in statuses(told) if status in ("finished", "error")] == statuses(told)[-1:]
+    told = encode_entries(*happened)
+    assert list_statuses(told)[:2] == ["starting", "running"]
+    assert [status for status in list_statuses(told) if status in ("finished", "error")] == list_statuses(told)[-1:]
     calls = [frame["call_id"] for frame in told if frame["type"] == "tool_call"]
     outputs = [frame["call_id"] for frame in told if frame["type"] == "function_call_output"]
     assert sorted(calls) == sorted(outputs)
@@ -357,32 +383,34 @@ def test_pieces_are_stored_as_they_are_sent() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_piece_arrives_as_it_was_said(text: str) -> None:
-    told = tell(STARTED, THINKING, events.TextDelta(text), events.ThinkingDelta(text))
+    told = encode_entries(STARTED, THINKING, events.TextDelta(text), events.ThinkingDelta(text))
     assert [frame["text"] for frame in told[-2:]] == [text, text]
 
 
 def test_a_piece_that_is_stored_in_another_way_is_told_all_the_same() -> None:
     spaced = journal.Entry(3, 1_760_000_000_003, RUN, "text.delta", b'{ "text" : "Hi" }')
-    entries = entries_of([STARTED, THINKING])
-    whole, _ = story.tell(Story.empty(), SESSION, [*entries, spaced])
+    entries = make_entries([STARTED, THINKING])
+    whole, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [*entries, spaced])
     assert closed.check(whole[-1])["text"] == "Hi"
 
 
-@given(st.integers(1, 2**40), st.integers(0, stamps.LAST_PLACE))
+@given(st.integers(1, 2**40), st.integers(0, stamps.LAST_FRAME_INDEX))
 def test_an_event_id_says_where_to_go_on_and_fits_into_a_json_number(seq: int, place: int) -> None:
-    assert stamps.after(stamps.event_id(seq, place)) == (seq, place)
-    assert stamps.event_id(seq, place) < 2**53
-    assert stamps.event_id(seq, place) < stamps.event_id(seq + 1, 0)
+    assert stamps.parse_event_id(stamps.make_event_id(seq, place)) == (seq, place)
+    assert stamps.make_event_id(seq, place) < 2**53
+    assert stamps.make_event_id(seq, place) < stamps.make_event_id(seq + 1, 0)
 
 
 def test_a_run_id_is_the_same_bits_as_a_uuid_or_one_made_from_its_name() -> None:
-    assert stamps.run_uuid(RUN).decode() == str(ids.as_uuid(RUN))
-    made = {stamps.run_uuid(name) for name in ("run_LOUIE", "run_" + "Z" * 26, "not ours")}
+    assert stamps.make_run_uuid(RUN).decode() == str(ids.to_uuid(RUN))
+    made = {stamps.make_run_uuid(name) for name in ("run_LOUIE", "run_" + "Z" * 26, "not ours")}
     assert len(made) == 3
     assert all(len(uuid) == 36 for uuid in made)
 
 
 def test_any_number_of_calls_at_once_stays_within_the_places_of_its_entry() -> None:
     calls = tuple(events.ToolRequest(f"call_{number}", "run", {}) for number in range(9_000))
-    frames, _ = story.tell(Story.empty(), SESSION, entries_of([events.MessageImported("assistant", "", 1, calls=calls)]))
-    assert stamps.after(json.loads(frames[-1])["event_id"])[0] == 1
+    frames, _ = story.encode_batch(
+        MiniCodexStreamState.make_empty(), SESSION, make_entries([events.MessageImported("assistant", "", 1, calls=calls)])
+    )
+    assert stamps.parse_event_id(json.loads(frames[-1])["event_id"])[0] == 1

@@ -6,13 +6,13 @@ from typing import Any
 
 from switchtower.core import codec, events, journal
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.footage import Reel
-from switchtower.protocols.pi.view.streaming import MOST_CALLS_LISTED, Cast
+from switchtower.protocols.pi.view.footage import PiStreamState
+from switchtower.protocols.pi.view.streaming import MAX_CALLS_LISTED, AssistantInfo
 
 SESSION, RUN = "sess_01JCQREEL", "run_01JCQREEL"
 START_MS = 1_760_000_000_000
 OWNER = events.Actor(name="owner", via="app")
-CAST = Cast(provider="openai", model="gpt-6.1-terra", api="openai-completions")
+CAST = AssistantInfo(provider="openai", model="gpt-6.1-terra", api="openai-completions")
 USAGE = events.UsageReported(
     provider="openai", model="gpt-6.1-terra-0901", input_tokens=100, output_tokens=20, cache_read_tokens=60, cost=0.25
 )
@@ -34,21 +34,21 @@ APPROVAL = events.Approval(
 )
 
 
-def entries_of(told: Iterable[events.AnyEvent]) -> list[journal.Entry]:
+def make_entries(told: Iterable[events.AnyEvent]) -> list[journal.Entry]:
     return [journal.Entry(seq, START_MS + seq, RUN, event.kind, codec.encode(event)) for seq, event in enumerate(told, start=1)]
 
 
-def told(*happened: events.AnyEvent, state: Reel | None = None) -> list[dict[str, Any]]:
+def encode_entries(*happened: events.AnyEvent, state: PiStreamState | None = None) -> list[dict[str, Any]]:
     """The events of the frames for these."""
-    frames, _ = reel.translate(state or Reel.empty(), SESSION, entries_of(happened), CAST)
-    return events_in(frames)
+    frames, _ = reel.encode_batch(state or PiStreamState.empty(), SESSION, make_entries(happened), CAST)
+    return list_events(frames)
 
 
-def after(*happened: events.AnyEvent) -> Reel:
-    return reel.translate(Reel.empty(), SESSION, entries_of(happened), CAST)[1]
+def fold_entries(*happened: events.AnyEvent) -> PiStreamState:
+    return reel.encode_batch(PiStreamState.empty(), SESSION, make_entries(happened), CAST)[1]
 
 
-def events_in(frames: Sequence[bytes]) -> list[dict[str, Any]]:
+def list_events(frames: Sequence[bytes]) -> list[dict[str, Any]]:
     decoded = [json.loads(frame) for frame in frames]
     for frame in decoded:
         assert frame.keys() == {"type", "sessionId", "event"}
@@ -67,15 +67,15 @@ def _check_update(event: dict[str, Any]) -> None:
         kind = {"toolcall": "toolCall"}.get(update["type"].partition("_")[0], update["type"].partition("_")[0])
         assert message["content"][place]["type"] == kind, "the block is there from its start on"
     else:
-        assert place >= MOST_CALLS_LISTED
+        assert place >= MAX_CALLS_LISTED
 
 
-def in_short(happened: Sequence[dict[str, Any]]) -> list[str]:
+def summarise_frames(happened: Sequence[dict[str, Any]]) -> list[str]:
     """A line for each event: its type, and whose message or what update it is."""
-    return [" ".join([event["type"], *_remarks(event)]) for event in happened]
+    return [" ".join([event["type"], *_list_remarks(event)]) for event in happened]
 
 
-def _remarks(event: dict[str, Any]) -> list[str]:
+def _list_remarks(event: dict[str, Any]) -> list[str]:
     if event["type"] == "message_update":
         return [event["assistantMessageEvent"]["type"]]
     if event["type"] in ("message_start", "message_end"):
@@ -84,5 +84,5 @@ def _remarks(event: dict[str, Any]) -> list[str]:
     return []
 
 
-def only(happened: Sequence[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
+def filter_by_type(happened: Sequence[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
     return [event for event in happened if event["type"] == type_]

@@ -44,7 +44,9 @@ AT = 1_772_272_800_000
 HOSTILE = "</pre><script>alert(1)</script>\"' onload=x <img src=x onerror=alert(1)> &lt; \x00\x1b[31m\x85\u202e ]]> --> {{x}}"
 
 
-def assistant(*content: shapes.Text | shapes.Thinking | shapes.ToolCall, error: str | None = None) -> shapes.Assistant:
+def make_assistant_message(
+    *content: shapes.Text | shapes.Thinking | shapes.ToolCall, error: str | None = None
+) -> shapes.Assistant:
     plain = shapes.Assistant(content=content, api="a", provider="openai", model="terra", timestamp=AT)
     if error is None:
         return plain
@@ -53,7 +55,7 @@ def assistant(*content: shapes.Text | shapes.Thinking | shapes.ToolCall, error: 
     )
 
 
-class Outline(HTMLParser):
+class ExportOutlineParser(HTMLParser):
     """The elements of a page with their attributes, and its text."""
 
     def __init__(self, page: str) -> None:
@@ -80,14 +82,14 @@ class Outline(HTMLParser):
 
 def test_a_page_has_the_sessions_figures_and_each_result_with_its_call() -> None:
     call = shapes.ToolCall("call_1", "run", {"command": "make test"})
-    page = document.page(
+    page = document.render_page(
         INFO,
         FIGURES,
         [
             shapes.User((shapes.Text("Please fix"), shapes.Image("aGk=", "image/png")), AT),
-            assistant(shapes.Thinking("Hm"), shapes.Text("I run it:\n```sh\nmake test\n```\nNow."), call),
+            make_assistant_message(shapes.Thinking("Hm"), shapes.Text("I run it:\n```sh\nmake test\n```\nNow."), call),
             shapes.ToolResult("call_1", "run", (shapes.Text("2 failed"),), True, AT),
-            assistant(shapes.Text("It fails"), error="the model went away"),
+            make_assistant_message(shapes.Text("It fails"), error="the model went away"),
         ],
     )
     body = page[page.index("<main>") : page.index("</main>")]
@@ -117,18 +119,18 @@ def test_a_page_has_the_sessions_figures_and_each_result_with_its_call() -> None
         '<p class="error">the model went away</p>',
         "</article>",
     ]
-    outline = Outline(page)
+    outline = ExportOutlineParser(page)
     assert outline.open == []
     for shown in ("Fix the tests", "openai/gpt-6.1-terra", "1,500 in, 200 out", "$0.1234", "2026-02-28 10:00:00 UTC"):
         assert shown in outline.text
 
 
 def test_a_page_loads_nothing_and_runs_nothing() -> None:
-    page = document.page(INFO, FIGURES, [shapes.User((shapes.Text("hi"),), AT)])
+    page = document.render_page(INFO, FIGURES, [shapes.User((shapes.Text("hi"),), AT)])
     assert (
         "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\"" in page
     )
-    outline = Outline(page)
+    outline = ExportOutlineParser(page)
     assert not {"script", "link", "iframe", "object"} & set(outline.tags)
     assert "url(" not in page
     assert "@import" not in page
@@ -141,14 +143,14 @@ def test_hostile_content_stays_text_wherever_it_stands(hostile: str) -> None:
     call = shapes.ToolCall(hostile, hostile, {hostile: hostile, "nested": [hostile]})
     messages: list[shapes.Message] = [
         shapes.User((shapes.Text(hostile), shapes.Image(hostile, "image/png"), shapes.Image("aGk=", f"image/png{hostile}")), AT),
-        assistant(shapes.Thinking(hostile), shapes.Text(hostile), call, error=hostile),
+        make_assistant_message(shapes.Thinking(hostile), shapes.Text(hostile), call, error=hostile),
         shapes.ToolResult(hostile, hostile, (shapes.Text(hostile),), False, AT),
         shapes.ToolResult("orphan", hostile, (shapes.Text(hostile),), False, AT),
     ]
     info = shapes.SessionInfo(
         sessionId=hostile, sessionName=hostile, thinkingLevel=hostile, isStreaming=False, messageCount=0, createdAt=hostile
     )
-    outline = Outline(document.page(info, FIGURES, messages))
+    outline = ExportOutlineParser(document.render_page(info, FIGURES, messages))
     assert outline.open == []
     allowed = "html head meta title style body header h1 dl div dt dd main article h2 span time p pre code details summary footer"
     assert set(outline.tags) <= set(allowed.split())
@@ -158,19 +160,19 @@ def test_hostile_content_stays_text_wherever_it_stands(hostile: str) -> None:
 
 @given(st.text())
 def test_any_text_gives_a_page_that_is_valid_utf_8_and_without_control_characters(text: str) -> None:
-    page = document.page(INFO, FIGURES, [shapes.User((shapes.Text(text),), AT), assistant(shapes.Text(text))])
+    page = document.render_page(INFO, FIGURES, [shapes.User((shapes.Text(text),), AT), make_assistant_message(shapes.Text(text))])
     page.encode()
     assert not any(ord(character) < 0x20 and character not in "\t\n" for character in page)
-    assert Outline(page).open == []
+    assert ExportOutlineParser(page).open == []
 
 
 def test_a_picture_that_is_none_is_said_to_be_one_that_cannot_be_shown() -> None:
     pictures = (shapes.Image("<b>", "image/png"), shapes.Image("aGk=", "image/svg+xml"))
-    page = document.page(INFO, FIGURES, [shapes.User(pictures, AT)])
+    page = document.render_page(INFO, FIGURES, [shapes.User(pictures, AT)])
     assert "<img" not in page
     assert page.count("A picture that cannot be shown.") == 2
 
 
 def test_an_empty_session_says_so_and_unanswered_calls_do_too() -> None:
-    assert "Nothing has been said yet." in document.page(INFO, FIGURES, [])
-    assert "No result." in document.page(INFO, FIGURES, [assistant(shapes.ToolCall("call_1", "run", {}))])
+    assert "Nothing has been said yet." in document.render_page(INFO, FIGURES, [])
+    assert "No result." in document.render_page(INFO, FIGURES, [make_assistant_message(shapes.ToolCall("call_1", "run", {}))])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from switchtower.protocols.pi.order import fingerprints, inbound
 
 
-def of(frame: str) -> str:
-    return inbound.parse(frame.encode()).fingerprint
+def fingerprint_frame(frame: str) -> str:
+    return inbound.parse_request(frame.encode()).fingerprint
 
 
 BASE = '{"type":"set_model","id":"1","sessionId":"s","provider":"p","modelId":"m"}'
@@ -26,7 +26,7 @@ BASE = '{"type":"set_model","id":"1","sessionId":"s","provider":"p","modelId":"m
     ],
 )
 def test_order_spelling_and_identity_do_not_change_the_meaning(same: str) -> None:
-    assert of(same) == of(BASE)
+    assert fingerprint_frame(same) == fingerprint_frame(BASE)
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,22 @@ def test_order_spelling_and_identity_do_not_change_the_meaning(same: str) -> Non
     ],
 )
 def test_any_other_difference_changes_it(other: str) -> None:
-    assert of(other) != of(BASE)
+    assert fingerprint_frame(other) != fingerprint_frame(BASE)
 
 
 def test_nested_keys_and_numbers_may_be_spelled_in_any_way() -> None:
     first = '{"type":"list_sessions","id":"1","x":{"b":[1,{"d":2.5,"c":"é"}],"a":100}}'
     second = '{"type":"list_sessions","id":"2","x":{"a":1e2,"b":[1.0,{"c":"\\u00e9","d":25e-1}]}}'
-    assert of(first) == of(second)
-    assert of(first) != of(first.replace("100", "101"))
-    assert of('{"type":"list_sessions","id":"1","x":[1,2]}') != of('{"type":"list_sessions","id":"1","x":[2,1]}')
+    assert fingerprint_frame(first) == fingerprint_frame(second)
+    assert fingerprint_frame(first) != fingerprint_frame(first.replace("100", "101"))
+    assert fingerprint_frame('{"type":"list_sessions","id":"1","x":[1,2]}') != fingerprint_frame(
+        '{"type":"list_sessions","id":"1","x":[2,1]}'
+    )
 
 
 def test_numbers_beyond_what_a_double_holds_are_still_told_apart() -> None:
     frame = '{"type":"list_sessions","id":"1","x":%d}'
-    assert of(frame % 2**80) != of(frame % (2**80 + 1))
+    assert fingerprint_frame(frame % 2**80) != fingerprint_frame(frame % (2**80 + 1))
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.lists(st.booleans()), max_size=6), st.randoms())
@@ -63,9 +65,9 @@ def test_shuffled_keys_keep_the_fingerprint_whatever_the_size(fields: dict[str, 
     for padding in ("", "x" * fingerprints.KEPT_FRAME):
         whole = {"type": "list_sessions", "extra": fields, "padding": padding}
         shuffled = {"padding": padding, "extra": {name: fields[name] for name in names}, "type": "list_sessions"}
-        prints = {of(json.dumps({**command, "id": id_})) for command, id_ in ((whole, "a"), (shuffled, "b"))}
-        assert prints == {fingerprints.digest(json.loads(json.dumps(whole)))}
+        prints = {fingerprint_frame(json.dumps({**command, "id": id_})) for command, id_ in ((whole, "a"), (shuffled, "b"))}
+        assert prints == {fingerprints.compute_digest(json.loads(json.dumps(whole)))}
 
 
 def test_a_command_without_identity_has_no_fingerprint() -> None:
-    assert of('{"type":"list_sessions"}') == ""
+    assert fingerprint_frame('{"type":"list_sessions"}') == ""

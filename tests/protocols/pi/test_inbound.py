@@ -40,24 +40,24 @@ COMMANDS: dict[str, dict[str, Any]] = {
 FRAMES = [{"type": type_, "id": "c1", **COMMANDS.get(type_, {"sessionId": "s"})} for type_ in messages.COMMANDS]
 
 
-def parse(command: Any) -> inbound.Request:
-    return inbound.parse(json.dumps(command).encode())
+def parse(command: Any) -> inbound.PiRequest:
+    return inbound.parse_request(json.dumps(command).encode())
 
 
-def refusal(frame: bytes) -> inbound.Invalid:
-    with pytest.raises(inbound.Invalid) as refused:
-        inbound.parse(frame)
+def get_refusal(frame: bytes) -> inbound.PiRequestError:
+    with pytest.raises(inbound.PiRequestError) as refused:
+        inbound.parse_request(frame)
     return refused.value
 
 
-def parsed(frame: bytes) -> inbound.Request | inbound.Invalid:
+def parse_frame(frame: bytes) -> inbound.PiRequest | inbound.PiRequestError:
     """One of the two; any other exception is the failure that this looks for."""
     try:
-        request = inbound.parse(frame)
+        request = inbound.parse_request(frame)
         assert (request.fingerprint == "") == (request.id is None and request.idempotency_key is None)
         return request
-    except inbound.Invalid as invalid:
-        answer = lifecycle.refusal(invalid.command, invalid.id, invalid.error)
+    except inbound.PiRequestError as invalid:
+        answer = lifecycle.encode_error_response(invalid.command, invalid.id, invalid.error)
         assert len(answer) < 5_000
         return invalid
 
@@ -164,7 +164,7 @@ def test_each_kind_of_answer_to_an_extension_is_read(method: str, fields: dict[s
     ],
 )
 def test_what_is_wrong_with_a_command_is_said_with_the_field(command: dict[str, Any], error: str) -> None:
-    invalid = refusal(json.dumps(command).encode())
+    invalid = get_refusal(json.dumps(command).encode())
     assert invalid.error.startswith(error)
     assert len(invalid.error) < 400
     type_ = command.get("type")
@@ -198,31 +198,31 @@ def test_what_is_wrong_with_a_command_is_said_with_the_field(command: dict[str, 
     ids=lambda frame: repr(frame[:30]),
 )
 def test_a_frame_that_is_no_json_object_is_refused_as_an_unknown_command(frame: bytes) -> None:
-    invalid = refusal(frame)
+    invalid = get_refusal(frame)
     assert (invalid.command, invalid.id) == ("unknown", None)
     assert invalid.error.startswith("Invalid")
 
 
 def test_nesting_that_json_readers_bear_but_nobody_needs_is_refused_with_the_id() -> None:
     deep = b'{"type":"list_sessions","id":"i","x":' + b"[" * 64 + b"]" * 64 + b"}"
-    invalid = refusal(deep)
+    invalid = get_refusal(deep)
     assert (invalid.command, invalid.id) == ("list_sessions", "i")
     assert "nested too deeply" in invalid.error
     just_right = b'{"type":"list_sessions","id":"i","x":' + b"[" * 63 + b"]" * 63 + b"}"
-    assert inbound.parse(just_right).fingerprint
-    assert inbound.parse(b'{"type":"list_sessions","id":"i","x":[' + b"[]," * 5_000 + b"1]}").fingerprint
+    assert inbound.parse_request(just_right).fingerprint
+    assert inbound.parse_request(b'{"type":"list_sessions","id":"i","x":[' + b"[]," * 5_000 + b"1]}").fingerprint
 
 
 def test_the_id_comes_back_although_another_field_is_wrong() -> None:
-    assert refusal(b'{"type":"get_state","id":"mine"}').id == "mine"
-    assert refusal(b'{"type":"fly","id":"mine"}').id == "mine"
-    assert refusal(b'{"id":"mine"}').id == "mine"
-    assert refusal(b'{"type":"get_state","id":["mine"]}').id is None
-    assert refusal(json.dumps({"type": "fly", "id": "x" * 300}).encode()).id is None
+    assert get_refusal(b'{"type":"get_state","id":"mine"}').id == "mine"
+    assert get_refusal(b'{"type":"fly","id":"mine"}').id == "mine"
+    assert get_refusal(b'{"id":"mine"}').id == "mine"
+    assert get_refusal(b'{"type":"get_state","id":["mine"]}').id is None
+    assert get_refusal(json.dumps({"type": "fly", "id": "x" * 300}).encode()).id is None
 
 
 def test_a_huge_type_is_not_sent_back() -> None:
-    invalid = refusal(json.dumps({"type": "x" * 1_000_000}).encode())
+    invalid = get_refusal(json.dumps({"type": "x" * 1_000_000}).encode())
     assert len(invalid.command) < 200
     assert len(invalid.error) < 200
 
@@ -239,15 +239,15 @@ JSON = st.recursive(
 @example(b"9" * 5_000)
 @example(b'"\\ud800"')
 def test_any_bytes_are_a_request_or_a_refusal(frame: bytes) -> None:
-    parsed(frame)
+    parse_frame(frame)
 
 
 @given(st.sampled_from(FRAMES), st.dictionaries(st.sampled_from(sorted({key for frame in FRAMES for key in frame})), JSON))
 def test_a_command_with_any_field_changed_is_a_request_or_a_refusal(command: dict[str, Any], changes: dict[str, Any]) -> None:
-    parsed(json.dumps({**command, **changes}).encode())
+    parse_frame(json.dumps({**command, **changes}).encode())
 
 
 @given(st.sampled_from(FRAMES), st.data())
 def test_the_beginning_of_a_command_is_never_one(command: dict[str, Any], data: st.DataObject) -> None:
     frame = json.dumps(command).encode()
-    assert isinstance(parsed(frame[: data.draw(st.integers(0, len(frame) - 1))]), inbound.Invalid)
+    assert isinstance(parse_frame(frame[: data.draw(st.integers(0, len(frame) - 1))]), inbound.PiRequestError)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocols.pi.ensemble import UNLIMITED, Ensemble
+from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
 from switchtower.protocols.pi import messages
 from switchtower.protocols.pi.order import contracts, inbound, metrics, ports
@@ -40,55 +40,55 @@ STAYING = [
 
 
 async def test_commands_of_one_session_take_turns_in_order_also_reads() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    works = {name: ensemble.stalled(name) for name in ("a", "b")}
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    works = {name: ensemble.stall_handler(name) for name in ("a", "b")}
     client.send("abort", id="a", sessionId="s")
     client.send("set_session_name", id="b", sessionId="s", name="n")
     client.send("get_state", id="c", sessionId="s")
     assert ensemble.began == ["a"]
-    assert ensemble.phases("b") == ensemble.phases("c") == ["command_accepted"]
-    works["a"].set_result(ports.Handled())
-    await ensemble.until(lambda: "command_started" in ensemble.phases("b"))
-    assert ensemble.phases("c") == ["command_accepted"]
-    works["b"].set_result(ports.Handled())
-    assert (await ensemble.finished("c"))["sessionVersion"] == 2
+    assert ensemble.list_phases("b") == ensemble.list_phases("c") == ["command_accepted"]
+    works["a"].set_result(ports.HandlerResult())
+    await ensemble.wait_until(lambda: "command_started" in ensemble.list_phases("b"))
+    assert ensemble.list_phases("c") == ["command_accepted"]
+    works["b"].set_result(ports.HandlerResult())
+    assert (await ensemble.wait_finished("c"))["sessionVersion"] == 2
     assert ensemble.began == ["a", "b", "c"]
-    assert ensemble.conductor.measure(client).stores.execution.laneCount == 0
+    assert ensemble.conductor.collect_metrics(client).stores.execution.laneCount == 0
 
 
 async def test_sessions_and_the_server_do_not_wait_for_each_other() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    ensemble.stalled("a")
-    ensemble.stalled("m")
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    ensemble.stall_handler("a")
+    ensemble.stall_handler("m")
     client.send("abort", id="a", sessionId="s")
     client.send("create_session", id="m")
     client.send("get_state", id="b", sessionId="t")
-    assert ensemble.phases("b")[-1] == "response"
+    assert ensemble.list_phases("b")[-1] == "response"
     client.send("list_sessions", id="l", sessionId="t")
-    assert ensemble.phases("l")[-1] == "response"
+    assert ensemble.list_phases("l")[-1] == "response"
     client.send("list_sessions", id="n")
-    assert ensemble.phases("n") == ["command_accepted"]
-    assert ensemble.conductor.measure(client).stores.execution.laneCount == 2
+    assert ensemble.list_phases("n") == ["command_accepted"]
+    assert ensemble.conductor.collect_metrics(client).stores.execution.laneCount == 2
     await ensemble.conductor.close()
 
 
 @pytest.mark.parametrize(("type_", "fields"), PASSING + STAYING)
 async def test_a_running_prompt_does_not_hold_its_lane(type_: str, fields: dict[str, Any]) -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    run = ensemble.resting("p")
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    run = ensemble.finish_handler("p")
     client.send("prompt", id="p", sessionId="s", message="m")
     client.send(type_, id="x", sessionId="s", **fields)
-    await ensemble.finished("x")
-    assert ensemble.phases("p") == ["command_accepted", "command_started"]
-    run.set_result(ports.Handled({"done": True}))
-    await ensemble.finished("p")
+    await ensemble.wait_finished("x")
+    assert ensemble.list_phases("p") == ["command_accepted", "command_started"]
+    run.set_result(ports.HandlerResult({"done": True}))
+    await ensemble.wait_finished("p")
     assert client.responses[-1]["data"] == {"done": True}
 
 
-class Busy:
+class BusySession:
     """A handler that finds its session busy until it is told otherwise."""
 
     def __init__(self, times: int = 1) -> None:
@@ -96,113 +96,113 @@ class Busy:
         self.calls = 0
         self._times = times
 
-    def __call__(self, _: inbound.Request) -> ports.Handled:
+    def __call__(self, _: inbound.PiRequest) -> ports.HandlerResult:
         self.calls += 1
         if self.calls <= self._times:
             raise ports.SessionBusy(self.until)
-        return ports.Handled("at last")
+        return ports.HandlerResult("at last")
 
 
 @pytest.mark.parametrize(("type_", "fields"), PASSING)
 async def test_passers_go_by_while_the_head_only_waits(type_: str, fields: dict[str, Any]) -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    busy = ensemble.handles["head"] = Busy()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    busy = ensemble.handles["head"] = BusySession()
     client.send("prompt", id="head", sessionId="s", message="m")
     client.send("set_session_name", id="behind", sessionId="s", name="n")
     client.send(type_, id="x", sessionId="s", **fields)
-    await ensemble.finished("x")
-    assert ensemble.phases("behind") == ["command_accepted"]
+    await ensemble.wait_finished("x")
+    assert ensemble.list_phases("behind") == ["command_accepted"]
     busy.until.set_result(None)
-    await ensemble.finished("behind")
+    await ensemble.wait_finished("behind")
     assert ensemble.began == ["head", "x", "head", "behind"]
-    assert ensemble.phases("head") == ["command_accepted", "command_started", "command_finished", "response"]
+    assert ensemble.list_phases("head") == ["command_accepted", "command_started", "command_finished", "response"]
 
 
 @pytest.mark.parametrize(("type_", "fields"), STAYING)
 async def test_all_others_keep_their_place_behind_a_head_that_waits(type_: str, fields: dict[str, Any]) -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    busy = ensemble.handles["head"] = Busy()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    busy = ensemble.handles["head"] = BusySession()
     client.send("prompt", id="head", sessionId="s", message="m")
     client.send(type_, id="x", sessionId="s", **fields)
     client.send("get_state", id="passer", sessionId="s")
-    await ensemble.finished("passer")
-    assert ensemble.phases("x") == ["command_accepted"]
+    await ensemble.wait_finished("passer")
+    assert ensemble.list_phases("x") == ["command_accepted"]
     busy.until.set_exception(RuntimeError("however it ended"))
-    await ensemble.finished("x")
+    await ensemble.wait_finished("x")
     assert ensemble.began == ["head", "passer", "head", "x"]
 
 
 async def test_passers_that_were_queued_go_in_their_own_order_when_the_head_begins_to_wait() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    first = ensemble.stalled("first")
-    steer = ensemble.stalled("steer1")
-    busy = ensemble.handles["head"] = Busy(times=2)
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    first = ensemble.stall_handler("first")
+    steer = ensemble.stall_handler("steer1")
+    busy = ensemble.handles["head"] = BusySession(times=2)
     client.send("abort", id="first", sessionId="s")
     client.send("bash", id="head", sessionId="s", command="ls")
     client.send("compact", id="behind", sessionId="s")
     client.send("steer", id="steer1", sessionId="s", message="m")
     client.send("get_state", id="read", sessionId="s")
     assert ensemble.began == ["first"]
-    first.set_result(ports.Handled())
-    await ensemble.until(lambda: "command_started" in ensemble.phases("steer1"))
-    assert ensemble.phases("read") == ["command_accepted"]  # one at a time is at work, passers too
+    first.set_result(ports.HandlerResult())
+    await ensemble.wait_until(lambda: "command_started" in ensemble.list_phases("steer1"))
+    assert ensemble.list_phases("read") == ["command_accepted"]  # one at a time is at work, passers too
     busy.until.set_result(None)
     await asyncio.sleep(0)
     assert busy.calls == 1  # the head is ready, and waits for the passer at work
-    steer.set_result(ports.Handled())
-    await ensemble.finished("behind")
+    steer.set_result(ports.HandlerResult())
+    await ensemble.wait_finished("behind")
     assert [name for name in ensemble.began if name != "head"] == ["first", "steer1", "read", "behind"]
 
 
 async def test_a_passer_that_waits_itself_holds_up_only_what_came_after_it() -> None:
-    ensemble = Ensemble()
+    ensemble = DispatcherHarness()
     ensemble.ledger.versions["t"] = 0
-    client = ensemble.client()
-    elsewhere = ensemble.resting("elsewhere")
-    busy = ensemble.handles["head"] = Busy()
+    client = ensemble.make_client()
+    elsewhere = ensemble.finish_handler("elsewhere")
+    busy = ensemble.handles["head"] = BusySession()
     client.send("prompt", id="elsewhere", sessionId="t", message="m")
     client.send("bash", id="head", sessionId="s", command="ls")
     client.send("compact", id="before", sessionId="s")
     client.send("abort", id="passer", sessionId="s", dependsOn=["elsewhere"])
     client.send("compact", id="after", sessionId="s")
-    assert "command_started" in ensemble.phases("passer")
+    assert "command_started" in ensemble.list_phases("passer")
     busy.until.set_result(None)
-    await ensemble.finished("before")
-    await ensemble.finished("head")
-    assert ensemble.phases("after") == ["command_accepted"]
-    elsewhere.set_result(ports.Handled())
-    await ensemble.finished("after")
+    await ensemble.wait_finished("before")
+    await ensemble.wait_finished("head")
+    assert ensemble.list_phases("after") == ["command_accepted"]
+    elsewhere.set_result(ports.HandlerResult())
+    await ensemble.wait_finished("after")
     assert ensemble.began == ["elsewhere", "head", "head", "before", "passer", "after"]
 
 
 async def test_a_read_may_find_its_session_busy_too() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    busy = ensemble.handles["head"] = Busy()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    busy = ensemble.handles["head"] = BusySession()
     client.send("get_messages", id="head", sessionId="s")
-    assert ensemble.phases("head") == ["command_accepted", "command_started"]
+    assert ensemble.list_phases("head") == ["command_accepted", "command_started"]
     busy.until.set_result(None)
-    assert (await ensemble.finished("head"))["success"]
+    assert (await ensemble.wait_finished("head"))["success"]
     assert client.responses[-1]["data"] == "at last"
 
 
 async def test_the_expected_version_is_looked_at_again_after_a_wait() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    busy = ensemble.handles["head"] = Busy()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    busy = ensemble.handles["head"] = BusySession()
     client.send("bash", id="head", sessionId="s", command="ls", ifSessionVersion=0)
     await client.ask("steer", sessionId="s", message="m")
     busy.until.set_result(None)
-    assert (await ensemble.finished("head"))["error"] == "Session version mismatch: expected 0, got 1"
+    assert (await ensemble.wait_finished("head"))["error"] == "Session version mismatch: expected 0, got 1"
 
 
 def test_every_command_of_the_document_is_a_passer_or_is_not() -> None:
-    assert set(messages.COMMANDS) >= contracts.PASSERS
-    assert {type_ for type_, _ in PASSING} - {"prompt"} <= contracts.PASSERS
-    assert not {type_ for type_, _ in STAYING} & contracts.PASSERS
+    assert set(messages.COMMANDS) >= contracts.OVERTAKING
+    assert {type_ for type_, _ in PASSING} - {"prompt"} <= contracts.OVERTAKING
+    assert not {type_ for type_, _ in STAYING} & contracts.OVERTAKING
     assert contracts.MUTATING | contracts.READS | {"switch_session", "extension_ui_response", "health_check"} == set(
         messages.COMMANDS
     )
@@ -224,12 +224,12 @@ STEP = st.fixed_dictionaries(
 FIELDS: dict[str, dict[str, Any]] = {"bash": {"command": "ls"}, "steer": {"message": "m"}}
 
 
-async def play(steps: list[dict[str, Any]]) -> tuple[Ensemble, list[str], metrics.Stores]:
+async def play(steps: list[dict[str, Any]]) -> tuple[DispatcherHarness, list[str], metrics.StoreCounts]:
     """Sends the commands, letting stalled work go on at the places that the steps say, and then all of it."""
     # Some interleavings are circles of dependencies over both lanes, which end with this timeout.
-    ensemble = Ensemble(msgspec.structs.replace(UNLIMITED, dependency_timeout_s=0.1))
+    ensemble = DispatcherHarness(msgspec.structs.replace(UNLIMITED, dependency_timeout_s=0.1))
     ensemble.ledger.versions["t"] = 0
-    client = ensemble.client()
+    client = ensemble.make_client()
     held: list[asyncio.Future[Any]] = []
     sent: list[str] = []
 
@@ -237,34 +237,34 @@ async def play(steps: list[dict[str, Any]]) -> tuple[Ensemble, list[str], metric
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         held.append(waiting)
 
-        async def wait() -> ports.Handled:
+        async def wait() -> ports.HandlerResult:
             await waiting
             if isinstance(result, Exception):
                 raise result
-            return ports.Handled(result)
+            return ports.HandlerResult(result)
 
         return wait()
 
     def handler(kind: str) -> Any:
         calls = itertools.count()
 
-        def handle(_: inbound.Request) -> Any:
+        def handle(_: inbound.PiRequest) -> Any:
             match kind:
                 case "later":
                     return future("later")
                 case "refused later":
-                    return future(ports.Refused("no"))
+                    return future(ports.PiCommandError("no"))
                 case "resting":
-                    return ports.Handled(rest=future("rested"))
+                    return ports.HandlerResult(rest=future("rested"))
                 case "failing rest":
-                    return ports.Handled(rest=future(ports.Refused("no")))
+                    return ports.HandlerResult(rest=future(ports.PiCommandError("no")))
                 case "refused":
-                    raise ports.Refused("no")
+                    raise ports.PiCommandError("no")
                 case "busy" if next(calls) == 0:
                     until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     held.append(until)
                     raise ports.SessionBusy(until)
-            return ports.Handled("at once")
+            return ports.HandlerResult("at once")
 
         return handle
 
@@ -292,7 +292,7 @@ async def play(steps: list[dict[str, Any]]) -> tuple[Ensemble, list[str], metric
         while not all_finished():
             let_go(0)
             await asyncio.sleep(0)
-    return ensemble, sent, ensemble.conductor.measure(client).stores
+    return ensemble, sent, ensemble.conductor.collect_metrics(client).stores
 
 
 @settings(max_examples=80)
@@ -300,7 +300,7 @@ async def play(steps: list[dict[str, Any]]) -> tuple[Ensemble, list[str], metric
 def test_each_command_finishes_exactly_once_with_its_phases_in_order(steps: list[dict[str, Any]]) -> None:
     ensemble, sent, left = asyncio.run(play(steps))
     for id_ in set(sent):
-        phases = ensemble.phases(id_)
+        phases = ensemble.list_phases(id_)
         asked = sent.count(id_)
         assert phases.count("command_accepted") == phases.count("command_finished") == phases.count("response") == asked
         assert phases.count("command_started") == 1

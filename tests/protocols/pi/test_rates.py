@@ -3,20 +3,20 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.pi.ensemble import Ensemble
+from tests.protocols.pi.ensemble import DispatcherHarness
 
 from switchtower.protocols.pi.order import rates
-from switchtower.protocols.pi.order.limits import Limits
+from switchtower.protocols.pi.order.limits import DispatchLimits
 
 
 def test_the_defaults_are_the_originals() -> None:
-    limits = Limits()
+    limits = DispatchLimits()
     assert (limits.session_rate, limits.client_rate, limits.in_flight, limits.outcomes) == (100, 1_000, 10_000, 2_000)
 
 
 def test_a_session_has_its_own_limit_and_the_window_slides() -> None:
-    limiter = rates.Rates(Limits(session_rate=2, client_rate=100))
-    assert [limiter.exceeded("c", "s", now) for now in (0.0, 30.0, 59.0, 60.0, 61.0, 90.0)] == [
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=2, client_rate=100))
+    assert [limiter.find_exceeded("c", "s", now) for now in (0.0, 30.0, 59.0, 60.0, 61.0, 90.0)] == [
         None,
         None,
         "session",
@@ -24,60 +24,60 @@ def test_a_session_has_its_own_limit_and_the_window_slides() -> None:
         "session",
         None,
     ]
-    assert limiter.exceeded("c", "t", 61.0) is None
-    assert limiter.exceeded("another", "s", 61.0) is None
+    assert limiter.find_exceeded("c", "t", 61.0) is None
+    assert limiter.find_exceeded("another", "s", 61.0) is None
 
 
 def test_the_limit_in_all_counts_every_session_and_the_server() -> None:
-    limiter = rates.Rates(Limits(session_rate=2, client_rate=3))
-    assert [limiter.exceeded("c", session, 0.0) for session in ("s", "t", None, None, "u")] == [
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=2, client_rate=3))
+    assert [limiter.find_exceeded("c", session, 0.0) for session in ("s", "t", None, None, "u")] == [
         None,
         None,
         None,
         "client",
         "client",
     ]
-    assert limiter.used("c", 0.0) == 3
-    assert limiter.used("c", 60.0) == 0
+    assert limiter.get_usage("c", 0.0) == 3
+    assert limiter.get_usage("c", 60.0) == 0
 
 
 def test_what_is_refused_does_not_count() -> None:
-    limiter = rates.Rates(Limits(session_rate=1, client_rate=0))
-    assert limiter.exceeded("c", "s", 0.0) is None
-    assert all(limiter.exceeded("c", "s", float(now)) == "session" for now in range(1, 60))
-    assert limiter.exceeded("c", "s", 60.0) is None
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=1, client_rate=0))
+    assert limiter.find_exceeded("c", "s", 0.0) is None
+    assert all(limiter.find_exceeded("c", "s", float(now)) == "session" for now in range(1, 60))
+    assert limiter.find_exceeded("c", "s", 60.0) is None
 
 
 def test_no_limit_where_none_is_set() -> None:
-    limiter = rates.Rates(Limits(session_rate=0, client_rate=0))
-    assert all(limiter.exceeded("c", "s", 0.0) is None for _ in range(5_000))
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=0, client_rate=0))
+    assert all(limiter.find_exceeded("c", "s", 0.0) is None for _ in range(5_000))
 
 
 def test_invented_sessions_and_clients_do_not_grow_the_memory() -> None:
-    limiter = rates.Rates(Limits(session_rate=5, client_rate=0))
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=5, client_rate=0))
     for number in range(rates.SESSIONS_WATCHED * 3):
-        assert limiter.exceeded("c", f"s{number}", 0.0) is None
+        assert limiter.find_exceeded("c", f"s{number}", 0.0) is None
     assert len(limiter._clients["c"].sessions) == rates.SESSIONS_WATCHED
     for number in range(rates.CLIENTS_WATCHED + 10):
-        limiter.exceeded(f"c{number}", None, 0.0)
+        limiter.find_exceeded(f"c{number}", None, 0.0)
     assert len(limiter._clients) == rates.CLIENTS_WATCHED
     limiter.forget("c5000")
     assert len(limiter._clients) == rates.CLIENTS_WATCHED - 1
 
 
 def test_a_client_cannot_shed_the_count_of_a_session_that_it_keeps_using() -> None:
-    limiter = rates.Rates(Limits(session_rate=3, client_rate=0))
-    limiter.exceeded("c", "s", 0.0)
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=3, client_rate=0))
+    limiter.find_exceeded("c", "s", 0.0)
     for round_ in range(2):
         for number in range(rates.SESSIONS_WATCHED - 1):
-            limiter.exceeded("c", f"{round_}-{number}", 0.0)
-        assert limiter.exceeded("c", "s", 0.0) is None
-    assert limiter.exceeded("c", "s", 0.0) == "session"
+            limiter.find_exceeded("c", f"{round_}-{number}", 0.0)
+        assert limiter.find_exceeded("c", "s", 0.0) is None
+    assert limiter.find_exceeded("c", "s", 0.0) == "session"
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.sampled_from(["s", "t", None])), max_size=60))
 def test_no_window_ever_holds_more_than_the_limits_and_none_is_refused_too_early(steps: list[tuple[float, str | None]]) -> None:
-    limiter = rates.Rates(Limits(session_rate=3, client_rate=5))
+    limiter = rates.RateLimiter(DispatchLimits(session_rate=3, client_rate=5))
     taken: list[tuple[float, str | None]] = []
     now = 0.0
     for wait, session_id in steps:
@@ -85,33 +85,33 @@ def test_no_window_ever_holds_more_than_the_limits_and_none_is_refused_too_early
         recent = [session for time, session in taken if time > now - rates.WINDOW_S]
         full = session_id is not None and recent.count(session_id) >= 3
         expected = "session" if full else "client" if len(recent) >= 5 else None
-        assert limiter.exceeded("c", session_id, now) == expected
+        assert limiter.find_exceeded("c", session_id, now) == expected
         if expected is None:
             taken.append((now, session_id))
 
 
 async def test_who_asks_too_often_is_told_and_can_be_answered_from_before() -> None:
-    ensemble = Ensemble(Limits(session_rate=2, client_rate=3))
-    client = ensemble.client()
+    ensemble = DispatcherHarness(DispatchLimits(session_rate=2, client_rate=3))
+    client = ensemble.make_client()
     first = await client.ask("get_state", id="a", sessionId="s")
     await client.ask("get_state", id="b", sessionId="s")
     refused = await client.ask("get_state", id="c", sessionId="s")
     assert refused["error"] == "Rate limit exceeded (2 commands/minute)"
-    assert ensemble.phases("c") == ["command_accepted", "command_finished", "response"]
+    assert ensemble.list_phases("c") == ["command_accepted", "command_finished", "response"]
     assert (await client.ask("list_sessions", id="d"))["success"]
     assert (await client.ask("list_sessions", id="e"))["error"] == "Rate limit exceeded (3 commands/minute)"
     # a replay costs nothing, and a rejection is no outcome
     assert await client.ask("get_state", id="a", sessionId="s") == {**first, "replayed": True}
-    other = ensemble.client("other")
+    other = ensemble.make_client("other")
     assert "replayed" not in await other.ask("get_state", id="c", sessionId="s")
-    ensemble.conductor.disconnected(client)
+    ensemble.conductor.forget_client(client)
     assert (await client.ask("list_sessions", id="e"))["success"]
 
 
 @pytest.mark.requirement("pi:limit:control")
 async def test_what_stops_or_decides_passes_a_rate_that_is_used_up_and_has_a_generous_one() -> None:
-    ensemble = Ensemble(Limits(session_rate=2, client_rate=3))
-    client = ensemble.client()
+    ensemble = DispatcherHarness(DispatchLimits(session_rate=2, client_rate=3))
+    client = ensemble.make_client()
     for _ in range(4):
         client.send("get_state", sessionId="s")
     assert client.responses[-1]["error"] == "Rate limit exceeded (2 commands/minute)"

@@ -13,18 +13,18 @@ from tests.protocols.pi.reels import (
     SUCCESS,
     THINKING,
     USAGE,
-    after,
-    entries_of,
-    events_in,
-    in_short,
-    only,
-    told,
+    fold_entries,
+    make_entries,
+    list_events,
+    summarise_frames,
+    filter_by_type,
+    encode_entries,
 )
 from tests.protocols.pi.strategies import ONE_OF_EACH
 
 from switchtower.core import events, journal
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.footage import Reel
+from switchtower.protocols.pi.view.footage import PiStreamState
 
 ZEROS = {
     "input": 0,
@@ -40,7 +40,7 @@ ANSWER = events.MessageCompleted(message_id="asst_2", text="It says contents")
 
 
 def test_a_plain_run_is_told_in_pis_order() -> None:
-    happened = told(
+    happened = encode_entries(
         STARTED,
         THINKING,
         events.TextDelta("Hi"),
@@ -49,7 +49,7 @@ def test_a_plain_run_is_told_in_pis_order() -> None:
         USAGE,
         SUCCESS,
     )
-    assert in_short(happened) == [
+    assert summarise_frames(happened) == [
         "agent_start",
         "turn_start",
         "message_start user",
@@ -97,7 +97,7 @@ def test_a_plain_run_is_told_in_pis_order() -> None:
 
 
 def test_a_run_with_a_tool_has_a_turn_for_each_message() -> None:
-    happened = told(
+    happened = encode_entries(
         STARTED,
         THINKING,
         events.ThinkingDelta("Read it."),
@@ -115,7 +115,7 @@ def test_a_run_with_a_tool_has_a_turn_for_each_message() -> None:
         USAGE,
         SUCCESS,
     )
-    assert in_short(happened) == [
+    assert summarise_frames(happened) == [
         "agent_start",
         "turn_start",
         "message_start user",
@@ -173,7 +173,7 @@ def test_a_run_with_a_tool_has_a_turn_for_each_message() -> None:
 
 def test_a_turn_ends_only_when_every_call_is_answered() -> None:
     second = events.ToolRequest(call_id="call_2", tool="read_file", args={"path": "b.txt"})
-    happened = told(
+    happened = encode_entries(
         STARTED,
         events.MessageCompleted("asst_1", "", calls=(READ, second)),
         USAGE,
@@ -182,7 +182,7 @@ def test_a_turn_ends_only_when_every_call_is_answered() -> None:
         FINISHED,
         events.ToolFinished(call_id="call_2", tool="read_file", duration_ms=1, text="gone", is_error=True),
     )
-    assert in_short(happened)[-9:] == [
+    assert summarise_frames(happened)[-9:] == [
         "tool_execution_start",
         "tool_execution_start",
         "tool_execution_end",
@@ -199,16 +199,16 @@ def test_a_turn_ends_only_when_every_call_is_answered() -> None:
 def test_a_message_waits_for_its_usage_and_no_longer_than_until_the_run_moves_on() -> None:
     said = events.MessageCompleted("asst_1", "", calls=(READ,))
     unrelated = events.MessageQueued(message_id="msg_1", text="also", delivery=events.Delivery.STEER, by=OWNER)
-    assert only(told(STARTED, said, unrelated), "message_end")[-1]["message"]["role"] == "user"
-    assert only(told(STARTED, said, unrelated, USAGE), "message_end")[-1]["message"]["usage"]["output"] == 20
-    (ended,) = only(told(STARTED, said, CALLED), "message_end")[1:]
+    assert filter_by_type(encode_entries(STARTED, said, unrelated), "message_end")[-1]["message"]["role"] == "user"
+    assert filter_by_type(encode_entries(STARTED, said, unrelated, USAGE), "message_end")[-1]["message"]["usage"]["output"] == 20
+    (ended,) = filter_by_type(encode_entries(STARTED, said, CALLED), "message_end")[1:]
     assert ended["message"]["usage"] == ZEROS
     assert ended["message"]["model"] == CAST.model
 
 
 def test_a_message_whose_pieces_are_gone_is_streamed_as_one() -> None:
-    happened = told(STARTED, events.MessageCompleted("asst_1", "Hi", thinking="Hm"), USAGE)
-    updates = [event["assistantMessageEvent"] for event in only(happened, "message_update")]
+    happened = encode_entries(STARTED, events.MessageCompleted("asst_1", "Hi", thinking="Hm"), USAGE)
+    updates = [event["assistantMessageEvent"] for event in filter_by_type(happened, "message_update")]
     assert updates == [
         {"type": "thinking_start", "contentIndex": 0},
         {"type": "thinking_delta", "contentIndex": 0, "delta": "Hm"},
@@ -220,7 +220,7 @@ def test_a_message_whose_pieces_are_gone_is_streamed_as_one() -> None:
 
 
 def test_a_retry_ends_what_was_streamed_as_an_error_and_begins_again() -> None:
-    happened = told(
+    happened = encode_entries(
         STARTED,
         THINKING,
         events.TextDelta("Half a"),
@@ -231,7 +231,7 @@ def test_a_retry_ends_what_was_streamed_as_an_error_and_begins_again() -> None:
         events.RetryEnded(attempt=2, success=True),
         SUCCESS,
     )
-    assert in_short(happened)[4:] == [
+    assert summarise_frames(happened)[4:] == [
         "message_start assistant",
         "message_update text_start",
         "message_update text_delta",
@@ -256,19 +256,25 @@ def test_a_retry_ends_what_was_streamed_as_an_error_and_begins_again() -> None:
         "delayMs": 500,
         "errorMessage": "overloaded",
     }
-    assert only(happened, "auto_retry_end") == [{"type": "auto_retry_end", "success": True, "attempt": 1}]
+    assert filter_by_type(happened, "auto_retry_end") == [{"type": "auto_retry_end", "success": True, "attempt": 1}]
     assert [message["content"][0]["text"] for message in happened[-1]["messages"]] == ["hello", "Whole"]
 
 
 def test_retries_that_fail_say_why() -> None:
-    (ended,) = told(events.RetryEnded(attempt=4, success=False, reason="overloaded"))
+    (ended,) = encode_entries(events.RetryEnded(attempt=4, success=False, reason="overloaded"))
     assert ended == {"type": "auto_retry_end", "success": False, "attempt": 3, "finalError": "overloaded"}
 
 
 def test_a_failed_model_is_told_as_a_message_that_is_an_error() -> None:
     failed = events.RunCompleted(outcome=events.Outcome.FAILED, summary="the model …", exit_code_hint=1)
-    happened = told(STARTED, THINKING, events.ErrorRaised("MODEL_ERROR", "the model is unknown"), failed)
-    assert in_short(happened)[4:] == ["notice", "message_start assistant", "message_end assistant error", "turn_end", "agent_end"]
+    happened = encode_entries(STARTED, THINKING, events.ErrorRaised("MODEL_ERROR", "the model is unknown"), failed)
+    assert summarise_frames(happened)[4:] == [
+        "notice",
+        "message_start assistant",
+        "message_end assistant error",
+        "turn_end",
+        "agent_end",
+    ]
     assert happened[4] == {"type": "notice", "level": "error", "code": "MODEL_ERROR", "message": "the model is unknown"}
     message = happened[6]["message"]
     assert (message["content"], message["errorMessage"]) == ([], "the model is unknown")
@@ -278,8 +284,8 @@ def test_a_failed_model_is_told_as_a_message_that_is_an_error() -> None:
 
 def test_a_run_cancelled_in_the_middle_of_a_message_keeps_what_was_said() -> None:
     cancelled = events.RunCompleted(outcome=events.Outcome.CANCELLED, summary="cancelled", exit_code_hint=3)
-    happened = told(STARTED, THINKING, events.ThinkingDelta("Hm\n"), events.TextDelta('Half "a'), cancelled)
-    assert in_short(happened)[-3:] == ["message_end assistant aborted", "turn_end", "agent_end"]
+    happened = encode_entries(STARTED, THINKING, events.ThinkingDelta("Hm\n"), events.TextDelta('Half "a'), cancelled)
+    assert summarise_frames(happened)[-3:] == ["message_end assistant aborted", "turn_end", "agent_end"]
     message = happened[-3]["message"]
     assert message["content"] == [{"type": "thinking", "thinking": "Hm\n"}, {"type": "text", "text": 'Half "a'}]
     assert message["errorMessage"] == "cancelled"
@@ -287,8 +293,8 @@ def test_a_run_cancelled_in_the_middle_of_a_message_keeps_what_was_said() -> Non
 
 def test_a_run_cancelled_while_a_tool_works_ends_the_tool_and_says_so() -> None:
     cancelled = events.RunCompleted(outcome=events.Outcome.CANCELLED, summary="cancelled", exit_code_hint=3)
-    happened = told(STARTED, events.MessageCompleted("asst_1", "", calls=(READ,)), USAGE, CALLED, cancelled)
-    assert in_short(happened)[-7:] == [
+    happened = encode_entries(STARTED, events.MessageCompleted("asst_1", "", calls=(READ,)), USAGE, CALLED, cancelled)
+    assert summarise_frames(happened)[-7:] == [
         "tool_execution_end",
         "turn_end",
         "turn_start",
@@ -301,7 +307,7 @@ def test_a_run_cancelled_while_a_tool_works_ends_the_tool_and_says_so() -> None:
 
 
 def test_a_steered_message_begins_the_next_turn() -> None:
-    happened = told(
+    happened = encode_entries(
         STARTED,
         events.MessageCompleted("asst_1", "One"),
         USAGE,
@@ -311,7 +317,7 @@ def test_a_steered_message_begins_the_next_turn() -> None:
         USAGE,
         SUCCESS,
     )
-    lines = in_short(happened)
+    lines = summarise_frames(happened)
     delivered = lines.index("turn_end")
     assert lines[delivered : delivered + 5] == [
         "turn_end",
@@ -330,7 +336,7 @@ def test_a_steered_message_begins_the_next_turn() -> None:
 @pytest.mark.parametrize(("reason", "will_retry"), [("threshold", False), ("overflow", True)])
 def test_a_compaction_that_nobody_asked_for_is_an_auto_compaction(reason: str, will_retry: bool) -> None:
     compacted = events.ContextCompacted(reason=reason, summary="So far", kept=2, tokens_before=900, tokens_after=100)
-    happened = told(STARTED, events.CompactionStarted(reason), compacted)
+    happened = encode_entries(STARTED, events.CompactionStarted(reason), compacted)
     assert happened[-2:] == [
         {"type": "auto_compaction_start", "reason": reason},
         {
@@ -344,37 +350,37 @@ def test_a_compaction_that_nobody_asked_for_is_an_auto_compaction(reason: str, w
 
 def test_a_compaction_that_failed_has_no_result_and_says_why() -> None:
     started = events.CompactionStarted("overflow")
-    assert told(STARTED, started, events.CompactionFailed("no room"))[-1] == {
+    assert encode_entries(STARTED, started, events.CompactionFailed("no room"))[-1] == {
         "type": "auto_compaction_end",
         "result": None,
         "aborted": False,
         "willRetry": False,
         "errorMessage": "no room",
     }
-    aborted = told(STARTED, started, events.CompactionFailed("cancelled", aborted=True))[-1]
+    aborted = encode_entries(STARTED, started, events.CompactionFailed("cancelled", aborted=True))[-1]
     assert (aborted["aborted"], "errorMessage" in aborted) == (True, False)
 
 
 def test_an_overflow_in_the_middle_of_a_message_voids_it() -> None:
-    happened = told(STARTED, events.TextDelta("Half"), events.CompactionStarted("overflow"))
-    assert in_short(happened)[-2:] == ["message_end assistant error", "auto_compaction_start"]
+    happened = encode_entries(STARTED, events.TextDelta("Half"), events.CompactionStarted("overflow"))
+    assert summarise_frames(happened)[-2:] == ["message_end assistant error", "auto_compaction_start"]
 
 
 def test_a_compaction_that_was_asked_for_is_no_run_of_the_agent() -> None:
-    happened = told(
+    happened = encode_entries(
         events.RunStarted(text="", by=OWNER, purpose=events.Purpose.COMPACT),
         events.CompactionStarted("requested"),
         USAGE,
         events.ContextCompacted(reason="requested", summary="So far", kept=0, tokens_before=9, tokens_after=1),
         SUCCESS,
     )
-    assert in_short(happened) == ["notice", "compaction_start", "compaction_end", "notice"]
+    assert summarise_frames(happened) == ["notice", "compaction_start", "compaction_end", "notice"]
     assert happened[2]["result"] == {"summary": "So far", "firstKeptEntryId": "e4", "tokensBefore": 9}
 
 
 def test_an_undo_is_told_as_notices() -> None:
     failed = events.RunCompleted(outcome=events.Outcome.FAILED, summary="nothing was restored", exit_code_hint=1)
-    happened = told(events.RunStarted(text="", by=OWNER, purpose=events.Purpose.UNDO), failed)
+    happened = encode_entries(events.RunStarted(text="", by=OWNER, purpose=events.Purpose.UNDO), failed)
     assert happened == [
         {"type": "notice", "level": "info", "code": "UNDO_STARTED", "message": "Undo started"},
         {"type": "notice", "level": "warning", "code": "UNDO_FINISHED", "message": "nothing was restored"},
@@ -383,7 +389,7 @@ def test_an_undo_is_told_as_notices() -> None:
 
 def test_an_approval_is_a_question_that_is_closed_by_its_decision() -> None:
     decided = events.ApprovalDecided("appr_1", events.Verdict.APPROVE, OWNER)
-    happened = told(STARTED, events.ApprovalRequested(APPROVAL), decided)
+    happened = encode_entries(STARTED, events.ApprovalRequested(APPROVAL), decided)
     assert happened[-2:] == [
         {
             "type": "extension_ui_request",
@@ -408,17 +414,17 @@ def test_questions_that_nobody_answered_are_closed_with_their_reason() -> None:
         events.DialogAnswered("dlg_1", {"value": "a"}, OWNER),
         events.DialogClosed("dlg_1", "dismissed"),
     ]
-    reasons = [told(events.DialogOpened(dialog), event)[-1]["reason"] for event in closed]
+    reasons = [encode_entries(events.DialogOpened(dialog), event)[-1]["reason"] for event in closed]
     assert reasons == ["denied", "expired", "withdrawn", "answered", "dismissed"]
 
 
 def test_a_run_that_ends_closes_its_questions() -> None:
-    happened = told(STARTED, events.ApprovalRequested(APPROVAL), SUCCESS)
-    assert [event["requestId"] for event in only(happened, "extension_ui_closed")] == ["appr_1"]
+    happened = encode_entries(STARTED, events.ApprovalRequested(APPROVAL), SUCCESS)
+    assert [event["requestId"] for event in filter_by_type(happened, "extension_ui_closed")] == ["appr_1"]
 
 
 def test_what_people_do_besides_is_told_without_a_run() -> None:
-    happened = told(
+    happened = encode_entries(
         events.ShellStarted("shell_1", "ls", OWNER),
         events.ShellFinished("shell_1", 0, "a.txt\n"),
         events.SessionConfigured(by=OWNER, title="Mine", auto_retry=False),
@@ -433,50 +439,50 @@ def test_what_people_do_besides_is_told_without_a_run() -> None:
 
 
 def test_between_runs_the_state_is_one_shared_object() -> None:
-    assert Reel.empty() is Reel.empty()
-    assert after(STARTED, events.TextDelta("Hi"), SUCCESS) is Reel.empty()
-    assert after(events.ShellStarted("shell_1", "ls", OWNER), events.ApprovalExpired("appr_0")) is Reel.empty()
-    assert after(STARTED) is not Reel.empty()
+    assert PiStreamState.empty() is PiStreamState.empty()
+    assert fold_entries(STARTED, events.TextDelta("Hi"), SUCCESS) is PiStreamState.empty()
+    assert fold_entries(events.ShellStarted("shell_1", "ls", OWNER), events.ApprovalExpired("appr_0")) is PiStreamState.empty()
+    assert fold_entries(STARTED) is not PiStreamState.empty()
 
 
 def test_what_changes_nothing_leaves_the_very_same_state() -> None:
-    state = after(STARTED, events.TextDelta("Hi"))
-    aside = entries_of([events.SessionConfigured(by=OWNER, title="Mine"), events.CheckpointTaken("before", "t")])
-    assert reel.translate(state, SESSION, aside, CAST)[1] is state
-    assert reel.translate(state, SESSION, [], CAST) == ([], state)
+    state = fold_entries(STARTED, events.TextDelta("Hi"))
+    aside = make_entries([events.SessionConfigured(by=OWNER, title="Mine"), events.CheckpointTaken("before", "t")])
+    assert reel.encode_batch(state, SESSION, aside, CAST)[1] is state
+    assert reel.encode_batch(state, SESSION, [], CAST) == ([], state)
 
 
 def test_a_state_can_be_gone_on_from_twice() -> None:
-    state = after(STARTED, events.TextDelta("One"))
-    first = told(events.TextDelta(" two"), events.MessageCompleted("asst_1", "One two"), state=state)
-    second = told(events.TextDelta(" two"), events.MessageCompleted("asst_1", "One two"), state=state)
-    other = told(events.TextDelta(" three"), state=state)
+    state = fold_entries(STARTED, events.TextDelta("One"))
+    first = encode_entries(events.TextDelta(" two"), events.MessageCompleted("asst_1", "One two"), state=state)
+    second = encode_entries(events.TextDelta(" two"), events.MessageCompleted("asst_1", "One two"), state=state)
+    other = encode_entries(events.TextDelta(" three"), state=state)
     assert first == second
     assert other[0]["message"]["content"] == [{"type": "text", "text": "One three"}]
 
 
 def test_whoever_joins_gets_the_message_so_far_the_tools_at_work_and_the_open_questions() -> None:
-    state = after(
+    state = fold_entries(
         STARTED, events.MessageCompleted("asst_1", "", calls=(READ,)), USAGE, CALLED, events.ApprovalRequested(APPROVAL)
     )
-    started, asked = events_in(reel.joining(state, now_ms=START_MS + 59_000))
+    started, asked = list_events(reel.encode_catch_up(state, now_ms=START_MS + 59_000))
     assert started == {"type": "tool_execution_start", "toolCallId": "call_1", "toolName": "read_file", "args": {"path": "a.txt"}}
     assert (asked["requestId"], asked["timeout"]) == ("appr_1", 1_000)
     long = "x" * 3_000
-    (begun,) = events_in(
-        reel.joining(after(STARTED, events.ThinkingDelta("Hm"), events.TextDelta(long), events.TextDelta("é\n")))
+    (begun,) = list_events(
+        reel.encode_catch_up(fold_entries(STARTED, events.ThinkingDelta("Hm"), events.TextDelta(long), events.TextDelta("é\n")))
     )
     assert begun["type"] == "message_start"
     assert begun["message"]["content"] == [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": long + "é\n"}]
     assert "truncated" not in begun["message"]
-    (held,) = events_in(reel.joining(after(STARTED, ANSWER)))
+    (held,) = list_events(reel.encode_catch_up(fold_entries(STARTED, ANSWER)))
     assert held["message"]["content"] == [{"type": "text", "text": "It says contents"}]
-    assert reel.joining(Reel.empty()) == []
+    assert reel.encode_catch_up(PiStreamState.empty()) == []
 
 
 def test_a_run_whose_beginning_was_missed_is_still_told() -> None:
-    happened = told(events.TextDelta("Hi"), events.ToolProgressed("call_9", "…"), SUCCESS)
-    assert in_short(happened) == [
+    happened = encode_entries(events.TextDelta("Hi"), events.ToolProgressed("call_9", "…"), SUCCESS)
+    assert summarise_frames(happened) == [
         "turn_start",
         "message_start assistant",
         "message_update text_start",
@@ -492,7 +498,7 @@ def test_a_run_whose_beginning_was_missed_is_still_told() -> None:
 def test_what_agent_end_repeats_is_bounded_and_keeps_the_newest() -> None:
     megabyte = "x" * 1_000_000
     results = [events.ToolFinished(f"call_{number}", "run", 1, f"{number}:{megabyte}") for number in range(12)]
-    (ended,) = only(told(STARTED, *results, SUCCESS), "agent_end")
+    (ended,) = filter_by_type(encode_entries(STARTED, *results, SUCCESS), "agent_end")
     kept = [message["content"][0]["text"].partition(":")[0] for message in ended["messages"] if message["role"] == "toolResult"]
     assert kept == [str(number) for number in range(4, 12)]
 
@@ -500,6 +506,6 @@ def test_what_agent_end_repeats_is_bounded_and_keeps_the_newest() -> None:
 def test_an_entry_of_every_kind_can_be_told() -> None:
     assert {event.kind for event in ONE_OF_EACH} == events.BY_KIND.keys()
     for event in ONE_OF_EACH:
-        entry = journal.Entry(1, START_MS, RUN, event.kind, entries_of([event])[0].data)
-        frames, _ = reel.translate(Reel.empty(), SESSION, [entry], CAST)
-        events_in(frames)
+        entry = journal.Entry(1, START_MS, RUN, event.kind, make_entries([event])[0].data)
+        frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, [entry], CAST)
+        list_events(frames)

@@ -4,52 +4,52 @@ import asyncio
 from typing import Any
 
 import msgspec
-from tests.protocols.pi.ensemble import UNLIMITED, Ensemble
+from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
 from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.order.limits import Limits
+from switchtower.protocols.pi.order.limits import DispatchLimits
 
 
-def limited(**changes: Any) -> Limits:
+def make_limited_store(**changes: Any) -> DispatchLimits:
     return msgspec.structs.replace(UNLIMITED, **changes)
 
 
 async def test_the_same_id_is_answered_as_before_and_runs_nothing() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
     first = await client.ask("set_session_name", id="c", sessionId="s", name="n")
     again = await client.ask("set_session_name", name="n", sessionId="s", id="c")
     assert again == {**first, "replayed": True}
     assert ensemble.began == ["c"]
-    assert ensemble.phases("c")[4:] == ["command_accepted", "command_finished", "response"]
+    assert ensemble.list_phases("c")[4:] == ["command_accepted", "command_finished", "response"]
     assert ensemble.heard[-2][1]["replayed"] is True
     assert ensemble.ledger.versions["s"] == 1
 
 
 async def test_failures_are_replayed_too() -> None:
-    ensemble = Ensemble()
-    ensemble.refusing("c", "no")
-    client = ensemble.client()
+    ensemble = DispatcherHarness()
+    ensemble.refuse_handler("c", "no")
+    client = ensemble.make_client()
     first = await client.ask("get_state", id="c", sessionId="s")
     ensemble.handles.clear()
     assert await client.ask("get_state", id="c", sessionId="s") == {**first, "replayed": True}
 
 
 async def test_the_same_id_for_something_else_is_a_conflict_and_changes_nothing() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
     await client.ask("get_state", id="c", sessionId="s")
     other = await client.ask("list_sessions", id="c")
     assert other["error"] == "Conflicting id 'c': previously used for 'get_state', now used for 'list_sessions'"
     same_type = await client.ask("get_state", id="c", sessionId="t")
     assert same_type["error"].startswith("Conflicting id 'c'")
-    assert ensemble.phases("c")[-3:] == ["command_accepted", "command_finished", "response"]
+    assert ensemble.list_phases("c")[-3:] == ["command_accepted", "command_finished", "response"]
     assert (await client.ask("get_state", id="c", sessionId="s"))["replayed"] is True
 
 
 async def test_a_key_is_replayed_with_the_new_id_or_with_none() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
     first = await client.ask("abort", id="a", idempotencyKey="k", sessionId="s")
     with_other = await client.ask("abort", id="b", idempotencyKey="k", sessionId="s")
     assert with_other == {**first, "id": "b", "replayed": True}
@@ -63,9 +63,9 @@ async def test_a_key_is_replayed_with_the_new_id_or_with_none() -> None:
 
 
 async def test_a_key_counts_within_its_session_and_the_server_is_one_too() -> None:
-    ensemble = Ensemble()
+    ensemble = DispatcherHarness()
     ensemble.ledger.versions["t"] = 0
-    client = ensemble.client()
+    client = ensemble.make_client()
     for fields in ({"sessionId": "s"}, {"sessionId": "t"}):
         assert "replayed" not in await client.ask("abort", idempotencyKey="k", **fields)
     assert "replayed" not in await client.ask("list_sessions", idempotencyKey="k")
@@ -74,8 +74,8 @@ async def test_a_key_counts_within_its_session_and_the_server_is_one_too() -> No
 
 
 async def test_the_key_is_looked_at_before_the_id() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
     await client.ask("abort", id="a", idempotencyKey="k", sessionId="s")
     await client.ask("get_state", id="b", sessionId="s")
     assert (await client.ask("abort", id="b", idempotencyKey="k", sessionId="s"))["replayed"] is True
@@ -83,13 +83,13 @@ async def test_the_key_is_looked_at_before_the_id() -> None:
 
 
 async def test_an_expired_key_executes_again() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
     await client.ask("abort", idempotencyKey="k", sessionId="s")
     ensemble.now_ms += 599_999
     assert (await client.ask("abort", idempotencyKey="k", sessionId="s"))["replayed"] is True
     ensemble.now_ms += 1
-    assert ensemble.conductor.measure(client).stores.replay.idempotencyCacheSize == 1
+    assert ensemble.conductor.collect_metrics(client).stores.replay.idempotencyCacheSize == 1
     again = await client.ask("get_state", idempotencyKey="k", sessionId="s")
     assert again["success"]
     assert "replayed" not in again
@@ -97,27 +97,27 @@ async def test_an_expired_key_executes_again() -> None:
 
 async def test_expired_keys_are_forgotten_when_new_ones_come() -> None:
     for command in ("abort", "get_state"):
-        ensemble = Ensemble()
-        client = ensemble.client()
+        ensemble = DispatcherHarness()
+        client = ensemble.make_client()
         for number in range(5):
             await client.ask(command, idempotencyKey=f"k{number}", sessionId="s")
         ensemble.now_ms += 600_000
         await client.ask(command, idempotencyKey="new", sessionId="s")
-        assert ensemble.conductor.measure(client).stores.replay.idempotencyCacheSize == 1
+        assert ensemble.conductor.collect_metrics(client).stores.replay.idempotencyCacheSize == 1
 
 
 async def test_a_duplicate_in_flight_waits_for_the_first_and_comes_after_it() -> None:
-    ensemble = Ensemble()
-    work = ensemble.stalled("a")
-    first, second = ensemble.client("1"), ensemble.client("2")
+    ensemble = DispatcherHarness()
+    work = ensemble.stall_handler("a")
+    first, second = ensemble.make_client("1"), ensemble.make_client("2")
     first.send("abort", id="a", idempotencyKey="k", sessionId="s")
     second.send("abort", id="a", sessionId="s")
     second.send("abort", id="b", idempotencyKey="k", sessionId="s")
     second.send("get_state", id="a", sessionId="s")
     assert [answer["error"][:11] for answer in second.responses] == ["Conflicting"]
     await asyncio.sleep(0)
-    work.set_result(ports.Handled("done"))
-    await ensemble.until(lambda: len(second.responses) == 3)
+    work.set_result(ports.HandlerResult("done"))
+    await ensemble.wait_until(lambda: len(second.responses) == 3)
     assert [answer.get("replayed") for answer in first.responses + second.responses[1:]] == [None, True, True]
     assert [answer["id"] for answer in second.responses[1:]] == ["a", "b"]
     assert ensemble.began == ["a"]
@@ -126,61 +126,61 @@ async def test_a_duplicate_in_flight_waits_for_the_first_and_comes_after_it() ->
 
 
 async def test_namespaces_do_not_share_ids() -> None:
-    ensemble = Ensemble()
-    await ensemble.client().ask("get_state", id="c", sessionId="s")
-    assert (await ensemble.client("io", "stdio-1").ask("list_sessions", id="c"))["success"]
-    unknown = await ensemble.client("io", "stdio-2").ask("list_sessions", id="d", dependsOn=["c"])
+    ensemble = DispatcherHarness()
+    await ensemble.make_client().ask("get_state", id="c", sessionId="s")
+    assert (await ensemble.make_client("io", "stdio-1").ask("list_sessions", id="c"))["success"]
+    unknown = await ensemble.make_client("io", "stdio-2").ask("list_sessions", id="d", dependsOn=["c"])
     assert unknown["error"] == "Dependency 'c' is unknown"
 
 
 async def test_only_the_newest_outcomes_are_kept() -> None:
-    ensemble = Ensemble(limited(outcomes=3))
-    client = ensemble.client()
+    ensemble = DispatcherHarness(make_limited_store(outcomes=3))
+    client = ensemble.make_client()
     for number in range(5):
         await client.ask("list_sessions", id=f"c{number}")
-    assert ensemble.conductor.measure(client).stores.replay.outcomeCount == 3
+    assert ensemble.conductor.collect_metrics(client).stores.replay.outcomeCount == 3
     assert "replayed" not in await client.ask("get_metrics", id="c0")
     assert (await client.ask("list_sessions", id="c4"))["replayed"] is True
 
 
 async def test_large_answers_do_not_pile_up() -> None:
-    ensemble = Ensemble(limited(outcome_bytes=10_000))
-    ensemble.handles["get_messages"] = lambda _: ports.Handled("x" * 4_000)
-    client = ensemble.client()
+    ensemble = DispatcherHarness(make_limited_store(outcome_bytes=10_000))
+    ensemble.handles["get_messages"] = lambda _: ports.HandlerResult("x" * 4_000)
+    client = ensemble.make_client()
     for number in range(5):
         await client.ask("get_messages", id=f"c{number}", sessionId="s")
-    assert ensemble.conductor.measure(client).stores.replay.outcomeCount == 2
-    ensemble.handles["get_messages"] = lambda _: ports.Handled("x" * 40_000)
+    assert ensemble.conductor.collect_metrics(client).stores.replay.outcomeCount == 2
+    ensemble.handles["get_messages"] = lambda _: ports.HandlerResult("x" * 40_000)
     await client.ask("get_messages", id="huge", sessionId="s")
     assert (await client.ask("get_messages", id="huge", sessionId="s"))["replayed"] is True
 
 
 async def test_forgotten_namespaces_make_room_for_new_ones_but_never_that_of_the_websockets() -> None:
-    ensemble = Ensemble(limited(namespaces=3))
-    await ensemble.client().ask("list_sessions", id="c")
+    ensemble = DispatcherHarness(make_limited_store(namespaces=3))
+    await ensemble.make_client().ask("list_sessions", id="c")
     for number in range(10):
-        await ensemble.client(f"k{number}", f"stdio-{number}").ask("list_sessions", id="c")
-    assert ensemble.conductor.measure(ensemble.client()).stores.replay.outcomeCount == 3
-    assert (await ensemble.client().ask("list_sessions", id="c"))["replayed"] is True
+        await ensemble.make_client(f"k{number}", f"stdio-{number}").ask("list_sessions", id="c")
+    assert ensemble.conductor.collect_metrics(ensemble.make_client()).stores.replay.outcomeCount == 3
+    assert (await ensemble.make_client().ask("list_sessions", id="c"))["replayed"] is True
 
 
 async def test_a_namespace_with_work_under_way_is_not_forgotten() -> None:
-    ensemble = Ensemble(limited(namespaces=2))
-    work = ensemble.stalled("a")
-    busy = ensemble.client("busy", "stdio-busy")
+    ensemble = DispatcherHarness(make_limited_store(namespaces=2))
+    work = ensemble.stall_handler("a")
+    busy = ensemble.make_client("busy", "stdio-busy")
     busy.send("abort", id="a", sessionId="s")
     for number in range(3):
-        await ensemble.client(f"k{number}", f"stdio-{number}").ask("list_sessions", id="c")
-    work.set_result(ports.Handled())
-    await ensemble.finished("a")
+        await ensemble.make_client(f"k{number}", f"stdio-{number}").ask("list_sessions", id="c")
+    work.set_result(ports.HandlerResult())
+    await ensemble.wait_finished("a")
     assert (await busy.ask("abort", id="a", sessionId="s"))["replayed"] is True
 
 
 async def test_a_kept_answer_does_not_change_with_what_it_was_made_from() -> None:
-    ensemble = Ensemble()
+    ensemble = DispatcherHarness()
     state = {"messageCount": 1}
-    ensemble.handles["get_state"] = lambda _: ports.Handled(state)
-    client = ensemble.client()
+    ensemble.handles["get_state"] = lambda _: ports.HandlerResult(state)
+    client = ensemble.make_client()
     await client.ask("get_state", id="c", sessionId="s")
     state["messageCount"] = 2
     assert (await client.ask("get_state", id="c", sessionId="s"))["data"] == {"messageCount": 1}
@@ -189,14 +189,14 @@ async def test_a_kept_answer_does_not_change_with_what_it_was_made_from() -> Non
 # Over a restart
 
 
-class Resolver:
-    def __init__(self, result: ports.Handled | Exception) -> None:
+class FakeResolver:
+    def __init__(self, result: ports.HandlerResult | Exception) -> None:
         self.result = result
         self.asked: list[tuple[str, str | None, dict[str, Any]]] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, command: str, session_id: str | None, facts: dict[str, Any]) -> ports.Handled:
+    async def __call__(self, command: str, session_id: str | None, facts: dict[str, Any]) -> ports.HandlerResult:
         self.asked.append((command, session_id, facts))
         await self.gate.wait()
         if isinstance(self.result, Exception):
@@ -204,25 +204,25 @@ class Resolver:
         return self.result
 
 
-def restarted(before: Ensemble, resolver: Resolver) -> Ensemble:
-    ensemble = Ensemble(ledger=before.ledger, now_ms=before.now_ms + 1_000)
+def restart_store(before: DispatcherHarness, resolver: FakeResolver) -> DispatcherHarness:
+    ensemble = DispatcherHarness(ledger=before.ledger, now_ms=before.now_ms + 1_000)
     ensemble.conductor.restore(list(before.ledger.receipts.values()), resolver)
     return ensemble
 
 
-def unwanted() -> Resolver:
-    return Resolver(RuntimeError("nothing had only begun"))
+def make_unexpected_resolver() -> FakeResolver:
+    return FakeResolver(RuntimeError("nothing had only begun"))
 
 
 async def test_finished_commands_are_replayed_after_a_restart_as_if_nothing_had_happened() -> None:
-    before = Ensemble()
-    client = before.client()
+    before = DispatcherHarness()
+    client = before.make_client()
     first = await client.ask("bash", id="c", idempotencyKey="k", sessionId="s", command="ls")
-    before.refusing("f", "no")
+    before.refuse_handler("f", "no")
     failed = await client.ask("abort", id="f", sessionId="s")
-    resolver = unwanted()
-    after = restarted(before, resolver)
-    client = after.client()
+    resolver = make_unexpected_resolver()
+    after = restart_store(before, resolver)
+    client = after.make_client()
     assert await client.ask("bash", id="c", sessionId="s", command="ls") == {**first, "replayed": True}
     by_key = await client.ask("bash", id="new", idempotencyKey="k", sessionId="s", command="ls")
     assert by_key == {**first, "id": "new", "replayed": True}
@@ -233,30 +233,32 @@ async def test_finished_commands_are_replayed_after_a_restart_as_if_nothing_had_
 
 
 async def test_stored_keys_expire_and_stored_ids_stay() -> None:
-    before = Ensemble()
-    await before.client().ask("abort", id="c", idempotencyKey="k", sessionId="s")
+    before = DispatcherHarness()
+    await before.make_client().ask("abort", id="c", idempotencyKey="k", sessionId="s")
     before.now_ms += 600_000
-    client = restarted(before, unwanted()).client()
+    client = restart_store(before, make_unexpected_resolver()).make_client()
     assert "replayed" not in await client.ask("abort", idempotencyKey="k", sessionId="s")
     assert (await client.ask("abort", id="c", idempotencyKey="k", sessionId="s"))["replayed"] is True
 
 
 async def test_stored_ids_expire_after_long() -> None:
-    before = Ensemble()
-    await before.client().ask("abort", id="c", sessionId="s")
+    before = DispatcherHarness()
+    await before.make_client().ask("abort", id="c", sessionId="s")
     before.now_ms += 7 * 24 * 3_600_000
-    assert "replayed" not in await restarted(before, unwanted()).client().ask("abort", id="c", sessionId="s")
+    assert "replayed" not in await restart_store(before, make_unexpected_resolver()).make_client().ask(
+        "abort", id="c", sessionId="s"
+    )
 
 
 async def test_the_key_of_a_command_that_only_began_outlives_the_time_of_keys() -> None:
-    before = await interrupted(idempotencyKey="k")
+    before = await make_interrupted_prompt(idempotencyKey="k")
     before.now_ms += 3_600_000
-    client = restarted(before, Resolver(ports.Handled("found out"))).client()
+    client = restart_store(before, FakeResolver(ports.HandlerResult("found out"))).make_client()
     assert (await client.ask("prompt", idempotencyKey="k", sessionId="s", message="m"))["data"] == "found out"
 
 
 async def test_names_of_receipts_cannot_be_mistaken_for_each_other() -> None:
-    ensemble = Ensemble()
+    ensemble = DispatcherHarness()
     asked: list[tuple[str, dict[str, Any]]] = [
         ("", {"id": "x"}),
         ("", {"idempotencyKey": "x"}),
@@ -265,30 +267,30 @@ async def test_names_of_receipts_cannot_be_mistaken_for_each_other() -> None:
         ('","', {"id": "x"}),
     ]
     for number, (namespace, identity) in enumerate(asked):
-        await ensemble.client(str(number), namespace).ask("abort", sessionId="s", **identity)
+        await ensemble.make_client(str(number), namespace).ask("abort", sessionId="s", **identity)
     assert len(ensemble.ledger.receipts) == len(asked)
 
 
 async def test_receipts_that_cannot_be_read_are_passed_over() -> None:
-    before = Ensemble()
-    await before.client().ask("abort", id="c", sessionId="s")
+    before = DispatcherHarness()
+    await before.make_client().ask("abort", id="c", sessionId="s")
     [good] = before.ledger.receipts.values()
     for number, changes in enumerate(
         [{"key": "rubbish"}, {"key": "[1,2]"}, {"outcome": {}}, {"outcome": {"state": "finished", "response": 5}}, {"scope": "x"}]
     ):
         before.ledger.receipts[str(number)] = msgspec.structs.replace(good, **changes)
-    client = restarted(before, unwanted()).client()
+    client = restart_store(before, make_unexpected_resolver()).make_client()
     assert (await client.ask("abort", id="c", sessionId="s"))["replayed"] is True
 
 
-async def interrupted(**identity: str) -> Ensemble:
+async def make_interrupted_prompt(**identity: str) -> DispatcherHarness:
     """A prompt began, its receipt was committed with its run, and the process is gone."""
-    before = Ensemble()
-    client = before.client()
+    before = DispatcherHarness()
+    client = before.make_client()
 
-    def prompt(request: inbound.Request) -> ports.Handled:
-        before.ledger.keep(before.conductor.begun(request, client, run_id="run_1"))
-        return ports.Handled(rest=asyncio.get_running_loop().create_future())
+    def prompt(request: inbound.PiRequest) -> ports.HandlerResult:
+        before.ledger.keep(before.conductor.make_start_receipts(request, client, run_id="run_1"))
+        return ports.HandlerResult(rest=asyncio.get_running_loop().create_future())
 
     before.handles["prompt"] = prompt
     client.send("prompt", sessionId="s", message="m", **identity)
@@ -296,22 +298,22 @@ async def interrupted(**identity: str) -> Ensemble:
 
 
 async def test_a_command_without_identity_leaves_no_receipt_when_it_begins() -> None:
-    assert (await interrupted()).ledger.receipts == {}
+    assert (await make_interrupted_prompt()).ledger.receipts == {}
 
 
 async def test_a_begun_command_is_resolved_once_when_it_is_first_asked_for() -> None:
-    before = await interrupted(id="p", idempotencyKey="k")
+    before = await make_interrupted_prompt(id="p", idempotencyKey="k")
     assert {receipt.outcome["state"] for receipt in before.ledger.receipts.values()} == {"begun"}
-    resolver = Resolver(ports.Handled({"answer": 42}))
+    resolver = FakeResolver(ports.HandlerResult({"answer": 42}))
     resolver.gate.clear()
-    after = restarted(before, resolver)
-    client = after.client()
+    after = restart_store(before, resolver)
+    client = after.make_client()
     client.send("prompt", id="p", sessionId="s", message="m")
     client.send("prompt", idempotencyKey="k", sessionId="s", message="m")
     client.send("get_state", id="d", sessionId="s", dependsOn=["p"])
     assert client.responses == []
     resolver.gate.set()
-    await after.until(lambda: len(client.responses) == 3)
+    await after.wait_until(lambda: len(client.responses) == 3)
     assert client.responses[0] == {
         "type": "response",
         "command": "prompt",
@@ -325,17 +327,17 @@ async def test_a_begun_command_is_resolved_once_when_it_is_first_asked_for() -> 
     assert client.responses[2]["success"]
     assert resolver.asked == [("prompt", "s", {"run_id": "run_1"})]
     assert after.began == ["d"]
-    assert after.phases("p") == ["command_accepted", "command_finished", "response"]
+    assert after.list_phases("p") == ["command_accepted", "command_finished", "response"]
     # and what was found out is stored, for the next process
-    third = restarted(after, unwanted())
-    assert await third.client().ask("prompt", id="p", sessionId="s", message="m") == client.responses[0]
+    third = restart_store(after, make_unexpected_resolver())
+    assert await third.make_client().ask("prompt", id="p", sessionId="s", message="m") == client.responses[0]
     assert third.ledger.versions["s"] == 1
 
 
 async def test_a_begun_command_that_failed_is_a_stored_failure() -> None:
-    resolver = Resolver(ports.Refused("The run was interrupted"))
-    after = restarted(await interrupted(id="p"), resolver)
-    client = after.client()
+    resolver = FakeResolver(ports.PiCommandError("The run was interrupted"))
+    after = restart_store(await make_interrupted_prompt(id="p"), resolver)
+    client = after.make_client()
     dependent = await client.ask("abort", id="d", sessionId="s", dependsOn=["p"])
     assert dependent["error"] == "Dependency 'p' failed: The run was interrupted"
     again = await client.ask("prompt", id="p", sessionId="s", message="m")
@@ -345,17 +347,17 @@ async def test_a_begun_command_that_failed_is_a_stored_failure() -> None:
 
 
 async def test_a_begun_command_asked_for_in_other_words_is_a_conflict_and_not_resolved() -> None:
-    resolver = unwanted()
-    client = restarted(await interrupted(id="p"), resolver).client()
+    resolver = make_unexpected_resolver()
+    client = restart_store(await make_interrupted_prompt(id="p"), resolver).make_client()
     assert (await client.ask("prompt", id="p", sessionId="s", message="other"))["error"].startswith("Conflicting id 'p'")
     assert resolver.asked == []
 
 
 async def test_closing_sends_no_outcome_to_those_who_wait_for_a_begun_command() -> None:
-    resolver = Resolver(ports.Handled())
+    resolver = FakeResolver(ports.HandlerResult())
     resolver.gate.clear()
-    after = restarted(await interrupted(id="p"), resolver)
-    client = after.client()
+    after = restart_store(await make_interrupted_prompt(id="p"), resolver)
+    client = after.make_client()
     client.send("prompt", id="p", sessionId="s", message="m")
     await asyncio.sleep(0)
     await after.conductor.close()

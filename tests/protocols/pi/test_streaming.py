@@ -6,30 +6,42 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocols.pi.reels import CAST, READ, SESSION, STARTED, SUCCESS, USAGE, entries_of, events_in, in_short, only, told
+from tests.protocols.pi.reels import (
+    CAST,
+    READ,
+    SESSION,
+    STARTED,
+    SUCCESS,
+    USAGE,
+    make_entries,
+    list_events,
+    summarise_frames,
+    filter_by_type,
+    encode_entries,
+)
 from tests.protocols.pi.strategies import ANY_EVENT, LONG_TEXTS, PIECES, runs
 
 from switchtower.core import events, journal
 from switchtower.protocols.pi.view import reel, shapes, streaming
-from switchtower.protocols.pi.view.footage import Reel
+from switchtower.protocols.pi.view.footage import PiStreamState
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
-    entries = entries_of(happened)
-    whole, last = reel.translate(Reel.empty(), SESSION, entries, CAST)
+    entries = make_entries(happened)
+    whole, last = reel.encode_batch(PiStreamState.empty(), SESSION, entries, CAST)
     frames: list[bytes] = []
-    state = Reel.empty()
+    state = PiStreamState.empty()
     at = 0
     while at < len(entries):
         size = data.draw(st.integers(1, len(entries) - at))
-        batch, state = reel.translate(state, SESSION, entries[at : at + size], CAST)
+        batch, state = reel.encode_batch(state, SESSION, entries[at : at + size], CAST)
         frames += batch
         at += size
     assert frames == whole
-    assert reel.joining(state) == reel.joining(last)
-    events_in(frames)
+    assert reel.encode_catch_up(state) == reel.encode_catch_up(last)
+    list_events(frames)
 
 
 @settings(max_examples=80, deadline=None)
@@ -37,7 +49,7 @@ def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: lis
 def test_what_begins_ends_however_a_run_does(several: list[list[events.AnyEvent]]) -> None:
     open_: list[str] = []
     tools: list[str] = []
-    for event in told(*(event for run in several for event in run)):
+    for event in encode_entries(*(event for run in several for event in run)):
         what, _, how = event["type"].rpartition("_")
         if what not in ("agent", "turn", "message", "tool_execution"):
             continue
@@ -60,10 +72,12 @@ def test_a_client_that_draws_from_the_pieces_loses_nothing(pieces: list[events.T
     wholes = {"text": "", "thinking": ""}
     for piece in pieces:
         wholes[streaming.FIELDS[piece.kind]] += piece.text
-    happened = told(STARTED, *pieces, events.MessageCompleted("asst_1", wholes["text"], wholes["thinking"]), USAGE, SUCCESS)
+    happened = encode_entries(
+        STARTED, *pieces, events.MessageCompleted("asst_1", wholes["text"], wholes["thinking"]), USAGE, SUCCESS
+    )
     drawn: dict[int, str] = {}
     ended: dict[int, str] = {}
-    for update in (event["assistantMessageEvent"] for event in only(happened, "message_update")):
+    for update in (event["assistantMessageEvent"] for event in filter_by_type(happened, "message_update")):
         match update["type"].partition("_")[2]:
             case "start":
                 assert update["contentIndex"] == len(drawn)
@@ -72,18 +86,18 @@ def test_a_client_that_draws_from_the_pieces_loses_nothing(pieces: list[events.T
                 drawn[update["contentIndex"]] += update["delta"]
             case "end":
                 ended[update["contentIndex"]] = update["content"]
-    content = only(happened, "message_end")[-1]["message"]["content"]
+    content = filter_by_type(happened, "message_end")[-1]["message"]["content"]
     assert [drawn[index] for index in sorted(drawn)] == [block.get("text", block.get("thinking")) for block in content]
     assert ended == drawn
-    assert sum(event["assistantMessageEvent"]["type"].endswith("_delta") for event in only(happened, "message_update")) == len(
-        pieces
-    )
+    assert sum(
+        event["assistantMessageEvent"]["type"].endswith("_delta") for event in filter_by_type(happened, "message_update")
+    ) == len(pieces)
 
 
 @given(st.lists(LONG_TEXTS, min_size=1, max_size=20))
 def test_the_message_of_an_update_shows_all_of_a_short_text_and_the_end_of_a_long_one(texts: list[str]) -> None:
     said = ""
-    updates = only(told(STARTED, *map(events.TextDelta, texts)), "message_update")[1:]
+    updates = filter_by_type(encode_entries(STARTED, *map(events.TextDelta, texts)), "message_update")[1:]
     for text, update in zip(texts, updates, strict=True):
         said += text
         (block,) = update["message"]["content"]
@@ -97,11 +111,11 @@ def test_the_message_of_an_update_shows_all_of_a_short_text_and_the_end_of_a_lon
 
 @given(LONG_TEXTS, LONG_TEXTS)
 def test_an_update_from_the_template_is_what_the_encoder_would_send(first: str, second: str) -> None:
-    pieces = entries_of([events.ThinkingDelta(first), events.TextDelta(second)])
-    frames, _ = reel.translate(Reel.empty(), SESSION, pieces, CAST)
+    pieces = make_entries([events.ThinkingDelta(first), events.TextDelta(second)])
+    frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, pieces, CAST)
     is_cut = len(first) > 1_024 or len(second) > 1_024
     message = shapes.Assistant(
-        content=(shapes.Thinking(_shown(first)), shapes.Text(_shown(second))),
+        content=(shapes.Thinking(_show_text(first)), shapes.Text(_show_text(second))),
         api=CAST.api,
         provider=CAST.provider,
         model=CAST.model,
@@ -117,27 +131,27 @@ def test_an_update_from_the_template_is_what_the_encoder_would_send(first: str, 
     assert b"\n" not in frames[-1]
 
 
-def _shown(text: str) -> str:
+def _show_text(text: str) -> str:
     return text if len(text) <= 1_024 else "…" + text[-512:]
 
 
-def _bytes_of(tokens: int) -> int:
+def _encode_tokens(tokens: int) -> int:
     words = [f" token{number % 7}" for number in range(tokens)]
     pieces = map(events.TextDelta, words)
     happened = [STARTED, *pieces, events.MessageCompleted("asst_1", "".join(words)), USAGE, SUCCESS]
-    frames, _ = reel.translate(Reel.empty(), SESSION, entries_of(happened), CAST)
+    frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, make_entries(happened), CAST)
     return sum(map(len, frames))
 
 
 def test_a_message_twice_as_long_takes_twice_the_bytes_and_not_four_times() -> None:
-    assert _bytes_of(8_000) < 2.1 * _bytes_of(4_000)
-    assert _bytes_of(8_000) < 20_000_000
+    assert _encode_tokens(8_000) < 2.1 * _encode_tokens(4_000)
+    assert _encode_tokens(8_000) < 20_000_000
 
 
 def test_going_back_and_forth_between_thinking_and_text_stays_linear() -> None:
     def size(turns: int) -> int:
         pieces = [piece for _ in range(turns) for piece in (events.ThinkingDelta("hm " * 20), events.TextDelta("so " * 20))]
-        return sum(map(len, reel.translate(Reel.empty(), SESSION, entries_of(pieces), CAST)[0]))
+        return sum(map(len, reel.encode_batch(PiStreamState.empty(), SESSION, make_entries(pieces), CAST)[0]))
 
     assert size(2_000) < 2.1 * size(1_000)
 
@@ -148,14 +162,16 @@ def test_many_calls_with_long_arguments_stay_linear_and_are_told_whole() -> None
             events.ToolRequest(call_id=f"call_{number}", tool="write_file", args={"content": "x" * 2_000})
             for number in range(count)
         )
-        return told(STARTED, events.MessageCompleted("asst_1", "", calls=requests), USAGE)
+        return encode_entries(STARTED, events.MessageCompleted("asst_1", "", calls=requests), USAGE)
 
     def size(count: int) -> int:
         return len(json.dumps(calls(count)))
 
     assert size(400) < 2.1 * size(200)
     happened = calls(20)
-    ends = [event for event in only(happened, "message_update") if event["assistantMessageEvent"]["type"] == "toolcall_end"]
+    ends = [
+        event for event in filter_by_type(happened, "message_update") if event["assistantMessageEvent"]["type"] == "toolcall_end"
+    ]
     assert [event["assistantMessageEvent"]["toolCall"]["id"] for event in ends] == [f"call_{number}" for number in range(20)]
     assert all(event["assistantMessageEvent"]["toolCall"]["arguments"] == {"content": "x" * 2_000} for event in ends)
     assert all(event["message"]["truncated"] is True for event in ends)
@@ -164,8 +180,8 @@ def test_many_calls_with_long_arguments_stay_linear_and_are_told_whole() -> None
 
 def test_the_output_of_a_tool_is_shown_by_its_end_and_told_by_its_pieces() -> None:
     call = events.ToolCalled("call_1", "run", {"command": "x" * 5_000})
-    happened = told(call, *(events.ToolProgressed("call_1", f"{number:04} ") for number in range(2_000)))
-    updates = only(happened, "tool_execution_update")
+    happened = encode_entries(call, *(events.ToolProgressed("call_1", f"{number:04} ") for number in range(2_000)))
+    updates = filter_by_type(happened, "tool_execution_update")
     assert "".join(update["delta"] for update in updates) == "".join(f"{number:04} " for number in range(2_000))
     assert "truncated" not in updates[0]["partialResult"]
     last = updates[-1]["partialResult"]
@@ -178,13 +194,13 @@ def test_the_output_of_a_tool_is_shown_by_its_end_and_told_by_its_pieces() -> No
 
 def test_a_piece_that_another_encoder_stored_is_told_too() -> None:
     entry = journal.Entry(1, 1, "run_1", "text.delta", b'{ "text" : "a\\u0062\\n" }')
-    frames, _ = reel.translate(Reel.empty(), SESSION, [entry], CAST)
-    assert events_in(frames)[-1]["assistantMessageEvent"]["delta"] == "ab\n"
+    frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, [entry], CAST)
+    assert list_events(frames)[-1]["assistantMessageEvent"]["delta"] == "ab\n"
 
 
 def test_a_call_without_words_has_the_first_place_in_the_content() -> None:
-    happened = told(STARTED, events.MessageCompleted("asst_1", "", calls=(READ,)), USAGE)
-    assert in_short(happened)[-4:] == [
+    happened = encode_entries(STARTED, events.MessageCompleted("asst_1", "", calls=(READ,)), USAGE)
+    assert summarise_frames(happened)[-4:] == [
         "message_update toolcall_start",
         "message_update toolcall_delta",
         "message_update toolcall_end",

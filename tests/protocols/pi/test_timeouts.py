@@ -5,36 +5,36 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.protocols.pi.ensemble import UNLIMITED, Ensemble
+from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
 from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.order.limits import Limits
+from switchtower.protocols.pi.order.limits import DispatchLimits
 
 SOON = msgspec.structs.replace(UNLIMITED, read_timeout_s=0.02, command_timeout_s=0.03)
 
 
 def test_reads_are_short_and_creating_has_no_timeout() -> None:
-    limits = Limits()
-    assert limits.timeout_of("get_state") == limits.timeout_of("list_sessions") == 30
-    assert limits.timeout_of("create_session") == 0
-    assert limits.timeout_of("prompt") == limits.timeout_of("switch_session") == 300
+    limits = DispatchLimits()
+    assert limits.get_timeout("get_state") == limits.get_timeout("list_sessions") == 30
+    assert limits.get_timeout("create_session") == 0
+    assert limits.get_timeout("prompt") == limits.get_timeout("switch_session") == 300
 
 
 @pytest.mark.parametrize(("command", "after_ms"), [("get_state", 20), ("abort", 30)])
 @pytest.mark.parametrize("rest", [False, True])
 async def test_a_timeout_is_told_stored_and_replayed_and_the_work_is_aborted(command: str, after_ms: int, rest: bool) -> None:
-    ensemble = Ensemble(SOON)
-    client = ensemble.client()
+    ensemble = DispatcherHarness(SOON)
+    client = ensemble.make_client()
     aborted = asyncio.Event()
 
-    async def work() -> ports.Handled:
+    async def work() -> ports.HandlerResult:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             aborted.set()
-        return ports.Handled("never")
+        return ports.HandlerResult("never")
 
-    ensemble.handles["c"] = lambda _: ports.Handled(rest=work()) if rest else work()
+    ensemble.handles["c"] = lambda _: ports.HandlerResult(rest=work()) if rest else work()
     answer = await client.ask(command, id="c", sessionId="s")
     assert answer == {
         "type": "response",
@@ -56,56 +56,56 @@ async def test_a_timeout_is_told_stored_and_replayed_and_the_work_is_aborted(com
 
 @pytest.mark.requirement("pi:timeout:run-not-covered")
 async def test_a_run_is_not_covered_by_the_timeout_of_the_command_that_started_it() -> None:
-    ensemble = Ensemble(SOON)
-    client = ensemble.client()
-    run = ensemble.resting("p", is_run=True)
+    ensemble = DispatcherHarness(SOON)
+    client = ensemble.make_client()
+    run = ensemble.finish_handler("p", is_run=True)
     client.send("prompt", id="p", sessionId="s", message="m")
     # Another command's clock starts later and runs out: the prompt's would have, too.
-    ensemble.stalled("other")
+    ensemble.stall_handler("other")
     assert (await client.ask("abort", id="other", sessionId="s"))["timedOut"]
-    run.set_result(ports.Handled())
-    await ensemble.until(lambda: len(client.responses) == 2)
+    run.set_result(ports.HandlerResult())
+    await ensemble.wait_until(lambda: len(client.responses) == 2)
     assert (client.responses[1]["id"], client.responses[1]["success"]) == ("p", True)
 
 
 @pytest.mark.requirement("pi:timeout:waiting-for-people")
 async def test_the_time_that_people_take_for_an_answer_does_not_count() -> None:
-    ensemble = Ensemble(SOON)
-    client = ensemble.client()
+    ensemble = DispatcherHarness(SOON)
+    client = ensemble.make_client()
     busy = asyncio.get_running_loop().create_future()
     tries = iter([True, False])
 
-    def handle(_: inbound.Request) -> ports.Handled:
+    def handle(_: inbound.PiRequest) -> ports.HandlerResult:
         if next(tries):
             raise ports.SessionBusy(busy)
-        return ports.Handled("done")
+        return ports.HandlerResult("done")
 
     ensemble.handles["p"] = handle
     ensemble.ledger.waited["s"] = 100.0  # before the command came
     client.send("prompt", id="p", sessionId="s", message="m")
     ensemble.ledger.waited["s"] += 3_600.0  # while it waited behind a run that has a question open
     ensemble.ledger.versions["t"] = 0
-    other = ensemble.client("other")
+    other = ensemble.make_client("other")
     for number in range(3):
-        ensemble.stalled(f"other {number}")
+        ensemble.stall_handler(f"other {number}")
         assert (await other.ask("abort", id=f"other {number}", sessionId="t"))["timedOut"]
     assert client.responses == []
     busy.set_result(None)
-    await ensemble.until(lambda: bool(client.responses))
+    await ensemble.wait_until(lambda: bool(client.responses))
     assert client.responses[0]["data"] == "done"
 
 
 async def test_late_completion_cannot_overwrite_a_timeout() -> None:
-    ensemble = Ensemble(SOON)
-    client = ensemble.client()
+    ensemble = DispatcherHarness(SOON)
+    client = ensemble.make_client()
     ended = asyncio.Event()
 
-    async def stubborn() -> ports.Handled:
+    async def stubborn() -> ports.HandlerResult:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
             ended.set()
-        return ports.Handled("too late")
+        return ports.HandlerResult("too late")
 
     ensemble.handles["c"] = lambda _: stubborn()
     answer = await client.ask("abort", id="c", sessionId="s")
@@ -113,16 +113,16 @@ async def test_late_completion_cannot_overwrite_a_timeout() -> None:
         await ended.wait()
     assert answer["timedOut"] is True
     assert (await client.ask("abort", id="c", sessionId="s"))["timedOut"] is True
-    assert ensemble.phases("c").count("command_started") == 1
+    assert ensemble.list_phases("c").count("command_started") == 1
     assert ensemble.ledger.versions["s"] == 0
 
 
 async def test_waiting_at_the_head_counts_and_leaves_what_it_waited_for_alone() -> None:
-    ensemble = Ensemble(SOON)
-    client = ensemble.client()
+    ensemble = DispatcherHarness(SOON)
+    client = ensemble.make_client()
     until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def busy(_: inbound.Request) -> ports.Handled:
+    def busy(_: inbound.PiRequest) -> ports.HandlerResult:
         raise ports.SessionBusy(until)
 
     ensemble.handles["c"] = busy
@@ -134,7 +134,7 @@ async def test_waiting_at_the_head_counts_and_leaves_what_it_waited_for_alone() 
 
 
 async def test_a_wait_that_is_our_own_ends_with_the_timeout() -> None:
-    ensemble = Ensemble(SOON)
+    ensemble = DispatcherHarness(SOON)
     ended = asyncio.Event()
 
     async def until() -> None:
@@ -143,58 +143,58 @@ async def test_a_wait_that_is_our_own_ends_with_the_timeout() -> None:
         finally:
             ended.set()
 
-    def busy(_: inbound.Request) -> ports.Handled:
+    def busy(_: inbound.PiRequest) -> ports.HandlerResult:
         raise ports.SessionBusy(until())
 
     ensemble.handles["c"] = busy
-    assert (await ensemble.client().ask("compact", id="c", sessionId="s"))["timedOut"] is True
+    assert (await ensemble.make_client().ask("compact", id="c", sessionId="s"))["timedOut"] is True
     async with asyncio.timeout(60):
         await ended.wait()
 
 
 async def test_time_in_the_queue_does_not_count() -> None:
-    ensemble = Ensemble(SOON)
-    client = ensemble.client()
-    ensemble.stalled("a")
+    ensemble = DispatcherHarness(SOON)
+    client = ensemble.make_client()
+    ensemble.stall_handler("a")
     client.send("abort", id="a", sessionId="s")
     client.send("get_state", id="b", sessionId="s")  # its own timeout is shorter than the wait before it
-    assert (await ensemble.finished("b"))["success"]
-    assert ensemble.phases("a")[-1] == "response"
+    assert (await ensemble.wait_finished("b"))["success"]
+    assert ensemble.list_phases("a")[-1] == "response"
 
 
 async def test_storing_takes_as_long_as_it_takes() -> None:
-    ensemble = Ensemble(SOON)
+    ensemble = DispatcherHarness(SOON)
     ensemble.ledger.gate = asyncio.Event()
-    client = ensemble.client()
+    client = ensemble.make_client()
     client.send("abort", id="a", sessionId="s")
     # Two reads elsewhere time out one after the other: by then the command's own time would be over too.
     for id_ in ("first", "second"):
-        ensemble.stalled(id_)
+        ensemble.stall_handler(id_)
         client.send("get_state", id=id_, sessionId="elsewhere")
-        assert not (await ensemble.finished(id_))["success"]
+        assert not (await ensemble.wait_finished(id_))["success"]
     ensemble.ledger.gate.set()
-    assert (await ensemble.finished("a"))["success"]
+    assert (await ensemble.wait_finished("a"))["success"]
 
 
 async def test_no_timeout_where_none_is_set() -> None:
-    ensemble = Ensemble(msgspec.structs.replace(SOON, command_timeout_s=0))
-    client = ensemble.client()
-    works: list[Any] = [ensemble.stalled("a"), ensemble.stalled("m"), ensemble.stalled("r")]
+    ensemble = DispatcherHarness(msgspec.structs.replace(SOON, command_timeout_s=0))
+    client = ensemble.make_client()
+    works: list[Any] = [ensemble.stall_handler("a"), ensemble.stall_handler("m"), ensemble.stall_handler("r")]
     client.send("abort", id="a", sessionId="s")
     client.send("create_session", id="m")
     client.send("get_state", id="r", sessionId="t")
-    await ensemble.finished("r")
-    assert ensemble.phases("a") == ensemble.phases("m") == ["command_accepted", "command_started"]
+    await ensemble.wait_finished("r")
+    assert ensemble.list_phases("a") == ensemble.list_phases("m") == ["command_accepted", "command_started"]
     for work in works[:2]:
-        work.set_result(ports.Handled())
-    assert (await ensemble.finished("a"))["success"]
-    assert (await ensemble.finished("m"))["success"]
+        work.set_result(ports.HandlerResult())
+    assert (await ensemble.wait_finished("a"))["success"]
+    assert (await ensemble.wait_finished("m"))["success"]
 
 
 async def test_work_that_is_cancelled_by_others_is_a_failure() -> None:
-    ensemble = Ensemble()
-    client = ensemble.client()
-    work = ensemble.resting("p")
+    ensemble = DispatcherHarness()
+    client = ensemble.make_client()
+    work = ensemble.finish_handler("p")
     client.send("prompt", id="p", sessionId="s", message="m")
     work.cancel()
-    assert (await ensemble.finished("p"))["error"] == "Command was cancelled"
+    assert (await ensemble.wait_finished("p"))["error"] == "Command was cancelled"

@@ -112,23 +112,25 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
         (RUN, events.TerminalTyped("input_1", "ls -l\r", "a" * 64, OWNER)),
         (RUN, events.TerminalTyped("input_2", "[hidden]", "b" * 64, OWNER)),
     ],
-    "terminal.keys": [(RUN, events.TerminalKeys(3, OWNER))],
+    "terminal.keys": [(RUN, events.TerminalKeysTyped(3, OWNER))],
     "terminal.resized": [(RUN, events.TerminalResized(80, 24, OWNER))],
-    "terminal.echoed": [(RUN, events.TerminalEchoed(on=on)) for on in (False, True)],
+    "terminal.echoed": [(RUN, events.TerminalEchoChanged(on=on)) for on in (False, True)],
     "terminal.prompt": [
         (RUN, events.PromptShown("permission", "Proceed? (y/n)", "appr_1")),
         (RUN, events.PromptShown("unknown")),
     ],
-    "terminal.prompt_gone": [(RUN, events.PromptGone())],
-    "terminal.screen": [(RUN, events.ScreenTaken("\x1b[2J" + "line\r\n" * 200, 80, 24))],
-    "errand.started": [(RUN, events.ErrandStarted("req_1", "rpc.fs.read", {"path": "README.md"}, OWNER))],
+    "terminal.prompt_gone": [(RUN, events.PromptCleared())],
+    "terminal.screen": [(RUN, events.ScreenCaptured("\x1b[2J" + "line\r\n" * 200, 80, 24))],
+    "errand.started": [(RUN, events.RemoteCallStarted("req_1", "rpc.fs.read", {"path": "README.md"}, OWNER))],
     "errand.finished": [
-        (RUN, events.ErrandFinished("req_1", "rpc.fs.read", OWNER, ok=True, duration_ms=3, result={"content": "# Tower"})),
-        (None, events.ErrandFinished("req_1", "rpc.bash", OWNER, ok=False, duration_ms=3, error="denied")),
+        (RUN, events.RemoteCallFinished("req_1", "rpc.fs.read", OWNER, ok=True, duration_ms=3, result={"content": "# Tower"})),
+        (None, events.RemoteCallFinished("req_1", "rpc.bash", OWNER, ok=False, duration_ms=3, error="denied")),
     ],
     "host.lost": [(RUN, events.HostLost("host_1"))],
     "host.returned": [(RUN, events.HostReturned("host_1"))],
-    "host.said": [(RUN, events.HostSaid("run.mood", {"mood": "fine"}, relayed=events.Relayed(9, 1_759_000_000_000, {"a": 1})))],
+    "host.said": [
+        (RUN, events.HostEventReceived("run.mood", {"mood": "fine"}, relayed=events.Relayed(9, 1_759_000_000_000, {"a": 1})))
+    ],
     "run.step_stopped": [(RUN, events.StepStopped("retry", OWNER))],
     "dialog.opened": [
         (RUN, events.DialogOpened(events.Dialog("dlg_1", "select", "What to review?", 1_760_000_060_000, options=("a", "b")))),
@@ -249,20 +251,20 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
 }
 
 
-def entry(run_id: str | None, event: events.AnyEvent, seq: int = 42) -> journal.Entry:
+def make_entry(run_id: str | None, event: events.AnyEvent, seq: int = 42) -> journal.Entry:
     return journal.Entry(seq, 1_760_000_000_000 + seq, run_id, event.kind, codec.encode(event))
 
 
-def frames_of(kind: str) -> list[bytes]:
-    entries = [entry(run_id, event, seq) for seq, (run_id, event) in enumerate(SAMPLES[kind], start=1)]
-    return outbound.frames(SESSION, entries)
+def encode_sample(kind: str) -> list[bytes]:
+    entries = [make_entry(run_id, event, seq) for seq, (run_id, event) in enumerate(SAMPLES[kind], start=1)]
+    return outbound.encode_batch(SESSION, entries)
 
 
-def golden(kind: str) -> bytes:
+def encode_golden(kind: str) -> bytes:
     """The stored form of each sample and the frame that it becomes."""
     cases: list[dict[str, Any]] = [
         {"event": msgspec.json.decode(codec.encode(event)), "frame": msgspec.json.decode(frame)}
-        for (_, event), frame in zip(SAMPLES[kind], frames_of(kind), strict=True)
+        for (_, event), frame in zip(SAMPLES[kind], encode_sample(kind), strict=True)
     ]
     return msgspec.json.format(msgspec.json.encode(cases), indent=2) + b"\n"
 
@@ -270,7 +272,7 @@ def golden(kind: str) -> bytes:
 def write() -> None:
     GOLDEN.mkdir(exist_ok=True)
     for kind in SAMPLES:
-        (GOLDEN / f"{kind}.json").write_bytes(golden(kind))
+        (GOLDEN / f"{kind}.json").write_bytes(encode_golden(kind))
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from switchtower.protocols.push.peer import CAPABILITIES
 OWNER = events.Actor(name="owner", via="cli")
 
 
-def frame(payload: dict[str, Any]) -> bytes:
+def make_frame(payload: dict[str, Any]) -> bytes:
     envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": "answer_dialog", "payload": payload}
     return msgspec.json.encode(envelope)
 
 
-def command(**payload: Any) -> commands.AnswerDialog:
-    request = inbound.parse(frame({"sessionId": "sess_1", "dialogId": "dlg_1", **payload}))
+def make_command(**payload: Any) -> commands.AnswerDialog:
+    request = inbound.parse(make_frame({"sessionId": "sess_1", "dialogId": "dlg_1", **payload}))
     assert isinstance(request.payload, extensions.AnswerDialog)
     assert request.session_id == "sess_1"
-    return inbound.answer_dialog(request.payload, "sess_1", OWNER)
+    return inbound.build_answer_dialog(request.payload, "sess_1", OWNER)
 
 
 def test_it_is_announced_as_a_capability() -> None:
@@ -42,7 +42,7 @@ def test_it_is_announced_as_a_capability() -> None:
 def test_one_answer_becomes_a_command(payload: dict[str, Any], response: dict[str, Any] | None) -> None:
     expected = commands.AnswerDialog(session_id="sess_1", actor=OWNER, dialog_id="dlg_1", response=response)
 
-    assert command(**payload) == expected
+    assert make_command(**payload) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_one_answer_becomes_a_command(payload: dict[str, Any], response: dict[st
 )
 def test_no_answer_and_two_answers_are_refused(payload: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidCommand, match="one of `value`, `confirmed`, `responses` and `dismissed`"):
-        command(**payload)
+        make_command(**payload)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_no_answer_and_two_answers_are_refused(payload: dict[str, Any]) -> None:
     ],
 )
 def test_an_answer_of_another_type_is_refused(payload: dict[str, Any]) -> None:
-    with pytest.raises(inbound.Refused) as refused:
-        command(**payload)
+    with pytest.raises(inbound.PushRequestError) as refused:
+        make_command(**payload)
 
     assert refused.value.error.code == "INVALID_REQUEST"
 
 
 def test_an_answer_without_a_session_is_refused() -> None:
-    with pytest.raises(inbound.Refused, match="`sessionId` is required"):
-        inbound.parse(frame({"dialogId": "dlg_1", "value": "x"}))
+    with pytest.raises(inbound.PushRequestError, match="`sessionId` is required"):
+        inbound.parse(make_frame({"dialogId": "dlg_1", "value": "x"}))

@@ -9,16 +9,16 @@ from switchtower.core import errors as core_errors
 from switchtower.protocols.push import errors, messages
 
 
-def every(kind: type[core_errors.CoreError] = core_errors.CoreError) -> Iterator[type[core_errors.CoreError]]:
+def list_subclasses(kind: type[core_errors.CoreError] = core_errors.CoreError) -> Iterator[type[core_errors.CoreError]]:
     for below in kind.__subclasses__():
         yield below
-        yield from every(below)
+        yield from list_subclasses(below)
 
 
 @pytest.mark.requirement("push:error:shape")
-@pytest.mark.parametrize("kind", sorted(every(), key=str))
+@pytest.mark.parametrize("kind", sorted(list_subclasses(), key=str))
 def test_a_core_error_has_a_code_of_the_document(kind: type[core_errors.CoreError]) -> None:
-    wire = errors.of(kind("about `this`", hint="do that"))
+    wire = errors.convert_core_error(kind("about `this`", hint="do that"))
     assert wire.code in messages.ErrorCode.__args__  # type: ignore[attr-defined]
     assert wire.retryable is kind.retryable
     assert kind.__doc__ is not None
@@ -26,7 +26,7 @@ def test_a_core_error_has_a_code_of_the_document(kind: type[core_errors.CoreErro
 
 
 def test_the_table_has_no_row_that_is_no_core_error() -> None:
-    assert set(errors.TABLE) == set(every())
+    assert set(errors.TABLE) == set(list_subclasses())
 
 
 def test_every_code_of_the_document_is_used_somewhere() -> None:

@@ -31,13 +31,13 @@ ANY_JSON = st.recursive(
 REQUESTS = [samples.request_frame(type_, payload) for type_, payload in samples.REQUESTS.items()]
 
 
-def parsed(frame: bytes) -> inbound.Request | inbound.Refused:
+def parse_frame(frame: bytes) -> inbound.PushRequest | inbound.PushRequestError:
     """One of the two; any other exception is the failure that this looks for."""
     try:
         return inbound.parse(frame)
-    except inbound.Refused as refused:
+    except inbound.PushRequestError as refused:
         # Whatever was refused can be answered, and the answer is valid.
-        answer = outbound.refusal(refused.request_id, refused.type, None, refused.error)
+        answer = outbound.encode_error_response(refused.request_id, refused.type, None, refused.error)
         checked = msgspec.json.decode(answer, type=messages.ResponseEnvelope)
         assert checked.error is not None
         assert len(checked.error.message) < 2_000
@@ -50,12 +50,12 @@ def parsed(frame: bytes) -> inbound.Request | inbound.Refused:
 @example(b"9" * 5_000)
 @example(b'"\\ud800"')
 def test_any_bytes_are_a_request_or_a_refusal(frame: bytes) -> None:
-    parsed(frame)
+    parse_frame(frame)
 
 
 @given(ANY_JSON)
 def test_any_json_is_a_request_or_a_refusal(value: Any) -> None:
-    parsed(json.dumps(value).encode())  # not always JSON: NaN and lone surrogates come through
+    parse_frame(json.dumps(value).encode())  # not always JSON: NaN and lone surrogates come through
 
 
 @given(st.sampled_from(REQUESTS), st.randoms(use_true_random=False), st.integers(1, 6))
@@ -72,26 +72,26 @@ def test_requests_with_damaged_bytes_are_requests_or_refusals(request: dict[str,
                 frame[place:place] = frame[max(0, place - chance.randrange(30)) : place]
         if not frame:
             break
-    parsed(bytes(frame))
+    parse_frame(bytes(frame))
 
 
 @given(st.sampled_from(REQUESTS), st.data())
 def test_the_beginning_of_a_request_is_never_one(request: dict[str, Any], data: st.DataObject) -> None:
     frame = json.dumps(request).encode()
     cut = data.draw(st.integers(0, len(frame) - 1))
-    assert isinstance(parsed(frame[:cut]), inbound.Refused)
+    assert isinstance(parse_frame(frame[:cut]), inbound.PushRequestError)
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def list_places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place inside, the whole itself left out."""
     inside: list[tuple[Any, ...]] = []
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, held in children:
-        inside += [(*path, key), *places(held, (*path, key))]
+        inside += [(*path, key), *list_places(held, (*path, key))]
     return inside
 
 
-def beyond_the_schema(value: Any) -> bool:
+def is_beyond_schema(value: Any) -> bool:
     """What the two judge differently, and why that is fine.
 
     A whole number written as a fraction, which JSON Schema calls an integer; an id with a final line feed, which Python's
@@ -102,8 +102,8 @@ def beyond_the_schema(value: Any) -> bool:
     if isinstance(value, str):
         return value.endswith("\n") or any("\ud800" <= character <= "\udfff" for character in value)
     if isinstance(value, dict):
-        return any(beyond_the_schema(part) for item in value.items() for part in item)
-    return isinstance(value, list) and any(map(beyond_the_schema, value))
+        return any(is_beyond_schema(part) for item in value.items() for part in item)
+    return isinstance(value, list) and any(map(is_beyond_schema, value))
 
 
 @pytest.mark.requirement("push:schemas:daemon-agrees")
@@ -111,7 +111,7 @@ def beyond_the_schema(value: Any) -> bool:
 @given(st.sampled_from(REQUESTS), st.data())
 def test_the_schema_and_the_decoder_agree_about_changed_requests(request: dict[str, Any], data: st.DataObject) -> None:
     frame = copy.deepcopy(request)
-    path = data.draw(st.sampled_from(places(frame)))
+    path = data.draw(st.sampled_from(list_places(frame)))
     holder: Any = frame
     for key in path[:-1]:
         holder = holder[key]
@@ -120,10 +120,10 @@ def test_the_schema_and_the_decoder_agree_about_changed_requests(request: dict[s
         del holder[path[-1]]
     else:
         holder[path[-1]] = replacement
-    assume(not beyond_the_schema(frame))
+    assume(not is_beyond_schema(frame))
     in_envelope, payload = frame.get("sessionId"), frame.get("payload")
     assume(not (in_envelope and isinstance(payload, dict) and payload.get("sessionId") not in (None, in_envelope)))
-    taken = isinstance(parsed(json.dumps(frame).encode()), inbound.Request)
+    taken = isinstance(parse_frame(json.dumps(frame).encode()), inbound.PushRequest)
     assert taken is bool(schema_check.REQUESTS.is_valid(frame))
 
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 from tests.conformance.schema_check import check
-from tests.runtime.parts import House, start_session
+from tests.runtime.parts import RuntimeHarness, start_session
 
 from switchtower.core import leases, nodes
 from switchtower.core.access import Access
-from switchtower.protocols.push.peer import PushPeer
-from switchtower.transports.pair import Inbox, pair
+from switchtower.protocols.push.peer import PushConnection
+from switchtower.transports.pair import RecordingReceiver, join_receivers
 
 OWNER = Access(name="owner", via="cli", trusted=True)
 HERE = leases.Node("node_1", "10.0.0.1:7000", 1_000, 9_000, True, 2, name="attic", version="0.1.0")
 THERE = leases.Node("node_2", "10.0.0.2:7000", 2_000, 3_000, False, 1, draining=True)
 
 
-class TwoNodes:
+class TwoNodeCluster:
     """Implements `nodes.Nodes`. Draining ends when the test lets it."""
 
     node_id = HERE.node_id
@@ -29,55 +29,55 @@ class TwoNodes:
         self.let_go = asyncio.Event()
         self.drained = asyncio.Event()
 
-    async def all(self) -> list[leases.Node]:
+    async def list_nodes(self) -> list[leases.Node]:
         if self.problem is not None:
             raise self.problem
         return [HERE, THERE]
 
-    async def drain(self, wait_s: float) -> nodes.Drained:
+    async def drain(self, wait_s: float) -> nodes.DrainResult:
         self.waits.append(wait_s)
         await self.let_go.wait()
         if self.problem is not None:
             raise self.problem
         self.drained.set()
-        return nodes.Drained(sessions=2, interrupted=1)
+        return nodes.DrainResult(sessions=2, interrupted=1)
 
 
 @pytest.fixture
-async def house() -> Any:
-    house = House()
+async def runtime_harness() -> Any:
+    house = RuntimeHarness()
     await house.open()
     yield house
     await house.close()
 
 
-def connected(house: House, access: Access = OWNER) -> Inbox:
-    client = Inbox()
-    pair(PushPeer(house.runtime, access, "0"), client)
+def connect_client(runtime_harness: RuntimeHarness, access: Access = OWNER) -> RecordingReceiver:
+    client = RecordingReceiver()
+    join_receivers(PushConnection(runtime_harness.runtime, access, "0"), client)
     return client
 
 
-async def ask(client: Inbox, type_: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
-    asked(client, type_, payload)
+async def ask(client: RecordingReceiver, type_: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+    send_request(client, type_, payload)
     return await answer(client)
 
 
-def asked(client: Inbox, type_: str, payload: dict[str, Any] | None = None) -> None:
+def send_request(client: RecordingReceiver, type_: str, payload: dict[str, Any] | None = None) -> None:
     request = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": type_, "payload": payload or {}}
     client.send(json.dumps(request).encode())
 
 
-async def answer(client: Inbox) -> dict[str, Any]:
+async def answer(client: RecordingReceiver) -> dict[str, Any]:
     async with asyncio.timeout(60):
-        response: dict[str, Any] = json.loads(await client.next())
+        response: dict[str, Any] = json.loads(await client.next_frame())
     check(response)
     return response
 
 
-async def test_nodes_are_listed_with_the_one_that_answers_marked(house: House) -> None:
-    house.runtime.nodes = TwoNodes()
+async def test_nodes_are_listed_with_the_one_that_answers_marked(runtime_harness: RuntimeHarness) -> None:
+    runtime_harness.runtime.nodes = TwoNodeCluster()
 
-    listed = (await ask(connected(house), "list_nodes"))["payload"]["nodes"]
+    listed = (await ask(connect_client(runtime_harness), "list_nodes"))["payload"]["nodes"]
 
     assert listed == [
         {
@@ -105,8 +105,8 @@ async def test_nodes_are_listed_with_the_one_that_answers_marked(house: House) -
     ]
 
 
-async def test_a_daemon_that_is_alone_lists_no_nodes_and_cannot_be_drained(house: House) -> None:
-    client = connected(house)
+async def test_a_daemon_that_is_alone_lists_no_nodes_and_cannot_be_drained(runtime_harness: RuntimeHarness) -> None:
+    client = connect_client(runtime_harness)
 
     assert (await ask(client, "list_nodes"))["payload"] == {"nodes": []}
     error = (await ask(client, "drain_node"))["error"]
@@ -116,23 +116,25 @@ async def test_a_daemon_that_is_alone_lists_no_nodes_and_cannot_be_drained(house
 
 
 @pytest.mark.parametrize(("type_", "let_go"), [("list_nodes", False), ("drain_node", True)])
-async def test_while_the_store_is_away_the_client_may_ask_again(house: House, type_: str, let_go: bool) -> None:
-    house.runtime.nodes = known = TwoNodes(leases.LeasesUnavailable("it hung up", hint="see whether it runs"))
+async def test_while_the_store_is_away_the_client_may_ask_again(
+    runtime_harness: RuntimeHarness, type_: str, let_go: bool
+) -> None:
+    runtime_harness.runtime.nodes = known = TwoNodeCluster(leases.LeasesUnavailable("it hung up", hint="see whether it runs"))
     if let_go:
         known.let_go.set()
 
-    error = (await ask(connected(house), type_))["error"]
+    error = (await ask(connect_client(runtime_harness), type_))["error"]
 
     assert (error["code"], error["retryable"]) == ("INTERNAL_ERROR", True)
     assert "it hung up" in error["message"]
     assert error["message"].endswith("hint: see whether it runs")
 
 
-async def test_draining_is_answered_when_it_is_done_and_others_go_on_meanwhile(house: House) -> None:
-    house.runtime.nodes = known = TwoNodes()
-    client = connected(house)
+async def test_draining_is_answered_when_it_is_done_and_others_go_on_meanwhile(runtime_harness: RuntimeHarness) -> None:
+    runtime_harness.runtime.nodes = known = TwoNodeCluster()
+    client = connect_client(runtime_harness)
 
-    asked(client, "drain_node", {"waitSeconds": 12.5})
+    send_request(client, "drain_node", {"waitSeconds": 12.5})
     assert (await ask(client, "ping"))["type"] == "ping"
     known.let_go.set()
 
@@ -140,14 +142,14 @@ async def test_draining_is_answered_when_it_is_done_and_others_go_on_meanwhile(h
     assert known.waits == [12.5]
 
 
-async def test_draining_goes_on_when_the_client_that_asked_is_let_go_itself(house: House) -> None:
-    house.runtime.nodes = known = TwoNodes()
-    client = connected(house)
-    asked(client, "drain_node")
+async def test_draining_goes_on_when_the_client_that_asked_is_let_go_itself(runtime_harness: RuntimeHarness) -> None:
+    runtime_harness.runtime.nodes = known = TwoNodeCluster()
+    client = connect_client(runtime_harness)
+    send_request(client, "drain_node")
     await ask(client, "ping")
 
     client.stream.close()
-    await client.until(lambda: client.closed)
+    await client.wait_until(lambda: client.closed)
     known.let_go.set()
 
     async with asyncio.timeout(60):
@@ -165,31 +167,31 @@ async def test_draining_goes_on_when_the_client_that_asked_is_let_go_itself(hous
     ],
     ids=["on a websocket", "a user", "not trusted", "of a run"],
 )
-async def test_only_the_owner_on_the_daemon_s_socket_may_drain(house: House, access: Access) -> None:
-    house.runtime.nodes = known = TwoNodes()
+async def test_only_the_owner_on_the_daemon_s_socket_may_drain(runtime_harness: RuntimeHarness, access: Access) -> None:
+    runtime_harness.runtime.nodes = known = TwoNodeCluster()
     known.let_go.set()
 
-    refused = await ask(connected(house, access), "drain_node", {"waitSeconds": 0})
+    refused = await ask(connect_client(runtime_harness, access), "drain_node", {"waitSeconds": 0})
 
     assert refused["error"]["code"] == "ATTACH_FORBIDDEN"
     assert known.waits == []
 
 
 @pytest.mark.parametrize("wait", [-1, 86_401, 1e400, "30", None, True, [], {"deep": [[[]]]}])
-async def test_a_wait_that_makes_no_sense_is_refused(house: House, wait: Any) -> None:
-    house.runtime.nodes = known = TwoNodes()
+async def test_a_wait_that_makes_no_sense_is_refused(runtime_harness: RuntimeHarness, wait: Any) -> None:
+    runtime_harness.runtime.nodes = known = TwoNodeCluster()
     known.let_go.set()
 
-    refused = await ask(connected(house), "drain_node", {"waitSeconds": wait})
+    refused = await ask(connect_client(runtime_harness), "drain_node", {"waitSeconds": wait})
 
     assert refused["error"]["code"] == "INVALID_REQUEST"
     assert known.waits == []
 
 
-async def test_a_session_that_no_node_has_is_shown_without_a_home(house: House) -> None:
-    house.runtime.nodes = TwoNodes()
-    await house.ask(start_session("sess_1"))
-    client = connected(house)
+async def test_a_session_that_no_node_has_is_shown_without_a_home(runtime_harness: RuntimeHarness) -> None:
+    runtime_harness.runtime.nodes = TwoNodeCluster()
+    await runtime_harness.ask(start_session("sess_1"))
+    client = connect_client(runtime_harness)
 
     [card] = (await ask(client, "list_cards"))["payload"]["cards"]
     about = (await ask(client, "get_session", {"sessionId": "sess_1"}))["payload"]

@@ -11,15 +11,15 @@ import pytest
 from switchtower.core import commands, errors, events, journal, tower, workshop
 from switchtower.core.access import Access
 from switchtower.core.session import Session
-from switchtower.protocols.push.peer import UNANSWERED_LIMIT, PushPeer
-from switchtower.testing.push_client import check_closed, start_payload
+from switchtower.protocols.push.peer import MAX_PENDING_REQUESTS, PushConnection
+from switchtower.testing.push_client import check_closed, make_start_payload
 from switchtower.transports.packet import Packet
-from switchtower.transports.pair import Inbox, MemoryStream, pair
-from switchtower.transports.stream import Origin
+from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
+from switchtower.transports.stream import ConnectionOrigin
 
 SECRET = "/home/owner/.ssh/id_ed25519 is not where I expected it"
 REQUESTS: dict[str, dict[str, Any]] = {
-    "start_session": start_payload("/tmp"),
+    "start_session": make_start_payload("/tmp"),
     "list_sessions": {},
     "attach_session": {"sessionId": "sess_1", "lastSeenSeq": 0},
     "resume_session": {"sessionId": "sess_1", "lastSeenSeq": 0},
@@ -30,7 +30,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 
 
-class FailingTower:
+class FailingSessionService:
     """Implements `tower.Tower`. Each method fails as it is told to."""
 
     def __init__(self, failure: Exception) -> None:
@@ -45,25 +45,25 @@ class FailingTower:
     def mint_secret(self, prefix: str) -> str:
         return f"{prefix}_secret"
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
         raise self._failure
 
     def attach(
         self,
         session_id: str,
         after_seq: int,
-        outlet: tower.Outlet,
+        outlet: tower.Subscriber,
         *,
         admit: Callable[[Session], None],
         done: Callable[[tower.Attachment | errors.CoreError], None],
     ) -> None:
         raise self._failure
 
-    def subscribe(self, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Subscription:
+    def subscribe(self, session_id: str, after_seq: int, outlet: tower.Subscriber) -> tower.Subscription:
         raise self._failure
 
     @property
-    def workshop(self) -> workshop.Workshop:
+    def workshop(self) -> workshop.HostServices:
         raise self._failure
 
     async def session(self, session_id: str) -> Session:
@@ -73,31 +73,31 @@ class FailingTower:
         raise self._failure
 
 
-class PatientTower(FailingTower):
+class SlowSessionService(FailingSessionService):
     """Keeps every command and answers when the test says so."""
 
     def __init__(self) -> None:
         super().__init__(AssertionError("not asked for here"))
-        self.waiting: list[tower.Done] = []
+        self.waiting: list[tower.OutcomeCallback] = []
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
         self.waiting.append(done)
 
 
-def connected(tower_: tower.Tower) -> Inbox:
-    client = Inbox()
-    pair(PushPeer(tower_, Access(name="owner", via="cli", trusted=True), "0"), client)
+def connect_client(tower_: tower.SessionService) -> RecordingReceiver:
+    client = RecordingReceiver()
+    join_receivers(PushConnection(tower_, Access(name="owner", via="cli", trusted=True), "0"), client)
     return client
 
 
-def frame(type_: str, request_id: str = "req_1") -> bytes:
+def make_frame(type_: str, request_id: str = "req_1") -> bytes:
     envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": request_id, "type": type_, "payload": REQUESTS[type_]}
     return json.dumps(envelope).encode()
 
 
-async def answer(client: Inbox) -> dict[str, Any]:
+async def answer(client: RecordingReceiver) -> dict[str, Any]:
     async with asyncio.timeout(60):
-        response: dict[str, Any] = json.loads(await client.next())
+        response: dict[str, Any] = json.loads(await client.next_frame())
     check_closed(response)
     return response
 
@@ -107,9 +107,9 @@ async def answer(client: Inbox) -> dict[str, Any]:
 async def test_a_bug_of_ours_is_an_internal_error_without_detail_and_a_traceback_in_the_log(
     type_: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = connected(FailingTower(RuntimeError(SECRET)))
+    client = connect_client(FailingSessionService(RuntimeError(SECRET)))
     with caplog.at_level(logging.ERROR):
-        client.send(frame(type_))
+        client.send(make_frame(type_))
         response = await answer(client)
     error = {"code": "INTERNAL_ERROR", "message": response["error"]["message"], "retryable": False}
     assert response["error"] == error
@@ -122,40 +122,40 @@ async def test_a_bug_of_ours_is_an_internal_error_without_detail_and_a_traceback
 @pytest.mark.parametrize("refusal", [errors.JournalUnavailable(), errors.Overloaded(), errors.ShuttingDown(), errors.Fenced()])
 @pytest.mark.parametrize("type_", sorted(REQUESTS))
 async def test_trouble_that_passes_is_an_internal_error_that_may_be_tried_again(type_: str, refusal: errors.CoreError) -> None:
-    client = connected(FailingTower(refusal))
-    client.send(frame(type_))
+    client = connect_client(FailingSessionService(refusal))
+    client.send(make_frame(type_))
     error = (await answer(client))["error"]
     assert (error["code"], error["retryable"], error["message"]) == ("INTERNAL_ERROR", True, refusal.message)
 
 
 @pytest.mark.requirement("push:transport:backpressure")
 async def test_with_too_much_unanswered_the_client_is_not_read_until_half_is_answered() -> None:
-    patient = PatientTower()
-    client = connected(patient)
-    for number in range(UNANSWERED_LIMIT + 5):
-        client.send(frame("cancel_run", f"req_{number}"))
+    patient = SlowSessionService()
+    client = connect_client(patient)
+    for number in range(MAX_PENDING_REQUESTS + 5):
+        client.send(make_frame("cancel_run", f"req_{number}"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert len(patient.waiting) == UNANSWERED_LIMIT
+    assert len(patient.waiting) == MAX_PENDING_REQUESTS
 
     while patient.waiting:
         patient.waiting.pop(0)(errors.NoActiveRun())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    answered = {(await answer(client))["requestId"] for _ in range(UNANSWERED_LIMIT + 5)}
-    assert answered == {f"req_{number}" for number in range(UNANSWERED_LIMIT + 5)}
+    answered = {(await answer(client))["requestId"] for _ in range(MAX_PENDING_REQUESTS + 5)}
+    assert answered == {f"req_{number}" for number in range(MAX_PENDING_REQUESTS + 5)}
 
 
 async def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
-    patient = PatientTower()
-    client = connected(patient)
-    client.send(frame("cancel_run"))
+    patient = SlowSessionService()
+    client = connect_client(patient)
+    client.send(make_frame("cancel_run"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     (done,) = patient.waiting
     client.stream.abort()
     async with asyncio.timeout(60):
-        await client.until(lambda: client.closed)
+        await client.wait_until(lambda: client.closed)
     done(errors.NoActiveRun())
     assert not client.frames
 
@@ -163,7 +163,7 @@ async def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
 class RecordingStream:
     """A `stream.Stream` that keeps what it is sent."""
 
-    origin = Origin(transport="memory")
+    origin = ConnectionOrigin(transport="memory")
     writable = True
 
     def __init__(self) -> None:
@@ -186,8 +186,8 @@ def test_a_batch_is_encoded_once_for_all_its_subscribers() -> None:
     batch = tower.Batch("sess_1", [entry])
     streams = [RecordingStream() for _ in range(3)]
     for stream in streams:
-        peer = PushPeer(FailingTower(RuntimeError()), Access(name="owner", via="cli", trusted=True), "0")
-        peer.connected(stream)
+        peer = PushConnection(FailingSessionService(RuntimeError()), Access(name="owner", via="cli", trusted=True), "0")
+        peer.on_connected(stream)
         peer.deliver(batch)
     first, *others = [packet for stream in streams for packet in stream.sent]
     assert len(others) == 2
@@ -199,65 +199,65 @@ def test_a_batch_is_encoded_once_for_all_its_subscribers() -> None:
 # When the daemon goes
 
 
-def let_in(tower_: tower.Tower) -> tuple[PushPeer, Inbox, MemoryStream]:
-    peer, client = PushPeer(tower_, Access(name="owner", via="cli", trusted=True), "0"), Inbox()
-    stream, _ = pair(peer, client)
+def connect_authenticated(tower_: tower.SessionService) -> tuple[PushConnection, RecordingReceiver, MemoryStream]:
+    peer, client = PushConnection(tower_, Access(name="owner", via="cli", trusted=True), "0"), RecordingReceiver()
+    stream, _ = join_receivers(peer, client)
     return peer, client, stream
 
 
-async def gone(client: Inbox) -> None:
+async def wait_closed(client: RecordingReceiver) -> None:
     async with asyncio.timeout(60):
-        await client.until(lambda: client.closed)
+        await client.wait_until(lambda: client.closed)
 
 
 async def test_a_client_that_is_let_go_and_waits_for_nothing_is_closed_at_once() -> None:
-    peer, client, stream = let_in(PatientTower())
-    peer.let_go(60)
-    await gone(client)
+    peer, client, stream = connect_authenticated(SlowSessionService())
+    peer.close_for_restart(60)
+    await wait_closed(client)
     assert stream.closed_with == (1012, "service restart, reconnect")
     assert not client.frames
 
 
 async def test_a_client_that_is_let_go_has_its_answers_first_and_is_not_read_any_more() -> None:
-    patient = PatientTower()
-    peer, client, stream = let_in(patient)
+    patient = SlowSessionService()
+    peer, client, stream = connect_authenticated(patient)
     for number in range(2):
-        client.send(frame("cancel_run", f"req_{number}"))
+        client.send(make_frame("cancel_run", f"req_{number}"))
     while len(patient.waiting) < 2:
         await asyncio.sleep(0)
-    peer.let_go(60)
-    peer.let_go(60)  # once is enough
-    client.send(frame("ping", "req_late"))
-    stream.stall()
-    stream.drain()
+    peer.close_for_restart(60)
+    peer.close_for_restart(60)  # once is enough
+    client.send(make_frame("ping", "req_late"))
+    stream.block()
+    stream.unblock()
     patient.waiting.pop(0)(errors.NoActiveRun())
     assert (await answer(client))["requestId"] == "req_0"
     assert stream.closed_with is None
     patient.waiting.pop(0)(errors.NoActiveRun())
     assert (await answer(client))["requestId"] == "req_1"
-    await gone(client)
+    await wait_closed(client)
     assert stream.closed_with == (1012, "service restart, reconnect")
     assert not client.frames
 
 
 async def test_a_client_that_is_let_go_is_not_waited_for_longer_than_the_grace() -> None:
-    patient = PatientTower()
-    peer, client, stream = let_in(patient)
-    client.send(frame("cancel_run"))
+    patient = SlowSessionService()
+    peer, client, stream = connect_authenticated(patient)
+    client.send(make_frame("cancel_run"))
     while not patient.waiting:
         await asyncio.sleep(0)
-    peer.let_go(0.01)
-    await gone(client)
+    peer.close_for_restart(0.01)
+    await wait_closed(client)
     assert stream.closed_with == (1012, "service restart, reconnect")
     patient.waiting.pop(0)(errors.NoActiveRun())
     assert not client.frames
 
 
 async def test_a_client_that_is_gone_need_not_be_let_go() -> None:
-    peer, client, stream = let_in(PatientTower())
+    peer, client, stream = connect_authenticated(SlowSessionService())
     client.stream.abort()
-    await gone(client)
-    while peer.ready:
+    await wait_closed(client)
+    while peer.is_ready:
         await asyncio.sleep(0)
-    peer.let_go(0)
+    peer.close_for_restart(0)
     assert stream.closed_with is None

@@ -8,25 +8,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.protocols.push.test_peer import FailingTower
+from tests.protocols.push.test_peer import FailingSessionService
 
 from switchtower.core import commands, errors, events, journal, tower
 from switchtower.core.access import Access
-from switchtower.core.session import Session, Terminal, Waiting
+from switchtower.core.session import Session, Terminal, TerminalPrompt
 from switchtower.protocols.push import extensions, inbound, messages, outbound
-from switchtower.protocols.push.peer import CAPABILITIES, PushPeer
+from switchtower.protocols.push.peer import CAPABILITIES, PushConnection
 from switchtower.testing.push_client import check_closed
-from switchtower.transports.pair import Inbox, pair
+from switchtower.transports.pair import RecordingReceiver, join_receivers
 
 OWNER = events.Actor(name="owner", via="cli")
 
 
-def frame(type_: str, payload: dict[str, Any]) -> bytes:
+def make_frame(type_: str, payload: dict[str, Any]) -> bytes:
     envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": type_, "payload": payload}
     return msgspec.json.encode(envelope)
 
 
-class TakingTower(FailingTower):
+class RecordingSessionService(FailingSessionService):
     """Takes every command, and has the cards that it is given."""
 
     def __init__(self, *cards: journal.Card, refusal: errors.CoreError | None = None) -> None:
@@ -35,7 +35,7 @@ class TakingTower(FailingTower):
         self._cards = list(cards)
         self._refusal = refusal
 
-    def submit(self, command: commands.AnyCommand, done: tower.Done) -> None:
+    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
         self.taken.append(command)
         done(self._refusal or {"after_seq": 1})
 
@@ -43,12 +43,12 @@ class TakingTower(FailingTower):
         return [card for card in self._cards if not states or card.state in states][:limit]
 
 
-async def asked(tower_: TakingTower, type_: str, payload: dict[str, Any], **access: Any) -> dict[str, Any]:
-    client = Inbox()
-    pair(PushPeer(tower_, Access(**{"name": "owner", "via": "cli", "trusted": True, **access}), "0"), client)
-    client.send(frame(type_, payload))
+async def send_request(tower_: RecordingSessionService, type_: str, payload: dict[str, Any], **access: Any) -> dict[str, Any]:
+    client = RecordingReceiver()
+    join_receivers(PushConnection(tower_, Access(**{"name": "owner", "via": "cli", "trusted": True, **access}), "0"), client)
+    client.send(make_frame(type_, payload))
     async with asyncio.timeout(60):
-        response: dict[str, Any] = json.loads(await client.next())
+        response: dict[str, Any] = json.loads(await client.next_frame())
     check_closed(response)
     return response
 
@@ -58,18 +58,18 @@ def test_it_is_announced_as_a_capability() -> None:
 
 
 async def test_keys_are_typed_and_not_kept() -> None:
-    taking = TakingTower()
+    taking = RecordingSessionService()
 
-    response = await asked(taking, "terminal_input", {"sessionId": "sess_1", "text": "\x03é\x1b[A"})
+    response = await send_request(taking, "terminal_input", {"sessionId": "sess_1", "text": "\x03é\x1b[A"})
 
     assert response["payload"] == {"accepted": True}
     assert taking.taken == [commands.TypeKeys(session_id="sess_1", actor=OWNER, text="\x03é\x1b[A")]
 
 
 async def test_a_text_with_an_id_is_typed_once_whoever_else_uses_that_id_for_a_message() -> None:
-    taking = TakingTower()
+    taking = RecordingSessionService()
 
-    await asked(taking, "terminal_input", {"sessionId": "sess_1", "text": "y\r", "inputId": "in 1"})
+    await send_request(taking, "terminal_input", {"sessionId": "sess_1", "text": "y\r", "inputId": "in 1"})
 
     sha256 = hashlib.sha256(b"y\r").hexdigest()
     expected = commands.TypeInput(
@@ -79,9 +79,9 @@ async def test_a_text_with_an_id_is_typed_once_whoever_else_uses_that_id_for_a_m
 
 
 async def test_a_window_gets_its_size() -> None:
-    taking = TakingTower()
+    taking = RecordingSessionService()
 
-    response = await asked(taking, "terminal_resize", {"sessionId": "sess_1", "cols": 80, "rows": 24})
+    response = await send_request(taking, "terminal_resize", {"sessionId": "sess_1", "cols": 80, "rows": 24})
 
     assert response["payload"] == {"accepted": True}
     assert taking.taken == [commands.ResizeTerminal(session_id="sess_1", actor=OWNER, cols=80, rows=24)]
@@ -89,9 +89,9 @@ async def test_a_window_gets_its_size() -> None:
 
 @pytest.mark.parametrize("force", [True, False])
 async def test_a_run_is_cancelled_with_force_only_on_request(force: bool) -> None:
-    taking = TakingTower()
+    taking = RecordingSessionService()
 
-    await asked(taking, "cancel_run", {"sessionId": "sess_1", **({"force": True} if force else {})})
+    await send_request(taking, "cancel_run", {"sessionId": "sess_1", **({"force": True} if force else {})})
 
     assert taking.taken == [commands.CancelRun(session_id="sess_1", actor=OWNER, force=force)]
 
@@ -108,9 +108,9 @@ TYPING = [
 async def test_who_may_not_command_and_what_a_run_has_started_type_nothing(
     type_: str, payload: dict[str, Any], access: dict[str, bool]
 ) -> None:
-    taking = TakingTower()
+    taking = RecordingSessionService()
 
-    response = await asked(taking, type_, {"sessionId": "sess_1", **payload}, **access)
+    response = await send_request(taking, type_, {"sessionId": "sess_1", **payload}, **access)
 
     assert response["error"]["code"] == "ATTACH_FORBIDDEN"
     assert taking.taken == []
@@ -121,7 +121,7 @@ async def test_who_may_not_command_and_what_a_run_has_started_type_nothing(
     ("refusal", "code"), [(errors.NotATerminal("sess_1"), "INVALID_REQUEST"), (errors.ProgramEnded("sess_1"), "NO_ACTIVE_RUN")]
 )
 async def test_a_refusal_says_why(type_: str, payload: dict[str, Any], refusal: errors.CoreError, code: str) -> None:
-    response = await asked(TakingTower(refusal=refusal), type_, {"sessionId": "sess_1", **payload})
+    response = await send_request(RecordingSessionService(refusal=refusal), type_, {"sessionId": "sess_1", **payload})
 
     assert (response["error"]["code"], response["error"]["message"]) == (code, refusal.message)
 
@@ -146,24 +146,24 @@ async def test_a_refusal_says_why(type_: str, payload: dict[str, Any], refusal: 
     ],
 )
 def test_what_has_another_form_is_refused(type_: str, payload: dict[str, Any]) -> None:
-    with pytest.raises(inbound.Refused) as refused:
-        inbound.parse(frame(type_, {"sessionId": "sess_1", **payload}))
+    with pytest.raises(inbound.PushRequestError) as refused:
+        inbound.parse(make_frame(type_, {"sessionId": "sess_1", **payload}))
 
     assert refused.value.error.code == "INVALID_REQUEST"
 
 
 @pytest.mark.parametrize(("type_", "payload"), TYPING)
 def test_without_a_session_it_is_refused(type_: str, payload: dict[str, Any]) -> None:
-    with pytest.raises(inbound.Refused, match="`sessionId` is required"):
-        inbound.parse(frame(type_, payload))
+    with pytest.raises(inbound.PushRequestError, match="`sessionId` is required"):
+        inbound.parse(make_frame(type_, payload))
 
 
 def test_half_a_character_pair_is_no_text() -> None:
-    with pytest.raises(inbound.Refused):
-        inbound.parse(frame("terminal_input", {"sessionId": "sess_1", "text": "X"}).replace(b'"X"', b'"\\ud83d"'))
+    with pytest.raises(inbound.PushRequestError):
+        inbound.parse(make_frame("terminal_input", {"sessionId": "sess_1", "text": "X"}).replace(b'"X"', b'"\\ud83d"'))
 
 
-def card(session_id: str, **more: Any) -> journal.Card:
+def make_card(session_id: str, **more: Any) -> journal.Card:
     return journal.Card(
         session_id=session_id,
         state=events.SessionState.RUNNING,
@@ -177,10 +177,14 @@ def card(session_id: str, **more: Any) -> journal.Card:
 
 
 async def test_programs_are_listed_and_other_sessions_are_not() -> None:
-    waiting = card("sess_2", tool="codex", title="codex fix", waits=journal.Waits("permission", "run it?"), host="host_1")
-    over = card("sess_3", tool="make", title="nightly", exit_code=2)
+    waiting = make_card(
+        "sess_2", tool="codex", title="codex fix", waits=journal.WaitingPrompt("permission", "run it?"), host="host_1"
+    )
+    over = make_card("sess_3", tool="make", title="nightly", exit_code=2)
 
-    response = await asked(TakingTower(card("sess_1", title="a talk"), waiting, over), "list_terminals", {})
+    response = await send_request(
+        RecordingSessionService(make_card("sess_1", title="a talk"), waiting, over), "list_terminals", {}
+    )
 
     assert response["payload"] == {
         "terminals": [
@@ -199,15 +203,17 @@ async def test_programs_are_listed_and_other_sessions_are_not() -> None:
 
 def test_a_session_that_is_a_program_is_described_with_where_its_screen_is() -> None:
     program = events.Program(argv=("less", "x"), command="less x", tool="less")
-    session = Session("sess_1", host="host_1", terminal=Terminal(program, 80, 24, waiting=Waiting("prompt", ":"), screen_seq=7))
+    session = Session(
+        "sess_1", host="host_1", terminal=Terminal(program, 80, 24, waiting=TerminalPrompt("prompt", ":"), screen_seq=7)
+    )
 
-    assert outbound.session_info(session).terminal == extensions.Terminal(
+    assert outbound.make_session_info(session).terminal == extensions.Terminal(
         tool="less", command="less x", cols=80, rows=24, screenSeq=7, waitsFor="prompt", exitCode=None, host="host_1"
     )
-    assert outbound.session_info(Session("sess_2")).terminal is None
+    assert outbound.make_session_info(Session("sess_2")).terminal is None
 
 
 def test_an_older_client_s_cancel_is_unchanged() -> None:
-    request = inbound.parse(frame("cancel_run", {"sessionId": "sess_1", "runId": "run_1", "reason": "enough"}))
+    request = inbound.parse(make_frame("cancel_run", {"sessionId": "sess_1", "runId": "run_1", "reason": "enough"}))
 
     assert request.payload == messages.CancelRun("sess_1", "run_1", "enough")

@@ -17,30 +17,30 @@ import pytest
 from switchtower.core import codec, commands, engine, events, journal, redact
 from switchtower.daemon import web
 from switchtower.daemon.accounts import Accounts
-from switchtower.daemon.passwords import Cost
+from switchtower.daemon.passwords import HashCost
 from switchtower.protocols.relay import messages, names
-from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.rpc import HostRpcHandler
 from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.protocols.relay.hub.mirror import Mirror
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.memory import MemoryJournal
 from switchtower.stores.registry_memory import MemoryRegistry
-from switchtower.testing.workshop import BareWorkshop
+from switchtower.testing.workshop import StubHostServices
 from switchtower.transports import http, upgrade
-from switchtower.transports.stream import Origin
+from switchtower.transports.stream import ConnectionOrigin
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 OWNER_TOKEN = "owner-token-that-nobody-guesses"
 SECRET = b"a secret of thirty-two bytes ...."
 PASSWORD = "correct horse battery"
 ORIGIN = "hub.example"
 KEEP_ALL = journal.Retention(0, 0)
 
-Work = Callable[[engine.Task, engine.Desk], Awaitable[engine.Result]]
+Work = Callable[[engine.Task, engine.RunContext], Awaitable[engine.RunResult]]
 
 
-class Answer(NamedTuple):
+class ByteHttpReply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-class Exchange:
+class HttpExchange:
     """One connection on which one request is made, piece by piece if need be."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,40 +62,40 @@ class Exchange:
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         self.writer.write("\r\n".join(lines).encode())
 
-    async def head(self) -> tuple[int, dict[str, str]]:
-        async with asyncio.timeout(PATIENCE):
+    async def read_head(self) -> tuple[int, dict[str, str]]:
+        async with asyncio.timeout(TIMEOUT):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
         self.chunked = headers.get("transfer-encoding") == "chunked"
         return int(first.split()[1]), headers
 
-    async def chunk(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         """The next piece of a chunked answer; empty at its end."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             size = int(await self.reader.readuntil(b"\r\n"), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
-    async def rest(self) -> bytes:
+    async def read_rest(self) -> bytes:
         pieces = []
-        while piece := await self.chunk():
+        while piece := await self.read_chunk():
             pieces.append(piece)
         return b"".join(pieces)
 
-    async def until(self, wanted: bytes) -> bytes:
+    async def read_until(self, wanted: bytes) -> bytes:
         got = b""
         while wanted not in got:
-            piece = await self.chunk()
+            piece = await self.read_chunk()
             assert piece, f"ended before {wanted!r} came, after {got!r}"
             got += piece
         return got
 
-    async def answer(self, method: str = "GET") -> Answer:
-        status, headers = await self.head()
+    async def answer(self, method: str = "GET") -> ByteHttpReply:
+        status, headers = await self.read_head()
         if method == "HEAD" or status == 204:
-            return Answer(status, headers, b"")
-        async with asyncio.timeout(PATIENCE):
-            body = await self.rest() if self.chunked else await self.reader.readexactly(int(headers["content-length"]))
-        return Answer(status, headers, body)
+            return ByteHttpReply(status, headers, b"")
+        async with asyncio.timeout(TIMEOUT):
+            body = await self.read_rest() if self.chunked else await self.reader.readexactly(int(headers["content-length"]))
+        return ByteHttpReply(status, headers, body)
 
     def send_chunk(self, data: bytes) -> None:
         self.writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
@@ -106,16 +106,16 @@ class Exchange:
             await self.writer.wait_closed()
 
 
-class Client:
+class ByteHttpClient:
     """`token` None sends no `Authorization`."""
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], token: str | None) -> None:
         self.token = token
         self._connect = connect
-        self._open: list[Exchange] = []
+        self._open: list[HttpExchange] = []
 
-    async def open(self, method: str, path: str, **headers: str) -> Exchange:
-        exchange = Exchange(*await self._connect())
+    async def open(self, method: str, path: str, **headers: str) -> HttpExchange:
+        exchange = HttpExchange(*await self._connect())
         self._open.append(exchange)
         told = {"Host": "127.0.0.1"}
         if self.token is not None:
@@ -124,7 +124,7 @@ class Client:
         exchange.begin(method, path, told)
         return exchange
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> ByteHttpReply:
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         if content or method in ("POST", "PUT", "PATCH"):
             headers.setdefault("Content_Length", str(len(content)))
@@ -134,10 +134,10 @@ class Client:
         await exchange.leave()
         return answer
 
-    async def get(self, path: str, **headers: str) -> Answer:
+    async def get(self, path: str, **headers: str) -> ByteHttpReply:
         return await self.ask("GET", path, **headers)
 
-    async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+    async def post(self, path: str, body: Any = None, **headers: str) -> ByteHttpReply:
         return await self.ask("POST", path, body, **headers)
 
     async def close(self) -> None:
@@ -145,17 +145,17 @@ class Client:
             await exchange.leave()
 
 
-class Program:
+class TerminalEngineStub:
     """An engine that is a program in a terminal, as the journal sees one. `work` is what it does."""
 
     def __init__(self) -> None:
-        self.work: Work = until_stopped
+        self.work: Work = wait_until_stopped
 
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
-        return await self.work(task, desk)
+    async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
+        return await self.work(task, context)
 
 
-async def until_stopped(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def wait_until_stopped(task: engine.Task, context: engine.RunContext) -> engine.RunResult:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -164,11 +164,11 @@ def put_out(text: str) -> events.ToolProgressed:
     return events.ToolProgressed(call_id="call_1", text=text)
 
 
-class Stage:
+class WebApiHarness:
     def __init__(self, folder: Path, *, retention: journal.Retention = KEEP_ALL, registry: MemoryRegistry | None = None) -> None:
         self.folder = folder
         self.now = 1_700_000_000.0
-        self.program = Program()
+        self.program = TerminalEngineStub()
         self.of_a_run: set[str] = set()
         """Addresses whose processes belong to a run; `unix` stands for all that come over the socket."""
         self.own_run = "run_of_another_session"
@@ -178,7 +178,7 @@ class Stage:
         self.runtime = Runtime(
             self.journal,
             {"pty": self.program, "agent": self.program},
-            BareWorkshop(),
+            StubHostServices(),
             redactor=redact.Redactor(),
             approval_timeout_ms=3_600_000,
             receipt_ttl_ms=3_600_000,
@@ -187,24 +187,24 @@ class Stage:
         settings = HostSettings(
             host_id="host_1", version="1.2.3", default_cwd=str(folder), approval_timeout_ms=3_600_000, log_path=None
         )
-        self.rpc = HostRpc(self.runtime, settings)
+        self.rpc = HostRpcHandler(self.runtime, settings)
         self.hub = Hub(self.runtime, self.registry, self.rpc, host_name="here", lost_after_s=60)
-        self.accounts = Accounts(self.registry, SECRET, OWNER_TOKEN, lambda: self.now, cost=Cost(1, 8, 1))
+        self.accounts = Accounts(self.registry, SECRET, OWNER_TOKEN, lambda: self.now, cost=HashCost(1, 8, 1))
         self.path = folder / "hostd.sock"
 
-    def find_run(self, origin: Origin) -> str | None:
+    def find_run(self, origin: ConnectionOrigin) -> str | None:
         return self.own_run if origin.transport in self.of_a_run else None
 
-    async def come_from_within(self, session_id: str) -> None:
+    async def connect_from_run(self, session_id: str) -> None:
         """From now on the socket's clients are processes of that session's run."""
-        card = await self.runtime.card(session_id)
+        card = await self.runtime.find_card(session_id)
         assert card is not None
         assert card.active_run_id is not None
         self.own_run = card.active_run_id
         self.of_a_run.add("unix")
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator["Stage"]:
+    async def open_api(self) -> AsyncIterator["WebApiHarness"]:
         async with contextlib.AsyncExitStack() as stack:
             await self.journal.open()
             await self.registry.open()
@@ -223,10 +223,10 @@ class Stage:
                 body_timeout_s=0.3,
             )
             self.listener = await http.serve(
-                app, "127.0.0.1", 0, _no_websockets, max_message_bytes=100_000, output_limit_bytes=100_000
+                app, "127.0.0.1", 0, _reject_websockets, max_message_bytes=100_000, output_limit_bytes=100_000
             )
             stack.push_async_callback(self.listener.close, grace=0)
-            local = web.make_local_app(
+            local = web.make_owner_app(
                 self.hub,
                 self.accounts,
                 self.runtime,
@@ -236,14 +236,14 @@ class Stage:
             )
             self.local_listener = await http.serve_unix(local, self.path)
             stack.push_async_callback(self.local_listener.close, grace=0)
-            self.app = Client(lambda: asyncio.open_connection("127.0.0.1", self.listener.port), OWNER_TOKEN)
-            self.stranger = Client(lambda: asyncio.open_connection("127.0.0.1", self.listener.port), None)
-            self.local = Client(lambda: asyncio.open_unix_connection(self.path), None)
+            self.app = ByteHttpClient(lambda: asyncio.open_connection("127.0.0.1", self.listener.port), OWNER_TOKEN)
+            self.stranger = ByteHttpClient(lambda: asyncio.open_connection("127.0.0.1", self.listener.port), None)
+            self.local = ByteHttpClient(lambda: asyncio.open_unix_connection(self.path), None)
             for client in (self.app, self.stranger, self.local):
                 stack.push_async_callback(client.close)
             yield self
 
-    async def start_run(self, work: Work = until_stopped, **asked: Any) -> str:
+    async def start_run(self, work: Work = wait_until_stopped, **asked: Any) -> str:
         self.program.work = work
         answer = await self.local.post("/runs", {"tool": "codex", "cmd": "codex --help", **asked})
         assert answer.status == 200, answer.body
@@ -270,46 +270,46 @@ class Stage:
         stored = asyncio.Event()
         mirror = Mirror(self.runtime, host_id, lambda *_: stored.set())
         data = msgspec.Raw(json.dumps({"tool": "vim", "cwd": "/far", "command": "vim x"}).encode())
-        mirror.take([messages.Envelope(type="run.started", run_id=run_id, seq=1, data=data)])
-        async with asyncio.timeout(PATIENCE):
+        mirror.add([messages.Envelope(type="run.started", run_id=run_id, seq=1, data=data)])
+        async with asyncio.timeout(TIMEOUT):
             await stored.wait()
         mirror.close()
         return run_id
 
-    async def told(self, run_id: str) -> list[events.AnyEvent]:
-        entries = await self.runtime.entries(names.session_of(run_id), 0, 1_000_000)
+    async def list_events(self, run_id: str) -> list[events.AnyEvent]:
+        entries = await self.runtime.read_entries(names.parse_run_id(run_id), 0, 1_000_000)
         return [codec.decode(entry.kind, entry.data) for entry in entries]
 
-    async def until(self, run_id: str, kind: type[events.Event], count: int = 1) -> list[Any]:
+    async def wait_for_events(self, run_id: str, kind: type[events.Event], count: int = 1) -> list[Any]:
         """All such events of the run, once there are that many."""
         news = asyncio.Event()
         unwatch = self.runtime.watch(lambda *_: news.set())
         try:
-            async with asyncio.timeout(PATIENCE):
-                while len(found := [event for event in await self.told(run_id) if isinstance(event, kind)]) < count:
+            async with asyncio.timeout(TIMEOUT):
+                while len(found := [event for event in await self.list_events(run_id) if isinstance(event, kind)]) < count:
                     await news.wait()
                     news.clear()
         finally:
             unwatch()
         return found
 
-    async def ended(self, run_id: str) -> None:
-        await self.until(run_id, events.RunCompleted)
+    async def wait_for_end(self, run_id: str) -> None:
+        await self.wait_for_events(run_id, events.RunCompleted)
 
 
-def _no_websockets(request: upgrade.Upgrade) -> upgrade.Refusal:
-    return upgrade.Refusal(404, "none here")
+def _reject_websockets(request: upgrade.UpgradeRequest) -> upgrade.UpgradeRefusal:
+    return upgrade.UpgradeRefusal(404, "none here")
 
 
 @contextlib.asynccontextmanager
-async def a_stage(**options: Any) -> AsyncIterator[Stage]:
+async def open_stage(**options: Any) -> AsyncIterator[WebApiHarness]:
     """In a folder with a short name, because the paths of sockets must be short. It is the home too: what `bash -l` reads there
     is nobody's own."""
     with tempfile.TemporaryDirectory(prefix="tower-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", folder)
-        async with Stage(Path(folder), **options).opened() as stage:
+        async with WebApiHarness(Path(folder), **options).open_api() as stage:
             yield stage
 
 
-def success() -> engine.Result:
-    return engine.Result(events.Outcome.SUCCESS, "done")
+def make_success() -> engine.RunResult:
+    return engine.RunResult(events.Outcome.SUCCESS, "done")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.protocols.push.samples import RUN, SAMPLES, SESSION, entry
+from tests.protocols.push.samples import RUN, SAMPLES, SESSION, make_entry
 
 from switchtower.core import codec, events
 from switchtower.protocols.relay import outbound
@@ -16,9 +16,9 @@ GOLDEN = Path(__file__).parent / "golden"
 HOST = "host_1"
 RELAYED = events.Relayed(seq=7, at_ms=1_759_000_000_123, extra={"theirs": [1, None]})
 
-AGENT = outbound.About(SESSION, SESSION, HOST, mirrored=False, is_terminal=False, ends=False)
-TERMINAL = outbound.About(SESSION, SESSION, HOST, mirrored=False, is_terminal=True, ends=False)
-MIRRORED = outbound.About(SESSION, SESSION, HOST, mirrored=True, is_terminal=True, ends=False)
+AGENT = outbound.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=False, is_terminal=False, ends=False)
+TERMINAL = outbound.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=False, is_terminal=True, ends=False)
+MIRRORED = outbound.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=True, is_terminal=True, ends=False)
 
 MORE: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "approval.requested": [
@@ -67,40 +67,40 @@ MORE: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "dialog.opened": [(RUN, events.DialogOpened(events.Dialog("dlg_2", "input", "Name?", 1_760_000_060_000)))],
     "message.queued": [(RUN, events.MessageQueued("msg_3", "then this", events.Delivery.FOLLOW_UP, events.SYSTEM))],
     "errand.started": [
-        (RUN, events.ErrandStarted("req_2", "rpc.fs.write", {"content": "x" * 9_000}, events.Actor(name="cy", via="local")))
+        (RUN, events.RemoteCallStarted("req_2", "rpc.fs.write", {"content": "x" * 9_000}, events.Actor(name="cy", via="local")))
     ],
 }
 
 
-def samples(kind: str) -> list[tuple[str | None, events.AnyEvent]]:
+def list_samples(kind: str) -> list[tuple[str | None, events.AnyEvent]]:
     return [*SAMPLES[kind], *MORE.get(kind, [])]
 
 
-def relayed(event: events.AnyEvent) -> events.AnyEvent:
+def make_relayed(event: events.AnyEvent) -> events.AnyEvent:
     """As if another host had told it."""
     return msgspec.structs.replace(event, relayed=RELAYED)
 
 
-def own(event: events.AnyEvent) -> events.AnyEvent:
+def make_own(event: events.AnyEvent) -> events.AnyEvent:
     """As it happens here."""
     return msgspec.structs.replace(event, relayed=None)
 
 
-def frame(about: outbound.About, run_id: str | None, event: events.AnyEvent, seq: int) -> Any:
-    told = outbound.envelope(about, entry(run_id, event, seq))
+def encode_frame(about: outbound.EnvelopeHeader, run_id: str | None, event: events.AnyEvent, seq: int) -> Any:
+    told = outbound.encode_event(about, make_entry(run_id, event, seq))
     return None if told is None else msgspec.json.decode(told)
 
 
-def golden(kind: str) -> bytes:
+def encode_golden(kind: str) -> bytes:
     """The stored form of each sample and the envelopes that it becomes."""
     cases: list[dict[str, Any]] = [
         {
             "event": msgspec.json.decode(codec.encode(event)),
-            "agent": frame(AGENT, run_id, own(event), seq),
-            "terminal": frame(TERMINAL, run_id, own(event), seq),
-            "mirrored": frame(MIRRORED, run_id, relayed(event), seq),
+            "agent": encode_frame(AGENT, run_id, make_own(event), seq),
+            "terminal": encode_frame(TERMINAL, run_id, make_own(event), seq),
+            "mirrored": encode_frame(MIRRORED, run_id, make_relayed(event), seq),
         }
-        for seq, (run_id, event) in enumerate(samples(kind), start=1)
+        for seq, (run_id, event) in enumerate(list_samples(kind), start=1)
     ]
     return msgspec.json.format(msgspec.json.encode(cases), indent=2) + b"\n"
 
@@ -108,7 +108,7 @@ def golden(kind: str) -> bytes:
 def write() -> None:
     GOLDEN.mkdir(exist_ok=True)
     for kind in SAMPLES:
-        (GOLDEN / f"{kind}.json").write_bytes(golden(kind))
+        (GOLDEN / f"{kind}.json").write_bytes(encode_golden(kind))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from switchtower.protocols.relay import errors, frame_limits
 LIMIT = 10_000
 
 
-def event(type_: str, **data: Any) -> bytes:
+def make_event(type_: str, **data: Any) -> bytes:
     return msgspec.json.encode({"type": type_, "run_id": "r", "seq": 7, "data": data})
 
 
-def shortened(frame: bytes) -> dict[str, Any]:
+def shorten_frame(frame: bytes) -> dict[str, Any]:
     short = frame_limits.shorten_event(frame, LIMIT)
     assert short is not None
     assert len(short) <= LIMIT
@@ -26,7 +26,7 @@ def shortened(frame: bytes) -> dict[str, Any]:
     "text", ["a" * 50_000, "\x01é𐀀\\" * 9_000, "\x01" * 20_000 + "a" * 20_000, "a" * 9_000 + "\x01" * 20_000]
 )
 def test_a_long_text_keeps_its_beginning_and_the_event_all_else(text: str) -> None:
-    short = shortened(event("run.input", text_redacted=text, text_sha256="ab", actor="web"))
+    short = shorten_frame(make_event("run.input", text_redacted=text, text_sha256="ab", actor="web"))
     kept = short["data"].pop("text_redacted")
     assert kept.endswith("…")
     assert text.startswith(kept[:-1])
@@ -40,17 +40,17 @@ def test_a_long_text_keeps_its_beginning_and_the_event_all_else(text: str) -> No
 
 
 def test_several_long_fields_are_cut_until_all_fit() -> None:
-    short = shortened(event("x.y", a="a" * 20_000, b={"deep": ["b" * 20_000]}, c=["c" * 5_000] * 4, d=1))
+    short = shorten_frame(make_event("x.y", a="a" * 20_000, b={"deep": ["b" * 20_000]}, c=["c" * 5_000] * 4, d=1))
     assert short["data"]["d"] == 1
     assert short["data"]["truncated"] is True
 
 
 def test_a_screen_is_left_out_and_not_cut() -> None:
-    assert frame_limits.shorten_event(event("run.screen", text="x" * 20_000, cols=80, rows=24), LIMIT) is None
+    assert frame_limits.shorten_event(make_event("run.screen", text="x" * 20_000, cols=80, rows=24), LIMIT) is None
 
 
 def test_a_question_that_is_not_whole_cannot_be_approved() -> None:
-    short = shortened(event("run.permission_requested", request_id="q", op_args={"cmd": "x" * 20_000}))
+    short = shorten_frame(make_event("run.permission_requested", request_id="q", op_args={"cmd": "x" * 20_000}))
     assert short["data"]["cannot_approve"] == "it is too long to be shown in full at the hub; decide it on its host"
 
 
@@ -66,5 +66,5 @@ def test_a_long_result_says_that_it_was_cut(keeps_end: bool, kept: str) -> None:
 def test_a_short_result_is_passed_as_it_is_and_a_hopeless_one_is_refused() -> None:
     result = {"n": 1}
     assert frame_limits.shorten_result(result, LIMIT, keeps_end=False) is result
-    with pytest.raises(errors.Refused, match="the answer has 40,"):
+    with pytest.raises(errors.RelayError, match="the answer has 40,"):
         frame_limits.shorten_result("x" * 40_000, LIMIT, keeps_end=False)

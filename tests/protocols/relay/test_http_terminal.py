@@ -5,145 +5,150 @@ import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.protocols.relay.http_parts import Stage, a_stage, put_out, success
+from tests.protocols.relay.http_parts import WebApiHarness, open_stage, put_out, make_success
 
 from switchtower.core import engine, events, journal, tower
 from switchtower.protocols.relay.http import stdout
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with a_stage() as opened:
+async def web_api_harness() -> AsyncIterator[WebApiHarness]:
+    async with open_stage() as opened:
         yield opened
 
 
-class Talker:
+class TalkingEngine:
     """A program that puts out what it is handed, and ends when it is handed nothing."""
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[events.AnyEvent | None] = asyncio.Queue()
 
-    def say(self, text: str) -> None:
+    def write_output(self, text: str) -> None:
         self._lines.put_nowait(put_out(text))
 
     def paint(self, text: str) -> None:
-        self._lines.put_nowait(events.ScreenTaken(text=text, cols=80, rows=24))
+        self._lines.put_nowait(events.ScreenCaptured(text=text, cols=80, rows=24))
 
     def end(self) -> None:
         self._lines.put_nowait(None)
 
-    async def work(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def work(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         while (event := await self._lines.get()) is not None:
-            await desk.emit(event)
-            await desk.flush()  # a commit of its own
-        return success()
+            await context.emit(event)
+            await context.flush()  # a commit of its own
+        return make_success()
 
 
-async def test_output_is_streamed_from_the_start_until_the_run_ends(stage: Stage) -> None:
-    talker = Talker()
-    talker.say("früh\n")
-    run_id = await stage.start_run(talker.work)
-    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start")
-    status, headers = await exchange.head()
+async def test_output_is_streamed_from_the_start_until_the_run_ends(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    talker.write_output("früh\n")
+    run_id = await web_api_harness.start_run(talker.work)
+    exchange = await web_api_harness.local.open("GET", f"/runs/{run_id}/stdout?from=start")
+    status, headers = await exchange.read_head()
     assert (status, headers["content-type"]) == (200, "application/octet-stream")
-    assert await exchange.until(b"\n") == "früh\n".encode()
-    talker.say("later\n")
-    assert await exchange.until(b"\n") == b"later\n"
+    assert await exchange.read_until(b"\n") == "früh\n".encode()
+    talker.write_output("later\n")
+    assert await exchange.read_until(b"\n") == b"later\n"
     talker.end()
-    assert await exchange.rest() == b""
+    assert await exchange.read_rest() == b""
 
 
-async def test_a_late_joiner_is_given_the_last_screen_and_what_came_since(stage: Stage) -> None:
-    talker = Talker()
-    for step in (lambda: talker.say("old"), lambda: talker.paint("[screen]"), lambda: talker.say("new"), talker.end):
+async def test_a_late_joiner_is_given_the_last_screen_and_what_came_since(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    for step in (
+        lambda: talker.write_output("old"),
+        lambda: talker.paint("[screen]"),
+        lambda: talker.write_output("new"),
+        talker.end,
+    ):
         step()
-    run_id = await stage.start_run(talker.work)
-    await stage.ended(run_id)
-    assert (await stage.local.get(f"/runs/{run_id}/stdout")).body == b"[screen]new"
-    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=screen")).body == b"[screen]new"
-    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=start")).body == b"oldnew"
-    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=now")).body == b""
+    run_id = await web_api_harness.start_run(talker.work)
+    await web_api_harness.wait_for_end(run_id)
+    assert (await web_api_harness.local.get(f"/runs/{run_id}/stdout")).body == b"[screen]new"
+    assert (await web_api_harness.local.get(f"/runs/{run_id}/stdout?from=screen")).body == b"[screen]new"
+    assert (await web_api_harness.local.get(f"/runs/{run_id}/stdout?from=start")).body == b"oldnew"
+    assert (await web_api_harness.local.get(f"/runs/{run_id}/stdout?from=now")).body == b""
 
 
-async def test_without_a_screen_a_late_joiner_is_given_everything(stage: Stage) -> None:
-    talker = Talker()
-    talker.say("all")
+async def test_without_a_screen_a_late_joiner_is_given_everything(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    talker.write_output("all")
     talker.end()
-    run_id = await stage.start_run(talker.work)
-    await stage.ended(run_id)
-    assert (await stage.local.get(f"/runs/{run_id}/stdout")).body == b"all"
+    run_id = await web_api_harness.start_run(talker.work)
+    await web_api_harness.wait_for_end(run_id)
+    assert (await web_api_harness.local.get(f"/runs/{run_id}/stdout")).body == b"all"
 
 
-async def test_from_now_on_only_what_comes_is_given(stage: Stage) -> None:
-    talker = Talker()
-    talker.say("before")
+async def test_from_now_on_only_what_comes_is_given(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    talker.write_output("before")
     talker.paint("[screen]")
-    run_id = await stage.start_run(talker.work)
-    await stage.until(run_id, events.ScreenTaken)
-    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=now")
-    await exchange.head()
-    talker.say("after")
+    run_id = await web_api_harness.start_run(talker.work)
+    await web_api_harness.wait_for_events(run_id, events.ScreenCaptured)
+    exchange = await web_api_harness.local.open("GET", f"/runs/{run_id}/stdout?from=now")
+    await exchange.read_head()
+    talker.write_output("after")
     talker.end()
-    assert await exchange.rest() == b"after"
+    assert await exchange.read_rest() == b"after"
 
 
-async def test_the_stream_of_a_run_that_has_ended_ends_wherever_it_begins(stage: Stage) -> None:
-    talker = Talker()
-    talker.say("text")
+async def test_the_stream_of_a_run_that_has_ended_ends_wherever_it_begins(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    talker.write_output("text")
     talker.end()
-    run_id = await stage.start_run(talker.work)
-    await stage.ended(run_id)
-    await stage.local.get(f"/runs/{run_id}/fs/list")
-    await stage.until(run_id, events.ErrandFinished)
-    for after_seq in range((await stage.runtime.session(run_id)).seq + 1):
-        following = stdout.Following()
+    run_id = await web_api_harness.start_run(talker.work)
+    await web_api_harness.wait_for_end(run_id)
+    await web_api_harness.local.get(f"/runs/{run_id}/fs/list")
+    await web_api_harness.wait_for_events(run_id, events.RemoteCallFinished)
+    for after_seq in range((await web_api_harness.runtime.get_session(run_id)).seq + 1):
+        following = stdout.TerminalSubscriber()
         attached: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
-        stage.runtime.attach(run_id, after_seq, following, admit=lambda _: None, done=attached.set_result)  # type: ignore[arg-type]
+        web_api_harness.runtime.attach(run_id, after_seq, following, admit=lambda _: None, done=attached.set_result)  # type: ignore[arg-type]
         following.start(await attached)
         async with asyncio.timeout(60):
-            while await following.take() is not None:
+            while await following.read_next() is not None:
                 pass
         following.close()
 
 
-async def test_a_run_that_is_stopped_ends_the_stream(stage: Stage) -> None:
-    run_id = await stage.start_run(Talker().work)
-    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout")
-    await exchange.head()
-    assert (await stage.local.post(f"/runs/{run_id}/stop")).status == 200
-    assert await exchange.rest() == b""
+async def test_a_run_that_is_stopped_ends_the_stream(web_api_harness: WebApiHarness) -> None:
+    run_id = await web_api_harness.start_run(TalkingEngine().work)
+    exchange = await web_api_harness.local.open("GET", f"/runs/{run_id}/stdout")
+    await exchange.read_head()
+    assert (await web_api_harness.local.post(f"/runs/{run_id}/stop")).status == 200
+    assert await exchange.read_rest() == b""
 
 
-async def test_what_has_no_terminal_has_no_output(stage: Stage) -> None:
-    session_id = await stage.start_agent()
+async def test_what_has_no_terminal_has_no_output(web_api_harness: WebApiHarness) -> None:
+    session_id = await web_api_harness.start_agent()
     for method, path in (("GET", "stdout"), ("POST", "stdin")):
-        answer = await stage.local.ask(method, f"/runs/{session_id}/{path}")
+        answer = await web_api_harness.local.ask(method, f"/runs/{session_id}/{path}")
         assert (answer.status, answer.json["error"]) == (409, "run has no terminal")
-    run_id = await stage.start_run()
-    assert (await stage.local.get(f"/runs/{run_id}/stdout?from=middle")).status == 400
-    assert (await stage.local.ask("HEAD", f"/runs/{run_id}/stdout")).status == 200
-    assert (await stage.local.get("/runs/nothing/stdout")).status == 404
+    run_id = await web_api_harness.start_run()
+    assert (await web_api_harness.local.get(f"/runs/{run_id}/stdout?from=middle")).status == 400
+    assert (await web_api_harness.local.ask("HEAD", f"/runs/{run_id}/stdout")).status == 200
+    assert (await web_api_harness.local.get("/runs/nothing/stdout")).status == 404
 
 
-async def test_a_slow_reader_gets_everything_in_order_and_little_waits_for_it(stage: Stage) -> None:
+async def test_a_slow_reader_gets_everything_in_order_and_little_waits_for_it(web_api_harness: WebApiHarness) -> None:
     pieces = [f"{number:06}{'x' * 16_000}\n" for number in range(2_000)]  # 32 MB
     whole = sum(len(piece) for piece in pieces)
 
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
         for piece in pieces:
             await desk.emit(put_out(piece))
-        return success()
+        return make_success()
 
-    run_id = await stage.start_run(work)
-    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start")
-    await exchange.head()
-    await stage.ended(run_id)  # nothing has been read so far: the program did not wait for it
+    run_id = await web_api_harness.start_run(work)
+    exchange = await web_api_harness.local.open("GET", f"/runs/{run_id}/stdout?from=start")
+    await exchange.read_head()
+    await web_api_harness.wait_for_end(run_id)  # nothing has been read so far: the program did not wait for it
     tracemalloc.start()
     try:
         got = 0
         position = 0
         held = b""
-        while chunk := await exchange.chunk():
+        while chunk := await exchange.read_chunk():
             got += len(chunk)
             held += chunk
             while (end := held.find(b"\n")) >= 0:
@@ -156,33 +161,33 @@ async def test_a_slow_reader_gets_everything_in_order_and_little_waits_for_it(st
     assert peak < whole / 2, "a page of the journal is held at most, and not the whole output"
 
 
-async def test_a_reader_who_leaves_is_forgotten(stage: Stage) -> None:
-    talker = Talker()
-    run_id = await stage.start_run(talker.work)
-    feed = stage.runtime._lane(run_id).feed
-    exchanges = [await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start") for _ in range(5)]
+async def test_a_reader_who_leaves_is_forgotten(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    run_id = await web_api_harness.start_run(talker.work)
+    feed = web_api_harness.runtime._get_lane(run_id).feed
+    exchanges = [await web_api_harness.local.open("GET", f"/runs/{run_id}/stdout?from=start") for _ in range(5)]
     for exchange in exchanges:
-        await exchange.head()
+        await exchange.read_head()
     assert feed.cursors == 5
     for exchange in exchanges:
         await exchange.leave()
     async with asyncio.timeout(60):
         while feed.cursors:
-            talker.say("anybody?")
+            talker.write_output("anybody?")
             await asyncio.sleep(0)
 
 
-async def test_a_reader_who_leaves_while_much_waits_is_forgotten(stage: Stage) -> None:
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+async def test_a_reader_who_leaves_while_much_waits_is_forgotten(web_api_harness: WebApiHarness) -> None:
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
         for _ in range(200):
             await desk.emit(put_out("x" * 16_000))
         await asyncio.Event().wait()
-        return success()
+        return make_success()
 
-    run_id = await stage.start_run(work)
-    feed = stage.runtime._lane(run_id).feed
-    exchange = await stage.local.open("GET", f"/runs/{run_id}/stdout?from=start")
-    await exchange.head()
+    run_id = await web_api_harness.start_run(work)
+    feed = web_api_harness.runtime._get_lane(run_id).feed
+    exchange = await web_api_harness.local.open("GET", f"/runs/{run_id}/stdout?from=start")
+    await exchange.read_head()
     await exchange.leave()
     async with asyncio.timeout(60):
         while feed.cursors:
@@ -190,26 +195,26 @@ async def test_a_reader_who_leaves_while_much_waits_is_forgotten(stage: Stage) -
 
 
 async def test_output_that_is_no_longer_kept_is_made_up_for_by_the_screen() -> None:
-    async with a_stage(retention=journal.Retention(10, 0)) as stage:
-        talker = Talker()
+    async with open_stage(retention=journal.Retention(10, 0)) as stage:
+        talker = TalkingEngine()
         for number in range(100):
-            talker.say(f"<{number}>")
+            talker.write_output(f"<{number}>")
         talker.paint("[screen]")
-        talker.say("new")
+        talker.write_output("new")
         run_id = await stage.start_run(talker.work)
-        await stage.until(run_id, events.ScreenTaken)
+        await stage.wait_for_events(run_id, events.ScreenCaptured)
         talker.end()
-        await stage.ended(run_id)
+        await stage.wait_for_end(run_id)
         await stage.journal.prune(journal.Retention(10, 0), stage.runtime.now_ms(), run_id)
         assert (await stage.local.get(f"/runs/{run_id}/stdout?from=start")).body == b"[screen]new"
 
 
 async def test_who_falls_behind_what_is_kept_goes_on_from_the_screen() -> None:
-    async with a_stage(retention=journal.Retention(10, 0)) as stage:
-        talker = Talker()
+    async with open_stage(retention=journal.Retention(10, 0)) as stage:
+        talker = TalkingEngine()
         run_id = await stage.start_run(talker.work)
-        following = await stdout.follow(stage.runtime, run_id, stdout.START)
-        answer = stdout.Stdout(stage.runtime, run_id, following)
+        following = await stdout.follow_terminal(stage.runtime, run_id, stdout.START)
+        answer = stdout.TerminalOutputResponse(stage.runtime, run_id, following)
         sent: list[bytes] = []
         taken = asyncio.Event()
 
@@ -224,11 +229,11 @@ async def test_who_falls_behind_what_is_kept_goes_on_from_the_screen() -> None:
 
         answering = asyncio.create_task(answer({}, receive, send))
         for number in range(100):
-            talker.say(f"<{number}>" + "x" * 10_000)
+            talker.write_output(f"<{number}>" + "x" * 10_000)
         talker.paint("[screen]")
-        talker.say("new")
+        talker.write_output("new")
         talker.end()
-        await stage.ended(run_id)
+        await stage.wait_for_end(run_id)
         await stage.journal.prune(journal.Retention(10, 0), stage.runtime.now_ms(), run_id)
         taken.set()
         await asyncio.wait_for(answering, 5)
@@ -237,18 +242,18 @@ async def test_who_falls_behind_what_is_kept_goes_on_from_the_screen() -> None:
         assert whole.endswith(b"[screen]new")
 
 
-async def test_what_is_sent_is_typed_as_it_comes(stage: Stage) -> None:
+async def test_what_is_sent_is_typed_as_it_comes(web_api_harness: WebApiHarness) -> None:
     typed: list[str] = []
     enough = asyncio.Event()
 
-    async def work(task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def work(task: engine.Task, desk: engine.RunContext) -> engine.RunResult:
         while True:
-            item = await desk.typed()
+            item = await desk.next_terminal_input()
             typed.append(item.text)
             enough.set()
 
-    run_id = await stage.start_run(work)
-    exchange = await stage.local.open("POST", f"/runs/{run_id}/stdin", Transfer_Encoding="chunked")
+    run_id = await web_api_harness.start_run(work)
+    exchange = await web_api_harness.local.open("POST", f"/runs/{run_id}/stdin", Transfer_Encoding="chunked")
     whole = "ls ü🚂\r".encode()
     for byte in whole:
         exchange.send_chunk(bytes((byte,)))
@@ -259,32 +264,32 @@ async def test_what_is_sent_is_typed_as_it_comes(stage: Stage) -> None:
             await enough.wait()
     exchange.send_chunk(b"")
     assert (await exchange.answer()).status == 204
-    keys = await stage.until(run_id, events.TerminalKeys)
+    keys = await web_api_harness.wait_for_events(run_id, events.TerminalKeysTyped)
     assert sum(event.count for event in keys) == len(whole.decode())
     assert {event.by for event in keys} == {events.Actor(name="owner", via="local", address="local")}
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"abc\xc3", b"\xed\xa0\x80"])
-async def test_what_is_no_text_cannot_be_typed(stage: Stage, body: bytes) -> None:
-    run_id = await stage.start_run()
-    answer = await stage.local.post(f"/runs/{run_id}/stdin", body)
+async def test_what_is_no_text_cannot_be_typed(web_api_harness: WebApiHarness, body: bytes) -> None:
+    run_id = await web_api_harness.start_run()
+    answer = await web_api_harness.local.post(f"/runs/{run_id}/stdin", body)
     assert (answer.status, answer.json["error"]) == (400, "what is typed is UTF-8")
 
 
-async def test_typing_ends_with_the_program(stage: Stage) -> None:
-    talker = Talker()
-    run_id = await stage.start_run(talker.work)
-    exchange = await stage.local.open("POST", f"/runs/{run_id}/stdin", Transfer_Encoding="chunked")
+async def test_typing_ends_with_the_program(web_api_harness: WebApiHarness) -> None:
+    talker = TalkingEngine()
+    run_id = await web_api_harness.start_run(talker.work)
+    exchange = await web_api_harness.local.open("POST", f"/runs/{run_id}/stdin", Transfer_Encoding="chunked")
     exchange.send_chunk(b"a")
-    await stage.until(run_id, events.TerminalKeys)
+    await web_api_harness.wait_for_events(run_id, events.TerminalKeysTyped)
     talker.end()
-    await stage.ended(run_id)
+    await web_api_harness.wait_for_end(run_id)
     exchange.send_chunk(b"b")
     answer = await exchange.answer()
     assert (answer.status, answer.json["error"]) == (409, "run has exited")
 
 
-async def test_nothing_typed_is_nothing(stage: Stage) -> None:
-    run_id = await stage.start_run()
-    assert (await stage.local.post(f"/runs/{run_id}/stdin")).status == 204
-    assert not [event for event in await stage.told(run_id) if isinstance(event, events.TerminalKeys)]
+async def test_nothing_typed_is_nothing(web_api_harness: WebApiHarness) -> None:
+    run_id = await web_api_harness.start_run()
+    assert (await web_api_harness.local.post(f"/runs/{run_id}/stdin")).status == 204
+    assert not [event for event in await web_api_harness.list_events(run_id) if isinstance(event, events.TerminalKeysTyped)]

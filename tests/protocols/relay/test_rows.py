@@ -10,11 +10,11 @@ from switchtower.core import events, journal
 from switchtower.protocols.relay import rows
 
 NOON = 1_760_000_000_000
-OPEN = journal.OpenQuestion(title="Proceed?", tool="bash", summary="make test")
+OPEN = journal.ApprovalSummary(title="Proceed?", tool="bash", summary="make test")
 APPROVAL_ID = "appr_01K0GD3W7Q8ZJ4X5Y6V7B8N9M0"
 
 
-def card(state: events.SessionState = events.SessionState.RUNNING, **fields: Any) -> journal.Card:
+def make_card(state: events.SessionState = events.SessionState.RUNNING, **fields: Any) -> journal.Card:
     return journal.Card(
         session_id="sess_1",
         state=state,
@@ -26,8 +26,8 @@ def card(state: events.SessionState = events.SessionState.RUNNING, **fields: Any
     )
 
 
-def row(card_: journal.Card) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(rows.run_row(card_, "host_me")))
+def make_row(card_: journal.Card) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(rows.make_run_row(card_, "host_me")))
     return told
 
 
@@ -43,29 +43,32 @@ RUNNING, WAITING, DONE, FAILED, CANCELLED = (
 @pytest.mark.parametrize(
     ("card_", "status"),
     [
-        (card(RUNNING), "running"),
-        (card(RUNNING, waits=journal.Waits("prompt", "Name?")), "awaiting_input"),
-        (card(WAITING, pending_approval_id=APPROVAL_ID, question=OPEN), "awaiting_approval"),
-        (card(WAITING, pending_approval_id=APPROVAL_ID, waits=journal.Waits("permission", "Proceed?")), "awaiting_approval"),
-        (card(RUNNING, host="host_1", host_lost=True), "lost"),
-        (card(WAITING, host="host_1", host_lost=True, pending_approval_id=APPROVAL_ID), "lost"),
-        (card(DONE), "exited"),
-        (card(FAILED), "exited"),
-        (card(CANCELLED), "exited"),
-        (card(DONE, host="host_1", host_lost=True), "exited"),
-        (card(DONE, tool=""), "awaiting_input"),
-        (card(events.SessionState.IDLE, tool=""), "awaiting_input"),
-        (card(DONE, tool="", mode="headless"), "exited"),
-        (card(RUNNING, tool=""), "running"),
+        (make_card(RUNNING), "running"),
+        (make_card(RUNNING, waits=journal.WaitingPrompt("prompt", "Name?")), "awaiting_input"),
+        (make_card(WAITING, pending_approval_id=APPROVAL_ID, question=OPEN), "awaiting_approval"),
+        (
+            make_card(WAITING, pending_approval_id=APPROVAL_ID, waits=journal.WaitingPrompt("permission", "Proceed?")),
+            "awaiting_approval",
+        ),
+        (make_card(RUNNING, host="host_1", host_lost=True), "lost"),
+        (make_card(WAITING, host="host_1", host_lost=True, pending_approval_id=APPROVAL_ID), "lost"),
+        (make_card(DONE), "exited"),
+        (make_card(FAILED), "exited"),
+        (make_card(CANCELLED), "exited"),
+        (make_card(DONE, host="host_1", host_lost=True), "exited"),
+        (make_card(DONE, tool=""), "awaiting_input"),
+        (make_card(events.SessionState.IDLE, tool=""), "awaiting_input"),
+        (make_card(DONE, tool="", mode="headless"), "exited"),
+        (make_card(RUNNING, tool=""), "running"),
     ],
 )
 def test_a_run_s_status(card_: journal.Card, status: str) -> None:
-    assert rows.status(card_) == status
-    assert row(card_)["status"] == status
+    assert rows.compute_status(card_) == status
+    assert make_row(card_)["status"] == status
 
 
 def test_a_run_that_runs_is_listed_without_an_end() -> None:
-    assert row(card()) == {
+    assert make_row(make_card()) == {
         "id": "sess_1",
         "host_id": "host_me",
         "tool": "codex",
@@ -82,21 +85,23 @@ def test_a_run_that_runs_is_listed_without_an_end() -> None:
 @pytest.mark.parametrize(
     ("card_", "exit_code"),
     [
-        (card(DONE, exit_code=0), 0),
-        (card(FAILED, exit_code=130), 130),
-        (card(DONE), 0),
-        (card(FAILED), 1),
-        (card(CANCELLED), 2),
-        (card(CANCELLED, exit_code=143), 143),
+        (make_card(DONE, exit_code=0), 0),
+        (make_card(FAILED, exit_code=130), 130),
+        (make_card(DONE), 0),
+        (make_card(FAILED), 1),
+        (make_card(CANCELLED), 2),
+        (make_card(CANCELLED, exit_code=143), 143),
     ],
 )
 def test_a_run_that_has_ended_says_when_and_how(card_: journal.Card, exit_code: int) -> None:
-    told = row(msgspec.structs.replace(card_, ended_at_ms=NOON + 9))
+    told = make_row(msgspec.structs.replace(card_, ended_at_ms=NOON + 9))
     assert (told["exit_code"], told["ended_at"]) == (exit_code, "2025-10-09T08:53:20.009Z")
 
 
 def test_a_question_is_listed_in_short() -> None:
-    told = row(card(WAITING, pending_approval_id="appr_r.k3j9x", question=OPEN, waits=journal.Waits("permission", "other")))
+    told = make_row(
+        make_card(WAITING, pending_approval_id="appr_r.k3j9x", question=OPEN, waits=journal.WaitingPrompt("permission", "other"))
+    )
     assert {name: value for name, value in told.items() if name.startswith("pending")} == {
         "pending_request_id": "k3j9x",
         "pending_reason": "permission",
@@ -107,30 +112,30 @@ def test_a_question_is_listed_in_short() -> None:
 
 
 def test_what_a_program_waits_for_is_listed_without_a_question() -> None:
-    told = row(card(waits=journal.Waits("choice", "Which?")))
+    told = make_row(make_card(waits=journal.WaitingPrompt("choice", "Which?")))
     assert (told["pending_reason"], told["pending_prompt"]) == ("choice", "Which?")
     assert "pending_request_id" not in told
 
 
 def test_a_run_elsewhere_has_its_host_and_its_own_name() -> None:
-    told = row(msgspec.structs.replace(card(host="host_1"), session_id="sess_r.run-7"))
+    told = make_row(msgspec.structs.replace(make_card(host="host_1"), session_id="sess_r.run-7"))
     assert (told["id"], told["host_id"]) == ("run-7", "host_1")
 
 
 # History
 
 
-def history(happened: list[events.AnyEvent], *, include_output: bool = True, about: Any = samples.AGENT) -> list[Any]:
-    entries = [samples.entry(samples.RUN, event, seq) for seq, event in enumerate(happened, start=1)]
-    return rows.history(about, entries, include_output=include_output)
+def make_history(happened: list[events.AnyEvent], *, include_output: bool = True, about: Any = samples.AGENT) -> list[Any]:
+    entries = [samples.make_entry(samples.RUN, event, seq) for seq, event in enumerate(happened, start=1)]
+    return rows.make_history(about, entries, include_output=include_output)
 
 
 def test_a_message_has_its_place_its_number_and_what_it_says() -> None:
     by = events.Actor(name="ada", via="web")
-    (typed, asked) = history(
+    (typed, asked) = make_history(
         [
             events.TerminalTyped("in-1", "ls\n", "0" * 64, by),
-            events.ApprovalRequested(approval=msgspec.structs.replace(_approval(), title="Proceed?")),
+            events.ApprovalRequested(approval=msgspec.structs.replace(_make_approval(), title="Proceed?")),
         ],
         about=samples.TERMINAL,
     )
@@ -140,7 +145,7 @@ def test_a_message_has_its_place_its_number_and_what_it_says() -> None:
     assert msgspec.json.decode(typed.data)["input_id"] == "in-1"
 
 
-def _approval() -> events.Approval:
+def _make_approval() -> events.Approval:
     return events.Approval("appr_r.k3j9x", "call_1", "exec", "", "", {}, 1, "")
 
 
@@ -153,17 +158,17 @@ def test_what_an_agent_says_in_pieces_is_one_message() -> None:
         events.ToolCalled(call_id="c", tool="run", args={}),
         events.TextDelta("Done"),
     ]
-    assert [(message.kind, message.text, message.id) for message in history(happened)] == [
+    assert [(message.kind, message.text, message.id) for message in make_history(happened)] == [
         ("run.input", "hello", 1),
         ("run.output", "Hi there", 2),
         ("tool.call", "run", 5),
         ("run.output", "Done", 6),
     ]
-    assert msgspec.json.decode(history(happened)[1].data) == {"stream": "stdout", "text": "Hi there"}
+    assert msgspec.json.decode(make_history(happened)[1].data) == {"stream": "stdout", "text": "Hi there"}
 
 
 def test_a_long_speech_is_several_messages_and_loses_nothing() -> None:
-    told = history([events.TextDelta("word " * 100) for _ in range(200)])
+    told = make_history([events.TextDelta("word " * 100) for _ in range(200)])
     assert 1 < len(told) < 20
     assert "".join(message.text for message in told) == "word " * 20_000
 
@@ -174,13 +179,13 @@ def test_a_program_s_output_is_told_piece_by_piece_or_not_at_all() -> None:
         events.ToolProgressed("c", "b"),
         events.PromptShown("prompt", "Name?"),
     ]
-    assert [message.text for message in history(happened)] == ["a", "b", "Name?"]
-    assert [message.text for message in history(happened, include_output=False)] == ["Name?"]
+    assert [message.text for message in make_history(happened)] == ["a", "b", "Name?"]
+    assert [message.text for message in make_history(happened, include_output=False)] == ["Name?"]
 
 
 def test_an_exit_is_told_in_words() -> None:
     ended = events.RunCompleted(outcome=events.Outcome.FAILED, summary="", exit_code_hint=1, exit_code=3)
-    assert history([ended], about=samples.TERMINAL)[0].text == "exit code 3"
+    assert make_history([ended], about=samples.TERMINAL)[0].text == "exit code 3"
 
 
 @pytest.mark.parametrize(
@@ -193,8 +198,8 @@ def test_an_exit_is_told_in_words() -> None:
     ],
 )
 def test_whatever_a_host_said_can_be_listed(type_: str, data: dict[str, Any]) -> None:
-    said = events.HostSaid(type=type_, data=data, relayed=events.Relayed(9, NOON))
-    (message,) = history([said], about=samples.MIRRORED)
+    said = events.HostEventReceived(type=type_, data=data, relayed=events.Relayed(9, NOON))
+    (message,) = make_history([said], about=samples.MIRRORED)
     assert (message.kind, message.seq, message.id) == (type_, 9, 1)
     assert isinstance(message.text, str)
     assert message.actor is None
@@ -202,9 +207,11 @@ def test_whatever_a_host_said_can_be_listed(type_: str, data: dict[str, Any]) ->
 
 
 def test_a_row_says_what_models_took_and_which_criteria_were_met() -> None:
-    spent = journal.Spent(1_200, 34, None, 900, 20_000)
-    listed = row(
-        card(DONE, tool="", engine="agent", policy="ask", preset="review", spent=spent, accepted={"tests": True, "lint": False})
+    spent = journal.UsageSummary(1_200, 34, None, 900, 20_000)
+    listed = make_row(
+        make_card(
+            DONE, tool="", engine="agent", policy="ask", preset="review", spent=spent, accepted={"tests": True, "lint": False}
+        )
     )
     assert listed["usage"] == {
         "input_tokens": 1_200,

@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contract_proc.driving import PATIENCE
+from tests.contract_proc.driving import DRIVER_TIMEOUT
 
 from switchtower.protocols.rep import framing, messages, server
 
 
-class Recording:
+class RecordingRepRuntime:
     """Implements the port and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.started: list[messages.StartRun] = []
         self.cancelled = 0
 
-    def capabilities(self) -> bytes:
+    def get_capabilities(self) -> bytes:
         return b'{"version":"1.2.3","step_kinds":[],"limits":{"concurrency":1}}'
 
     def start(self, run: messages.StartRun) -> str:
         if "refuse" in run.ir:
-            raise server.Refused(1002, "Unsupported step kind", step_id="a", details={"kind": "odd"})
+            raise server.RepError(1002, "Unsupported step kind", step_id="a", details={"kind": "odd"})
         if "break" in run.ir:
             raise KeyError("hunter2")
         self.started.append(run)
@@ -43,37 +43,37 @@ class Recording:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def health(self) -> bytes:
+    def get_health(self) -> bytes:
         return b'{"ok":true,"details":{}}'
 
 
 @pytest.fixture
-def runtime() -> Recording:
-    return Recording()
+def runtime() -> RecordingRepRuntime:
+    return RecordingRepRuntime()
 
 
 @pytest.fixture
-def conversation(runtime: Recording) -> server.Server:
-    return server.Server(runtime)
+def conversation(runtime: RecordingRepRuntime) -> server.RepServer:
+    return server.RepServer(runtime)
 
 
-def ask(conversation: server.Server, method: str, params: Any = None, *, request_id: Any = 1) -> Any:
+def ask(conversation: server.RepServer, method: str, params: Any = None, *, request_id: Any = 1) -> Any:
     line = json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}).encode()
-    answer = conversation.answer(line)
+    answer = conversation.handle_line(line)
     assert answer is not None
     assert answer.endswith(b"}\n")
     assert answer.count(b"\n") == 1
     return json.loads(answer)
 
 
-def code(answer: Any) -> int:
+def get_error_code(answer: Any) -> int:
     assert set(answer) == {"jsonrpc", "id", "error"}
     assert set(answer["error"]["data"]) == {"step_id", "attempt", "retriable", "details"}
     return int(answer["error"]["code"])
 
 
 @pytest.mark.requirement("rep:envelope:echo")
-def test_every_method_of_the_document_is_answered_under_its_id(conversation: server.Server) -> None:
+def test_every_method_of_the_document_is_answered_under_its_id(conversation: server.RepServer) -> None:
     asked = [
         (messages.CAPABILITIES, {}, {"version": "1.2.3", "step_kinds": [], "limits": {"concurrency": 1}}),
         (messages.HEALTH, {}, {"ok": True, "details": {}}),
@@ -96,7 +96,7 @@ def test_every_method_of_the_document_is_answered_under_its_id(conversation: ser
         {"ir": {}, "options": {"run_id": None, "trace_id": None}, "unknown": 1},
     ],
 )
-def test_a_run_starts_without_options_and_with_a_null_for_its_id(conversation: server.Server, params: Any) -> None:
+def test_a_run_starts_without_options_and_with_a_null_for_its_id(conversation: server.RepServer, params: Any) -> None:
     assert ask(conversation, messages.START_RUN, params)["result"] == {"run_id": "made"}
     assert ask(conversation, messages.POLL, {"run_id": None})["result"]
     assert ask(conversation, messages.POLL)["result"]
@@ -111,14 +111,14 @@ def test_a_run_starts_without_options_and_with_a_null_for_its_id(conversation: s
     ],
 )
 def test_wrong_params_of_a_start_are_refused_and_a_later_start_works(
-    conversation: server.Server, params: Any, refusal: int
+    conversation: server.RepServer, params: Any, refusal: int
 ) -> None:
-    assert code(ask(conversation, messages.START_RUN, params)) == refusal
+    assert get_error_code(ask(conversation, messages.START_RUN, params)) == refusal
     assert "result" in ask(conversation, messages.START_RUN, {"ir": {}})
 
 
 @pytest.mark.requirement("rep:errors:form", "rep:start:refused")
-def test_what_the_runtime_refuses_goes_out_in_the_taxonomy_and_another_start_may_follow(conversation: server.Server) -> None:
+def test_what_the_runtime_refuses_goes_out_in_the_taxonomy_and_another_start_may_follow(conversation: server.RepServer) -> None:
     answer = ask(conversation, messages.START_RUN, {"ir": {"refuse": 1}})
     assert answer["error"] == {
         "code": 1002,
@@ -129,28 +129,30 @@ def test_what_the_runtime_refuses_goes_out_in_the_taxonomy_and_another_start_may
 
 
 @pytest.mark.requirement("rep:errors:panic")
-def test_a_runtime_that_breaks_is_3002_without_its_words(conversation: server.Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_runtime_that_breaks_is_3002_without_its_words(
+    conversation: server.RepServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer = ask(conversation, messages.START_RUN, {"ir": {"break": 1}})
-    assert code(answer) == 3002
+    assert get_error_code(answer) == 3002
     assert "hunter2" not in str(answer)
     assert "hunter2" in capsys.readouterr().err
 
 
 @pytest.mark.requirement("rep:transport:one-run", "rep:poll:unknown-run")
-def test_there_is_one_run_in_a_process(conversation: server.Server, runtime: Recording) -> None:
-    assert code(ask(conversation, messages.POLL)) == -32602
-    assert code(ask(conversation, messages.CANCEL)) == -32602
+def test_there_is_one_run_in_a_process(conversation: server.RepServer, runtime: RecordingRepRuntime) -> None:
+    assert get_error_code(ask(conversation, messages.POLL)) == -32602
+    assert get_error_code(ask(conversation, messages.CANCEL)) == -32602
     ask(conversation, messages.START_RUN, {"ir": {}})
-    assert code(ask(conversation, messages.START_RUN, {"ir": {}})) == -32602
-    assert code(ask(conversation, messages.POLL, {"run_id": "other"})) == -32602
-    assert code(ask(conversation, messages.CANCEL, {"run_id": ["made"]})) == -32602
+    assert get_error_code(ask(conversation, messages.START_RUN, {"ir": {}})) == -32602
+    assert get_error_code(ask(conversation, messages.POLL, {"run_id": "other"})) == -32602
+    assert get_error_code(ask(conversation, messages.CANCEL, {"run_id": ["made"]})) == -32602
     assert (len(runtime.started), runtime.cancelled) == (1, 0)
 
 
 @pytest.mark.requirement("rep:errors:json-rpc")
 @pytest.mark.parametrize("method", ["Runtime.Nope", "", None, 7, ["Runtime.Poll"]])
-def test_a_method_that_is_not_there_is_not_found(conversation: server.Server, method: Any) -> None:
-    assert code(ask(conversation, method)) == -32601
+def test_a_method_that_is_not_there_is_not_found(conversation: server.RepServer, method: Any) -> None:
+    assert get_error_code(ask(conversation, method)) == -32601
 
 
 @pytest.mark.requirement("rep:envelope:not-json")
@@ -160,30 +162,30 @@ def test_a_method_that_is_not_there_is_not_found(conversation: server.Server, me
     ids=range(11),
 )
 def test_a_line_that_is_no_request_is_a_parse_error_with_a_null_for_its_id(
-    conversation: server.Server, line: bytes | None
+    conversation: server.RepServer, line: bytes | None
 ) -> None:
-    answer = json.loads(conversation.answer(line) or b"")
-    assert (code(answer), answer["id"]) == (3001, None)
+    answer = json.loads(conversation.handle_line(line) or b"")
+    assert (get_error_code(answer), answer["id"]) == (3001, None)
     assert "result" in ask(conversation, messages.HEALTH)
 
 
 @pytest.mark.requirement("rep:envelope:echo")
 @pytest.mark.parametrize("request_id", ["text", 0, -1, 1.5, 10**30, None, "\ud800"])
-def test_an_id_comes_back_as_it_was(conversation: server.Server, request_id: Any) -> None:
+def test_an_id_comes_back_as_it_was(conversation: server.RepServer, request_id: Any) -> None:
     assert ask(conversation, messages.HEALTH, request_id=request_id)["id"] == request_id
 
 
 @pytest.mark.parametrize("request_id", [True, [], {}])
-def test_an_id_that_is_none_is_refused(conversation: server.Server, request_id: Any) -> None:
+def test_an_id_that_is_none_is_refused(conversation: server.RepServer, request_id: Any) -> None:
     answer = ask(conversation, messages.HEALTH, request_id=request_id)
-    assert (code(answer), answer["id"]) == (-32602, None)
+    assert (get_error_code(answer), answer["id"]) == (-32602, None)
 
 
 @pytest.mark.requirement("rep:envelope:notifications")
-def test_a_notification_is_obeyed_and_not_answered(conversation: server.Server, runtime: Recording) -> None:
+def test_a_notification_is_obeyed_and_not_answered(conversation: server.RepServer, runtime: RecordingRepRuntime) -> None:
     ask(conversation, messages.START_RUN, {"ir": {}})
-    assert conversation.answer(b'{"jsonrpc":"2.0","method":"Runtime.Cancel"}') is None
-    assert conversation.answer(b'{"jsonrpc":"2.0","method":"Nope"}') is None
+    assert conversation.handle_line(b'{"jsonrpc":"2.0","method":"Runtime.Cancel"}') is None
+    assert conversation.handle_line(b'{"jsonrpc":"2.0","method":"Nope"}') is None
     assert runtime.cancelled == 1
 
 
@@ -197,9 +199,9 @@ JSON = st.recursive(
 @pytest.mark.requirement("rep:envelope:not-json")
 @given(line=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_line_breaks_the_conversation(line: bytes) -> None:
-    conversation = server.Server(Recording())
-    answer = conversation.answer(line)
-    assert answer is None or code(json.loads(answer)) in (3001, 1003, -32601, -32602)
+    conversation = server.RepServer(RecordingRepRuntime())
+    answer = conversation.handle_line(line)
+    assert answer is None or get_error_code(json.loads(answer)) in (3001, 1003, -32601, -32602)
     assert "result" in ask(conversation, messages.HEALTH)
 
 
@@ -208,18 +210,18 @@ def test_no_line_breaks_the_conversation(line: bytes) -> None:
 def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     whole = b"\n".join(lines)
     expected = [None if len(line) > 20 else line.strip() for line in lines if len(line) > 20 or line.strip()]
-    reading = framing.Lines(longest=20)
+    reading = framing.BoundedLineSplitter(longest=20)
     got: list[bytes | None] = []
     for size in [*cuts, *([7] * len(whole))]:
         got += reading.feed(whole[:size])
         whole = whole[size:]
-    assert got + reading.last() == expected
+    assert got + reading.take_rest() == expected
 
 
 # The executable.
 
 
-class Child:
+class RepChildProcess:
     def __init__(self, folder: Path, **variables: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "switchtower.daemon.flow_runtime"],
@@ -247,7 +249,7 @@ class Child:
         assert answer["id"] == self._asked
         return answer.get("result", answer.get("error"))
 
-    def to_the_end(self) -> tuple[Any, list[Any]]:
+    def read_to_end(self) -> tuple[Any, list[Any]]:
         events: list[Any] = []
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
@@ -258,15 +260,15 @@ class Child:
             time.sleep(0.002)
         raise AssertionError("the run does not end")
 
-    def hang_up(self) -> int:
+    def close_input(self) -> int:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(DRIVER_TIMEOUT)
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[Child]:
-    started = Child(tmp_path)
+def child(tmp_path: Path) -> Iterator[RepChildProcess]:
+    started = RepChildProcess(tmp_path)
     yield started
     started.process.kill()
     started.process.wait()
@@ -275,7 +277,7 @@ def child(tmp_path: Path) -> Iterator[Child]:
         stream.close()
 
 
-def flow(kind: str, **given: Any) -> dict[str, Any]:
+def make_flow(kind: str, **given: Any) -> dict[str, Any]:
     return {
         "version": "1.0.0",
         "flow": {"name": "one", "timeout_ms": 0},
@@ -287,15 +289,15 @@ def flow(kind: str, **given: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("rep:lifecycle:eof")
-def test_the_executable_runs_a_flow_and_leaves_when_its_input_ends(child: Child) -> None:
+def test_the_executable_runs_a_flow_and_leaves_when_its_input_ends(child: RepChildProcess) -> None:
     capabilities = child.ask(messages.CAPABILITIES)
     assert {*messages.CONTROL_KINDS, "http.get", "shell", "file.read"} <= set(capabilities["step_kinds"])
-    run_id = child.ask(messages.START_RUN, {"ir": flow("dsl.emit", x="1"), "options": {"run_id": None}})["run_id"]
+    run_id = child.ask(messages.START_RUN, {"ir": make_flow("dsl.emit", x="1"), "options": {"run_id": None}})["run_id"]
     assert run_id
-    polled, events = child.to_the_end()
+    polled, events = child.read_to_end()
     assert polled["summary"] == {"completed_steps": 1, "failed_steps": 0, "outputs": {"x": "1"}}
     assert [event["state"] for event in events] == ["started", "succeeded"]
-    assert child.hang_up() == 0
+    assert child.close_input() == 0
 
 
 @pytest.mark.requirement("rep:environment:runtime-reads", "rep:start:allow-shell")
@@ -305,19 +307,19 @@ def test_the_executable_takes_its_run_id_and_its_policy_from_the_environment(tmp
         ("1", {"allow_shell": False}, False),
         ("0", {"allow_shell": True}, False),
     ):
-        child = Child(tmp_path, TRACE_MIND_RUN_ID="from-around", TRACE_MIND_ALLOW_SHELL=policy)
+        child = RepChildProcess(tmp_path, TRACE_MIND_RUN_ID="from-around", TRACE_MIND_ALLOW_SHELL=policy)
         with child.process:
-            answer = child.ask(messages.START_RUN, {"ir": flow("shell", command="true"), "options": options})
+            answer = child.ask(messages.START_RUN, {"ir": make_flow("shell", command="true"), "options": options})
             assert answer.get("run_id") == ("from-around" if is_allowed else None)
             assert answer.get("code") == (None if is_allowed else 1002)
-            assert child.hang_up() == 0
+            assert child.close_input() == 0
 
 
 @pytest.mark.requirement("rep:errors:codes")
-def test_refusals_of_the_executable_carry_their_codes(child: Child) -> None:
+def test_refusals_of_the_executable_carry_their_codes(child: RepChildProcess) -> None:
     for document, wanted in (
         ({"version": "9"}, 1001),
-        (flow("nope"), 1002),
+        (make_flow("nope"), 1002),
         ({"version": "1.0.0"}, 1003),
     ):
         refused = child.ask(messages.START_RUN, {"ir": document})
@@ -326,40 +328,40 @@ def test_refusals_of_the_executable_carry_their_codes(child: Child) -> None:
 
 
 @pytest.mark.requirement("rep:envelope:too-long")
-def test_an_oversized_line_and_rubbish_are_answered_and_survived(child: Child) -> None:
-    sending = threading.Thread(target=lambda: child.send(b'{"x":"' + b"y" * framing.LONGEST_LINE + b'"}\n\xff\xfe\n\n'))
+def test_an_oversized_line_and_rubbish_are_answered_and_survived(child: RepChildProcess) -> None:
+    sending = threading.Thread(target=lambda: child.send(b'{"x":"' + b"y" * framing.MAX_LINE_BYTES + b'"}\n\xff\xfe\n\n'))
     sending.start()
     assert [child.read()["error"]["code"] for _ in range(2)] == [3001, 3001]
     sending.join()
     assert child.ask(messages.HEALTH) == {"ok": True, "details": {}}
-    assert child.ask(messages.START_RUN, {"ir": flow("log", message="z" * (15 * 1024 * 1024))})["run_id"]
-    assert child.to_the_end()[0]["status"] == "completed"
+    assert child.ask(messages.START_RUN, {"ir": make_flow("log", message="z" * (15 * 1024 * 1024))})["run_id"]
+    assert child.read_to_end()[0]["status"] == "completed"
 
 
 @pytest.mark.requirement("rep:lifecycle:steps-end-too")
 @pytest.mark.parametrize("how", ["hang up", "terminate"])
-def test_what_runs_is_gone_when_the_executable_leaves(child: Child, tmp_path: Path, how: str) -> None:
+def test_what_runs_is_gone_when_the_executable_leaves(child: RepChildProcess, tmp_path: Path, how: str) -> None:
     command = "sleep 1000 & echo $! > pid.new; mv pid.new pid; wait"
-    child.ask(messages.START_RUN, {"ir": flow("shell", command=command), "options": {"allow_shell": True}})
+    child.ask(messages.START_RUN, {"ir": make_flow("shell", command=command), "options": {"allow_shell": True}})
     deadline = time.monotonic() + 20
     while not (tmp_path / "pid").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     if how == "hang up":
-        assert child.hang_up() == 0
+        assert child.close_input() == 0
     else:
         child.process.terminate()
-        assert child.process.wait(PATIENCE) == 128 + signal.SIGTERM
+        assert child.process.wait(DRIVER_TIMEOUT) == 128 + signal.SIGTERM
     pid = (tmp_path / "pid").read_text().strip()
     status = Path(f"/proc/{pid}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.requirement("rep:settled:cancelled")
-def test_a_cancelled_run_fails_with_its_cause(child: Child) -> None:
-    child.ask(messages.START_RUN, {"ir": flow("sleep", seconds="1000")})
+def test_a_cancelled_run_fails_with_its_cause(child: RepChildProcess) -> None:
+    child.ask(messages.START_RUN, {"ir": make_flow("sleep", seconds="1000")})
     assert child.ask(messages.CANCEL) == {"ok": True}
-    polled, _ = child.to_the_end()
+    polled, _ = child.read_to_end()
     assert polled["status"] == "failed"
     assert polled["summary"]["error"]["data"]["cause"] == "Cancelled"
     assert child.ask(messages.CANCEL) == {"ok": True}
@@ -378,14 +380,14 @@ def test_a_small_flow_is_executed_without_loading_an_event_loop() -> None:
     check = (
         "import sys, time, msgspec, switchtower.daemon.flow_runtime as r\n"
         "from switchtower.protocols.rep import messages\n"
-        f"runtime = r.Runtime(); runtime.start(messages.StartRun(ir={flow('log', message='x')!r}))\n"
+        f"runtime = r.Runtime(); runtime.start(messages.StartRun(ir={make_flow('log', message='x')!r}))\n"
         "assert runtime.close(); print(b'\"completed\"' in runtime.poll(), 'asyncio' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True).stdout == "True False\n"
 
 
 def test_a_run_begins_without_typing_extensions_which_others_can_still_load() -> None:
-    request = {"jsonrpc": "2.0", "id": 1, "method": messages.START_RUN, "params": {"ir": flow("log", message="x")}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": messages.START_RUN, "params": {"ir": make_flow("log", message="x")}}
     check = (
         "import sys, switchtower.daemon.flow_runtime as r\n"
         "from switchtower.protocols.rep import server\n"
@@ -403,7 +405,7 @@ def test_pipes_that_do_not_wait_are_served_all_the_same() -> None:
     ours_in, theirs_out = os.pipe()
     os.set_blocking(ours_in, False)
     os.set_blocking(ours_out, False)
-    serving = threading.Thread(target=server.serve, args=(ours_in, ours_out, Recording()))
+    serving = threading.Thread(target=server.serve, args=(ours_in, ours_out, RecordingRepRuntime()))
     serving.start()
     asked = 3000
     requests = b'{"jsonrpc":"2.0","id":1,"method":"Runtime.Capabilities"}\n' * asked
@@ -423,6 +425,6 @@ def test_serving_ends_when_nobody_reads_the_answers() -> None:
     ours_in, theirs_out = os.pipe()
     os.close(theirs_in)
     os.write(theirs_out, b'{"id":1}\n')
-    server.serve(ours_in, ours_out, Recording())
+    server.serve(ours_in, ours_out, RecordingRepRuntime())
     for descriptor in (theirs_out, ours_in, ours_out):
         os.close(descriptor)

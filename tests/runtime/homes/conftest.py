@@ -1,11 +1,11 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.runtime.homes.town import Town
+from tests.runtime.homes.town import RuntimeCluster
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def runtime_cluster() -> AsyncIterator[RuntimeCluster]:
+    made = RuntimeCluster()
     yield made
     await made.close()

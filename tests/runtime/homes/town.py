@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.runtime.parts import PATIENCE, House, Work, finish_at_once
+from tests.runtime.parts import TIMEOUT, RuntimeHarness, Work, finish_at_once
 
 from switchtower.core import errors, events, journal
-from switchtower.runtime.homes.node_homes import NodeHomes
-from switchtower.runtime.homes.residence import Residence, Terms
-from switchtower.runtime.limits import Limits
+from switchtower.runtime.homes.node_homes import LeasedOwnership
+from switchtower.runtime.homes.residence import NodeMembership, MembershipTerms
+from switchtower.runtime.limits import RuntimeLimits
 from switchtower.stores.leases_memory import MemoryLeases
 from switchtower.stores.memory import MemoryJournal
-from switchtower.testing.mesh_pair import MemoryMesh, ring
+from switchtower.testing.mesh_pair import MemoryMesh, make_cluster
 
 LEASE_S = 60.0
 """Nobody falls silent by accident."""
-LIMITS = Limits(home_patience=PATIENCE, following=0.01, journal_retry=0.01)
+LIMITS = RuntimeLimits(owner_timeout=TIMEOUT, follow_interval=0.01, journal_retry=0.01)
 
 
 class SharedJournal(MemoryJournal):
@@ -38,23 +38,27 @@ class SharedJournal(MemoryJournal):
         return {session_id: session.head for session_id, session in self._sessions.items()}
 
 
-class TownHouse(House):
+class RuntimeNode(RuntimeHarness):
     """One node."""
 
-    def __init__(self, town: "Town", mesh: MemoryMesh, work: Work, **options: Any) -> None:
+    def __init__(self, runtime_cluster: "RuntimeCluster", mesh: MemoryMesh, work: Work, **options: Any) -> None:
         self.mesh = mesh
-        self.leases = town.leases
-        self.homes = NodeHomes(town.leases, mesh)
+        self.leases = runtime_cluster.leases
+        self.homes = LeasedOwnership(runtime_cluster.leases, mesh)
         options.setdefault("limits", LIMITS)
-        super().__init__(work, town.journal, homes_=self.homes, **options)
-        self.residence = Residence(self.runtime, town.leases, self.homes, mesh, Terms(mesh.address, LEASE_S))
+        super().__init__(work, runtime_cluster.journal, homes_=self.homes, **options)
+        self.residence = NodeMembership(
+            self.runtime, runtime_cluster.leases, self.homes, mesh, MembershipTerms(mesh.address, LEASE_S)
+        )
         self.runtime.nodes = self.residence
-        town.journal.listeners.append(lambda session_id, before, head: self.runtime.heard({session_id: (before, head)}))
+        runtime_cluster.journal.listeners.append(
+            lambda session_id, before, head: self.runtime.apply_remote_heads({session_id: (before, head)})
+        )
         self.is_dead = False
 
     @property
     def node_id(self) -> str:
-        return self.mesh.me.node_id
+        return self.mesh.local_peer.node_id
 
     async def join(self, predecessor: str | None = None) -> None:
         await self.runtime.start()
@@ -67,7 +71,7 @@ class TownHouse(House):
             await self.residence.close()
             await self.mesh.close()
 
-    async def die(self) -> None:
+    async def kill(self) -> None:
         """As by kill -9: nothing of it is stored or said any more, and its lease runs out."""
         self.is_dead = True
         await self.mesh.close()
@@ -81,34 +85,34 @@ class TownHouse(House):
         """Its lease is over, by everybody's clock but its own."""
         await self.leases.renew(self.node_id, 0)
 
-    async def look_around(self) -> None:
-        await self.residence._look_around(told=True)
+    async def poll_cluster(self) -> None:
+        await self.residence._take_over_sessions(notified=True)
 
-    async def home_of(self, session_id: str) -> str | None:
-        owner = await self.leases.owner(session_id)
+    async def find_home(self, session_id: str) -> str | None:
+        owner = await self.leases.find_owner(session_id)
         return None if owner is None else owner.node_id
 
-    async def soon(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(PATIENCE):
+    async def wait_until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(TIMEOUT):
             while not await condition():
                 await asyncio.sleep(0)
 
 
-class Town:
+class RuntimeCluster:
     def __init__(self) -> None:
         self.journal = SharedJournal()
         self.leases = MemoryLeases(cards=lambda: [session.card for session in self.journal._sessions.values()])
-        self.houses: list[TownHouse] = []
+        self.houses: list[RuntimeNode] = []
 
-    async def build(self, *works: Work, **options: Any) -> list[TownHouse]:
+    async def build(self, *works: Work, **options: Any) -> list[RuntimeNode]:
         await self.leases.open()
         await self.journal.open()
-        meshes = ring(len(works))
-        self.houses = [TownHouse(self, mesh, work, **options) for mesh, work in zip(meshes, works, strict=True)]
+        meshes = make_cluster(len(works))
+        self.houses = [RuntimeNode(self, mesh, work, **options) for mesh, work in zip(meshes, works, strict=True)]
         for house in self.houses:
             await house.join()
         for house in self.houses:
-            await house.look_around()  # all know all
+            await house.poll_cluster()  # all know all
         return self.houses
 
     async def close(self) -> None:
@@ -119,4 +123,4 @@ class Town:
         await self.journal.close()
 
 
-__all__ = ["LIMITS", "Town", "TownHouse", "errors", "events", "finish_at_once"]
+__all__ = ["LIMITS", "RuntimeCluster", "RuntimeNode", "errors", "events", "finish_at_once"]

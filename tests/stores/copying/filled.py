@@ -7,46 +7,46 @@ from pathlib import Path
 
 from switchtower.core import codec, events, journal
 from switchtower.core.registry import HostState
-from switchtower.core.session import card, to_snapshot
+from switchtower.core.session import make_card, encode_snapshot
 from switchtower.stores import sqlite_look
 from switchtower.stores.copying import ports
-from switchtower.stores.copying.postgres_reading import PostgresReading
-from switchtower.stores.copying.sqlite_reading import SqliteReading
+from switchtower.stores.copying.postgres_reading import PostgresSource
+from switchtower.stores.copying.sqlite_reading import SqliteSource
 from switchtower.stores.postgres_tools import look
 from switchtower.stores.registry import SqliteRegistry
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.testing import registry_contract
-from switchtower.testing.journal_contract import NOON, delta, deltas, receipt, warning
-from switchtower.testing.journal_contract import card as a_card
-from switchtower.testing.sessions import Table
+from switchtower.testing.journal_contract import NOON, make_delta, make_deltas, make_receipt, make_warning
+from switchtower.testing.journal_contract import make_card as a_card
+from switchtower.testing.sessions import SessionDriver
 
 SECRETS = {ports.OWNER_TOKEN: b"owner's", ports.JWT_SECRET: b"0123456789abcdef"}
 
 
-def told(session_id: str, *, words: int = 40, epoch: int = 1) -> journal.Append:
+def make_session_append(session_id: str, *, words: int = 40, epoch: int = 1) -> journal.Append:
     """A session that a run was in, as the runtime stores it."""
-    table = Table(session_id=session_id)
+    table = SessionDriver(session_id=session_id)
     run_id = table.send("count")
     for number in range(words):
-        table.tell(run_id, events.TextDelta(text=f"word {number} "))
-    table.tell(run_id, events.MessageCompleted(message_id="msg_1", text="all the words"))
+        table.emit(run_id, events.TextDelta(text=f"word {number} "))
+    table.emit(run_id, events.MessageCompleted(message_id="msg_1", text="all the words"))
     return journal.Append(
         session_id=session_id,
         epoch=epoch,
         entries=table.entries,
-        receipts=[receipt("key", session_id), receipt("a\0key\\", session_id, expires_at_ms=NOON + 10**15)],
-        card=card(table.session),
-        snapshot=to_snapshot(table.session),
+        receipts=[make_receipt("key", session_id), make_receipt("a\0key\\", session_id, expires_at_ms=NOON + 10**15)],
+        card=make_card(table.session),
+        snapshot=encode_snapshot(table.session),
     )
 
 
 async def fill(store: journal.Journal, *, sessions: int = 3) -> None:
     """Among them a pruned one, one with odd names, one that is loaded, and a receipt of the server's."""
     for number in range(sessions):
-        await store.append(told(f"sess_{number}", epoch=number + 1))
-    long = [*deltas(1, 1_500), warning(1_501)]
+        await store.append(make_session_append(f"sess_{number}", epoch=number + 1))
+    long = [*make_deltas(1, 1_500), make_warning(1_501)]
     await store.append(
-        journal.Append(session_id="sess_pruned", epoch=1, entries=long, card=a_card("sess_pruned"), snapshot=b"{}")
+        journal.Append(session_id="sess_pruned", epoch=1, entries=long, card=make_card("sess_pruned"), snapshot=b"{}")
     )
     await store.prune(journal.Retention(keep_entries=700, keep_ms=0), NOON, "sess_pruned")
     odd = "sess_\\odd\0näme"
@@ -54,15 +54,15 @@ async def fill(store: journal.Journal, *, sessions: int = 3) -> None:
         journal.Entry(
             1, NOON, "run\0\\0", events.WarningRaised.kind, codec.encode(events.WarningRaised("CODE", "nul \0 and \\"))
         ),
-        delta(2),
+        make_delta(2),
     ]
-    loaded = journal.Card(**{**{name: getattr(a_card(odd), name) for name in journal.Card.__struct_fields__}, "loaded": True})
+    loaded = journal.Card(**{**{name: getattr(make_card(odd), name) for name in journal.Card.__struct_fields__}, "loaded": True})
     await store.append(
-        journal.Append(session_id=odd, epoch=9, entries=entries, card=loaded, receipts=[receipt("key", "server", run="x")])
+        journal.Append(session_id=odd, epoch=9, entries=entries, card=loaded, receipts=[make_receipt("key", "server", run="x")])
     )
 
 
-async def a_home(folder: Path, *, sessions: int = 3) -> Path:
+async def make_home(folder: Path, *, sessions: int = 3) -> Path:
     """The data folder of a home."""
     store, registry = SqliteJournal(folder / "journal.db"), SqliteRegistry(folder / "registry.db")
     await store.open()
@@ -74,36 +74,36 @@ async def a_home(folder: Path, *, sessions: int = 3) -> Path:
     return folder
 
 
-async def an_empty_registry(path: Path) -> None:
+async def make_empty_registry(path: Path) -> None:
     registry = SqliteRegistry(path)
     await registry.open()
     await registry.close()
 
 
 async def fill_registry(registry: SqliteRegistry) -> None:
-    await registry.add_user(registry_contract.user("ann"))
-    await registry.add_user(registry_contract.user("bob", "$argon2id$two"))
+    await registry.add_user(registry_contract.make_user("ann"))
+    await registry.add_user(registry_contract.make_user("bob", "$argon2id$two"))
     for number in range(3):
-        await registry.add_token(registry_contract.token(f"tok_{number}"))
+        await registry.add_token(registry_contract.make_token(f"tok_{number}"))
     await registry.revoke_token("tok_1", NOON + 1)
-    await registry.meet(registry_contract.visit("host_\\1"), first_state=HostState.PENDING, most=10)
-    await registry.hub_since("https://hub.example", NOON)
-    await registry.mark("https://hub.example", [(f"sess_{number}", number, NOON) for number in range(700)])
+    await registry.record_contact(registry_contract.make_contact("host_\\1"), first_state=HostState.PENDING, most=10)
+    await registry.record_hub("https://hub.example", NOON)
+    await registry.store_acknowledgements("https://hub.example", [(f"sess_{number}", number, NOON) for number in range(700)])
 
 
 @contextmanager
-def home_reading(folder: Path) -> Iterator[SqliteReading]:
+def read_home(folder: Path) -> Iterator[SqliteSource]:
     with (
-        sqlite_look.opened(folder / "journal.db") as journal_file,
-        sqlite_look.opened(folder / "registry.db", sqlite_look.REGISTRY) as registry_file,
+        sqlite_look.open_readonly(folder / "journal.db") as journal_file,
+        sqlite_look.open_readonly(folder / "registry.db", sqlite_look.REGISTRY) as registry_file,
     ):
-        yield SqliteReading(journal_file, registry_file, SECRETS)
+        yield SqliteSource(journal_file, registry_file, SECRETS)
 
 
 @asynccontextmanager
-async def database_reading(dsn: str) -> AsyncIterator[PostgresReading]:
-    async with look.opened(dsn) as connection, look.one_moment(connection):
-        yield PostgresReading(connection)
+async def read_database(dsn: str) -> AsyncIterator[PostgresSource]:
+    async with look.open_readonly(dsn) as connection, look.open_snapshot(connection):
+        yield PostgresSource(connection)
 
 
 def change(path: Path, statement: str, *values: object) -> None:

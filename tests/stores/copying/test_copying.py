@@ -8,37 +8,37 @@ from tests.stores.copying import filled
 
 from switchtower.stores import sqlite_verify
 from switchtower.stores.copying import comparing, moving, ports, postgres_writing, sqlite_writing
-from switchtower.stores.copying.sqlite_writing import SqliteWriting
-from switchtower.stores.looking import CannotLook
+from switchtower.stores.copying.sqlite_writing import SqliteTarget
+from switchtower.stores.looking import StoreUnreadable
 from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
 from switchtower.stores.postgres_tools import verify
 from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import NOON, card, deltas, warning
-from switchtower.testing.journal_contract import receipt as journal_receipt
+from switchtower.testing.journal_contract import NOON, make_card, make_deltas, make_warning
+from switchtower.testing.journal_contract import make_receipt as journal_receipt
 from switchtower.testing.postgres_server import PostgresServer
 
 
 @pytest.fixture
 async def home(tmp_path: Path) -> Path:
-    return await filled.a_home(tmp_path / "home")
+    return await filled.make_home(tmp_path / "home")
 
 
-async def move_in(home: Path, dsn: str, **options: bool) -> moving.Moved:
-    with filled.home_reading(home) as source:
-        async with postgres_writing.opened(dsn, **options) as target:
-            moved = await moving.move_all(source, target)
-            assert (await comparing.compare(source, target)).differences == []
-            await target.take_place()
+async def move_in(home: Path, dsn: str, **options: bool) -> moving.TransferResult:
+    with filled.read_home(home) as source:
+        async with postgres_writing.open_target(dsn, **options) as target:
+            moved = await moving.copy_store(source, target)
+            assert (await comparing.compare_stores(source, target)).differences == []
+            await target.activate()
     return moved
 
 
-async def differences(home: Path, dsn: str) -> list[str]:
-    with filled.home_reading(home) as source:
-        async with filled.database_reading(dsn) as target:
-            compared = await comparing.compare(source, target)
+async def list_differences(home: Path, dsn: str) -> list[str]:
+    with filled.read_home(home) as source:
+        async with filled.read_database(dsn) as target:
+            compared = await comparing.compare_stores(source, target)
     return compared.differences
 
 
@@ -46,23 +46,23 @@ async def test_a_home_moves_into_a_database_and_out_again_unchanged(home: Path, 
     moved = await move_in(home, fresh_dsn)
 
     assert (moved.sessions, moved.already_there, moved.receipts, moved.secrets) == (5, 0, 7, 2)
-    assert await differences(home, fresh_dsn) == []
-    report = await verify.verify(fresh_dsn)
+    assert await list_differences(home, fresh_dsn) == []
+    report = await verify.verify_journal(fresh_dsn)
     assert [(one.place, one.what) for one in report.troubles if "sess_pruned" not in one.place and "odd" not in one.place] == []
 
     back = tmp_path / "back"
-    target = SqliteWriting(back)
-    async with filled.database_reading(fresh_dsn) as source:
-        await moving.move_all(source, target)
-        assert (await comparing.compare(source, target)).differences == []
-        await target.take_place()
+    target = SqliteTarget(back)
+    async with filled.read_database(fresh_dsn) as source:
+        await moving.copy_store(source, target)
+        assert (await comparing.compare_stores(source, target)).differences == []
+        await target.activate()
 
     assert sorted(file.name for file in back.iterdir()) == ["journal.db", "jwt.secret", "owner.token", "registry.db"]
     assert {file.stat().st_mode & 0o077 for file in back.iterdir()} == {0}
     assert (back / "owner.token").read_bytes() == b"owner's"
-    with filled.home_reading(home) as first, filled.home_reading(back) as second:
-        assert (await comparing.compare(first, second)).differences == []
-    assert sqlite_verify.verify(back / "journal.db").sessions == 5
+    with filled.read_home(home) as first, filled.read_home(back) as second:
+        assert (await comparing.compare_stores(first, second)).differences == []
+    assert sqlite_verify.verify_journal(back / "journal.db").sessions == 5
 
 
 async def test_what_moved_in_is_a_store_that_goes_on(home: Path, empty_dsn: str) -> None:
@@ -71,45 +71,45 @@ async def test_what_moved_in_is_a_store_that_goes_on(home: Path, empty_dsn: str)
     store, registry, homes = PostgresJournal(empty_dsn), PostgresRegistry(empty_dsn), PostgresLeases(empty_dsn)
     for part in (store, registry, homes):
         await part.open()
-    assert {one.session_id for one in await store.cards(limit=10)} >= {"sess_0", "sess_pruned", "sess_\\odd\0näme"}
-    assert [one.session_id for one in await store.cards(limit=10, loaded=True)] == ["sess_\\odd\0näme"]
-    assert await store.gap_after("sess_pruned", 0) == 801
-    assert await store.receipt("server", "key", NOON) is not None
-    assert await registry.token("tok_0") == filled.registry_contract.token("tok_0")
-    assert await homes.owner("sess_2") is None
+    assert {one.session_id for one in await store.list_cards(limit=10)} >= {"sess_0", "sess_pruned", "sess_\\odd\0näme"}
+    assert [one.session_id for one in await store.list_cards(limit=10, loaded=True)] == ["sess_\\odd\0näme"]
+    assert await store.find_gap("sess_pruned", 0) == 801
+    assert await store.find_receipt("server", "key", NOON) is not None
+    assert await registry.find_token("tok_0") == filled.registry_contract.make_token("tok_0")
+    assert await homes.find_owner("sess_2") is None
     stored = await store.load("sess_2")
     assert stored is not None
     assert stored.epoch == 3
     head = (await store.read_back("sess_2", 2**40, 1))[-1].seq
-    addition = filled.journal.Append(session_id="sess_2", epoch=3, entries=deltas(head + 1, head + 2))
+    addition = filled.journal.Append(session_id="sess_2", epoch=3, entries=make_deltas(head + 1, head + 2))
     await store.append(addition)
-    begun = filled.journal.Append(session_id="sess_new", epoch=1, entries=deltas(1, 1), card=card("sess_new"))
+    begun = filled.journal.Append(session_id="sess_new", epoch=1, entries=make_deltas(1, 1), card=make_card("sess_new"))
     await store.append(begun)  # its place is one that no copied session has
     assert len(await store.read("sess_new", 0, 10)) == 1
-    assert len(await store.read("sess_0", 0, 10_000)) == len(filled.told("sess_0").entries)
+    assert len(await store.read("sess_0", 0, 10_000)) == len(filled.make_session_append("sess_0").entries)
     for part in (store, registry, homes):
         await part.close()
 
 
 async def test_an_interrupted_copy_is_no_store_and_goes_on_when_told_to(home: Path, fresh_dsn: str) -> None:
-    with filled.home_reading(home) as source:
+    with filled.read_home(home) as source:
         with pytest.raises(ZeroDivisionError):
-            async with postgres_writing.opened(fresh_dsn) as target:
-                await moving.move_journal(source, target, _Fails(after=3))
+            async with postgres_writing.open_target(fresh_dsn) as target:
+                await moving.copy_journal(source, target, _FailingWriter(after=3))
 
-    async with filled.database_reading(fresh_dsn) as seen:
-        assert await seen.count() == 0
-    with pytest.raises(ports.CannotCopy, match="was interrupted; hint: --resume"):
+    async with filled.read_database(fresh_dsn) as seen:
+        assert await seen.count_sessions() == 0
+    with pytest.raises(ports.TransferError, match="was interrupted; hint: --resume"):
         await move_in(home, fresh_dsn)
     filled.change(home / "journal.db", "UPDATE sessions SET updated_at_ms = updated_at_ms + 1 WHERE session_id = 'sess_0'")
     filled.change(home / "journal.db", "DELETE FROM sessions WHERE session_id = 'sess_1'")
     moved = await move_in(home, fresh_dsn, resume=True)
 
     assert moved.sessions == 4
-    assert await differences(home, fresh_dsn) == []
+    assert await list_differences(home, fresh_dsn) == []
 
 
-class _Fails:
+class _FailingWriter:
     """Says where it is, commits what is there, and fails."""
 
     def __init__(self, after: int) -> None:
@@ -122,59 +122,59 @@ class _Fails:
 
 
 async def test_sessions_that_are_whole_are_not_copied_twice(home: Path, fresh_dsn: str) -> None:
-    with filled.home_reading(home) as source:
-        async with postgres_writing.opened(fresh_dsn) as target:
-            await moving.move_all(source, target)  # and then it was killed
+    with filled.read_home(home) as source:
+        async with postgres_writing.open_target(fresh_dsn) as target:
+            await moving.copy_store(source, target)  # and then it was killed
     assert (await move_in(home, fresh_dsn, resume=True)).already_there == 5
 
 
 async def test_what_changed_since_an_interruption_is_copied_again(home: Path, fresh_dsn: str) -> None:
-    with filled.home_reading(home) as source:
-        async with postgres_writing.opened(fresh_dsn) as target:
-            await moving.move_all(source, target)
+    with filled.read_home(home) as source:
+        async with postgres_writing.open_target(fresh_dsn) as target:
+            await moving.copy_store(source, target)
     filled.change(home / "journal.db", "UPDATE sessions SET updated_at_ms = updated_at_ms + 1 WHERE session_id = 'sess_0'")
     filled.change(home / "journal.db", "DELETE FROM sessions WHERE session_id = 'sess_1'")
     filled.change(home / "registry.db", "DELETE FROM users WHERE name = 'bob'")
 
     assert (await move_in(home, fresh_dsn, resume=True)).already_there == 3
-    assert await differences(home, fresh_dsn) == []
+    assert await list_differences(home, fresh_dsn) == []
 
 
 async def test_a_long_session_and_one_with_large_entries_arrive_page_by_page(tmp_path: Path, fresh_dsn: str) -> None:
     store = SqliteJournal(tmp_path / "journal.db")
     await store.open()
-    long = [warning(seq) for seq in range(1, 4_502)]
-    large = [warning(seq)._replace(data=b'"' + b"x" * 900_000 + b'"') for seq in range(1, 6)]
-    receipts = [journal_receipt(f"key_{number}", "server") for number in range(4_100)]
+    long = [make_warning(seq) for seq in range(1, 4_502)]
+    large = [make_warning(seq)._replace(data=b'"' + b"x" * 900_000 + b'"') for seq in range(1, 6)]
+    receipts = [make_receipt(f"key_{number}", "server") for number in range(4_100)]
     for session_id, entries in (("sess_long", long), ("sess_large", large)):
-        await store.append(filled.journal.Append(session_id=session_id, epoch=1, entries=entries, card=card(session_id)))
+        await store.append(filled.journal.Append(session_id=session_id, epoch=1, entries=entries, card=make_card(session_id)))
     await store.append(filled.journal.Append(session_id="sess_long", epoch=1, entries=[], receipts=receipts))
     await store.close()
-    await filled.an_empty_registry(tmp_path / "registry.db")
+    await filled.make_empty_registry(tmp_path / "registry.db")
 
     moved = await move_in(tmp_path, fresh_dsn)
 
     assert (moved.entries, moved.receipts) == (4_506, 4_100)
-    report = await verify.verify(fresh_dsn)
+    report = await verify.verify_journal(fresh_dsn)
     assert (report.entries, report.receipts) == (4_506, 4_100)
 
 
 async def test_a_copy_can_begin_again(home: Path, fresh_dsn: str) -> None:
-    with filled.home_reading(home) as source:
-        async with postgres_writing.opened(fresh_dsn) as target:
-            await moving.move_journal(source, target)
+    with filled.read_home(home) as source:
+        async with postgres_writing.open_target(fresh_dsn) as target:
+            await moving.copy_journal(source, target)
     assert (await move_in(home, fresh_dsn, anew=True)).already_there == 0
 
 
 async def test_a_filled_database_is_refused_or_kept_aside(home: Path, fresh_dsn: str) -> None:
     await move_in(home, fresh_dsn)
-    with pytest.raises(ports.CannotCopy, match="is not empty"):
+    with pytest.raises(ports.TransferError, match="is not empty"):
         await move_in(home, fresh_dsn)
 
-    with filled.home_reading(home) as source:
-        async with postgres_writing.opened(fresh_dsn, replace=True) as target:
-            await moving.move_journal(source, target)
-            await target.take_place()
+    with filled.read_home(home) as source:
+        async with postgres_writing.open_target(fresh_dsn, replace=True) as target:
+            await moving.copy_journal(source, target)
+            await target.activate()
             aside = target.kept_aside
 
     assert aside is not None
@@ -189,7 +189,7 @@ async def test_a_database_with_a_node_alive_is_refused(home: Path, fresh_dsn: st
     homes = PostgresLeases(fresh_dsn)
     await homes.open()
     await homes.join("node_1", "192.0.2.1:7000", 60_000)
-    with pytest.raises(ports.CannotCopy, match=r"nodes are alive on .*node_1 at 192\.0\.2\.1:7000; hint: stop them"):
+    with pytest.raises(ports.TransferError, match=r"nodes are alive on .*node_1 at 192\.0\.2\.1:7000; hint: stop them"):
         await move_in(home, fresh_dsn)
     await homes.leave("node_1")
     await move_in(home, fresh_dsn)
@@ -199,9 +199,9 @@ async def test_a_database_with_a_node_alive_is_refused(home: Path, fresh_dsn: st
 
 
 async def test_two_copies_at_once_are_refused(fresh_dsn: str) -> None:
-    async with postgres_writing.opened(fresh_dsn):
-        with pytest.raises(ports.CannotCopy, match=r"another copy into .* is under way"):
-            async with postgres_writing.opened(fresh_dsn, resume=True, patience=0):
+    async with postgres_writing.open_target(fresh_dsn):
+        with pytest.raises(ports.TransferError, match=r"another copy into .* is under way"):
+            async with postgres_writing.open_target(fresh_dsn, resume=True, timeout=0):
                 raise AssertionError("nobody gets here")
 
 
@@ -226,13 +226,13 @@ async def test_a_difference_is_told_with_its_place(home: Path, fresh_dsn: str, s
     connection = await connections.connect(fresh_dsn)
     await connection.execute(statement)
     await connection.close()
-    assert await differences(home, fresh_dsn) == [said]
+    assert await list_differences(home, fresh_dsn) == [said]
 
 
 async def test_a_session_too_many_is_told(home: Path, fresh_dsn: str) -> None:
     await move_in(home, fresh_dsn)
     filled.change(home / "journal.db", "DELETE FROM sessions WHERE session_id = 'sess_0'")
-    assert await differences(home, fresh_dsn) == ["sess_0: it is there and should not be"]
+    assert await list_differences(home, fresh_dsn) == ["sess_0: it is there and should not be"]
 
 
 @pytest.mark.parametrize(
@@ -248,62 +248,64 @@ async def test_a_session_too_many_is_told(home: Path, fresh_dsn: str) -> None:
 )
 async def test_a_value_of_another_type_is_told_with_its_session(home: Path, fresh_dsn: str, statement: str) -> None:
     filled.change(home / "journal.db", statement)
-    with pytest.raises(ports.CannotCopy, match="`sess_0` holds a value of another type than it should; hint: see what"):
+    with pytest.raises(ports.TransferError, match="`sess_0` holds a value of another type than it should; hint: see what"):
         await move_in(home, fresh_dsn)
 
 
 async def test_an_interrupted_copy_into_files_goes_on(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    with filled.home_reading(home) as source:
-        target = SqliteWriting(other)
-        await moving.move_journal(source, target)
+    with filled.read_home(home) as source:
+        target = SqliteTarget(other)
+        await moving.copy_journal(source, target)
         target.close()
         assert not (other / "journal.db").exists()
-        assert sqlite_writing.is_begun(other)
+        assert sqlite_writing.has_partial_copy(other)
 
-        target = SqliteWriting(other)
-        moved = await moving.move_all(source, target)
-        await target.take_place()
+        target = SqliteTarget(other)
+        moved = await moving.copy_store(source, target)
+        await target.activate()
 
     assert moved.already_there == moved.sessions == 5
-    assert not sqlite_writing.is_begun(other)
-    with filled.home_reading(home) as first, filled.home_reading(other) as second:
-        assert (await comparing.compare(first, second)).differences == []
+    assert not sqlite_writing.has_partial_copy(other)
+    with filled.read_home(home) as first, filled.read_home(other) as second:
+        assert (await comparing.compare_stores(first, second)).differences == []
 
 
 async def test_what_an_interrupted_copy_left_can_be_thrown_away(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    target = SqliteWriting(other)
-    with filled.home_reading(home) as source:
-        await moving.move_journal(source, target)
+    target = SqliteTarget(other)
+    with filled.read_home(home) as source:
+        await moving.copy_journal(source, target)
     target.close()
-    sqlite_writing.throw_away(other)
+    sqlite_writing.discard_partial_copy(other)
     assert list(other.iterdir()) == []
 
 
 async def test_a_damaged_file_is_told_as_that(home: Path, fresh_dsn: str) -> None:
     filled.change(home / "journal.db", "UPDATE sessions SET session_id = CAST(x'ff' AS TEXT) WHERE sid = 1")
-    with pytest.raises(CannotLook, match="the file cannot be read"):
+    with pytest.raises(StoreUnreadable, match="the file cannot be read"):
         await move_in(home, fresh_dsn)
     with pytest.raises(sqlite3.OperationalError):
-        with filled.home_reading(home) as source:
+        with filled.read_home(home) as source:
             source._journal.execute("DELETE FROM sessions")  # it cannot write
 
 
-async def test_a_server_that_dies_during_a_copy_is_told_and_the_copy_goes_on(home: Path, own_server: PostgresServer) -> None:
-    dsn = own_server.dsn("postgres")
+async def test_a_server_that_dies_during_a_copy_is_told_and_the_copy_goes_on(
+    home: Path, dedicated_server: PostgresServer
+) -> None:
+    dsn = dedicated_server.make_dsn("postgres")
     left = [3]
 
     def kill_at_the_third(*_: object) -> None:
         left[0] -= 1
         if not left[0]:
-            own_server.kill()
+            dedicated_server.kill()
 
-    with filled.home_reading(home) as source:
-        with pytest.raises(CannotLook, match=r"failed: .*; hint: "):
-            async with postgres_writing.opened(dsn) as target:
-                await moving.move_all(source, target, kill_at_the_third)
+    with filled.read_home(home) as source:
+        with pytest.raises(StoreUnreadable, match=r"failed: .*; hint: "):
+            async with postgres_writing.open_target(dsn) as target:
+                await moving.copy_store(source, target, kill_at_the_third)
 
-    own_server.start()
+    dedicated_server.start()
     assert (await move_in(home, dsn, resume=True)).sessions == 5
-    assert await differences(home, dsn) == []
+    assert await list_differences(home, dsn) == []

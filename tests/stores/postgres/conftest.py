@@ -16,50 +16,50 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[PostgresServer]:
-    if reason := servers.missing():
+    if reason := servers.find_missing_reason():
         pytest.skip(reason)
-    with servers.running() as server:
+    with servers.run_server() as server:
         yield server
 
 
 @pytest.fixture
-def own_server() -> Iterator[PostgresServer]:
+def dedicated_server() -> Iterator[PostgresServer]:
     """For who kills it."""
-    if reason := servers.missing():
+    if reason := servers.find_missing_reason():
         pytest.skip(reason)
-    with servers.running() as server:
+    with servers.run_server() as server:
         yield server
 
 
 async def make_database(server: PostgresServer, name: str, *, empty: bool = False) -> str:
-    administrator = await connections.connect(server.dsn("postgres"))
+    administrator = await connections.connect(server.make_dsn("postgres"))
     try:
         if empty:
             await administrator.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         elif not await administrator.fetchval("SELECT true FROM pg_database WHERE datname = $1", name):
             if not await administrator.fetchval("SELECT 1 FROM pg_database WHERE datname = 'migrated'"):
                 await administrator.execute("CREATE DATABASE migrated")
-                template = await connections.connect(server.dsn("migrated"))
+                template = await connections.connect(server.make_dsn("migrated"))
                 await schema.migrate(template)
                 await template.close()
             await administrator.execute(f"CREATE DATABASE {name} TEMPLATE migrated")
     finally:
         await administrator.close()
-    return server.dsn(name)
+    return server.make_dsn(name)
 
 
 async def drop_database(server: PostgresServer, name: str) -> None:
-    administrator = await connections.connect(server.dsn("postgres"))
+    administrator = await connections.connect(server.make_dsn("postgres"))
     await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
     await administrator.close()
 
 
 @pytest.fixture
-async def dsn(shared_server: PostgresServer, emptied: list[str]) -> AsyncIterator[str]:
+async def dsn(shared_server: PostgresServer, emptied_databases: list[str]) -> AsyncIterator[str]:
     """A database with our tables and nothing in them. To copy one takes longer than a test, so it is emptied and used again."""
-    name = emptied.pop() if emptied else f"test_{next(_numbers)}"
+    name = emptied_databases.pop() if emptied_databases else f"test_{next(_numbers)}"
     yield await make_database(shared_server, name)
-    connection = await connections.connect(shared_server.dsn(name))
+    connection = await connections.connect(shared_server.make_dsn(name))
     await connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", name
     )
@@ -69,11 +69,11 @@ async def dsn(shared_server: PostgresServer, emptied: list[str]) -> AsyncIterato
     )
     await connection.execute(";".join(f"DELETE FROM {table}" for (table,) in tables))
     await connection.close()
-    emptied.append(name)
+    emptied_databases.append(name)
 
 
 @pytest.fixture(scope="session")
-def emptied() -> list[str]:
+def emptied_databases() -> list[str]:
     return []
 
 

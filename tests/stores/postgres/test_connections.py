@@ -6,43 +6,52 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.stores.postgres.wire import Wire
+from tests.stores.postgres.wire import PostgresProxy
 
 from switchtower.core import codec, errors, events, journal, leases, registry
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.journal_contract import NOON, addition, card, delta, deltas, receipt, seqs, warning
+from switchtower.testing.journal_contract import (
+    NOON,
+    make_append,
+    make_card,
+    make_delta,
+    make_deltas,
+    make_receipt,
+    read_seqs,
+    make_warning,
+)
 from switchtower.testing.postgres_server import PostgresServer
-from switchtower.testing.registry_contract import user
+from switchtower.testing.registry_contract import make_user
 
 
 @pytest.fixture
-async def wire(shared_server: PostgresServer) -> AsyncIterator[Wire]:
+async def postgres_proxy(shared_server: PostgresServer) -> AsyncIterator[PostgresProxy]:
     with tempfile.TemporaryDirectory(prefix="tower-wire-") as folder:
-        wire = Wire(Path(folder), shared_server.folder / ".s.PGSQL.5432")
+        wire = PostgresProxy(Path(folder), shared_server.folder / ".s.PGSQL.5432")
         await wire.open()
         yield wire
         await wire.close()
 
 
 @pytest.fixture
-async def store(wire: Wire, dsn: str) -> AsyncIterator[PostgresJournal]:
-    store = PostgresJournal(wire.dsn(database_of(dsn)), node_id="node_a", patience=20)
+async def store(postgres_proxy: PostgresProxy, dsn: str) -> AsyncIterator[PostgresJournal]:
+    store = PostgresJournal(postgres_proxy.make_dsn(get_database_name(dsn)), node_id="node_a", timeout=20)
     await store.open()
-    await store.append(with_receipt(1))
+    await store.append(make_append_with_receipt(1))
     yield store
     await store.close()
 
 
-def database_of(dsn: str) -> str:
+def get_database_name(dsn: str) -> str:
     return dsn.rpartition("/")[0].rpartition("/")[2] if "?" not in dsn else dsn.partition("?")[0].rpartition("/")[2]
 
 
-def with_receipt(seq: int) -> journal.Append:
-    append = addition("sess_a", [delta(seq)], snapshot=b"%d" % seq)
-    append.receipts = [receipt(f"msg_{seq}")]
-    append.card = card("sess_a", updated_at_ms=NOON + seq)
+def make_append_with_receipt(seq: int) -> journal.Append:
+    append = make_append("sess_a", [make_delta(seq)], snapshot=b"%d" % seq)
+    append.receipts = [make_receipt(f"msg_{seq}")]
+    append.card = make_card("sess_a", updated_at_ms=NOON + seq)
     return append
 
 
@@ -50,88 +59,94 @@ async def check_whole(dsn: str, head: int) -> None:
     """As another node sees it."""
     other = PostgresJournal(dsn)
     await other.open()
-    assert await seqs(other, "sess_a") == list(range(1, head + 1))
-    assert await other.load("sess_a") == journal.Stored("sess_a", 1, head, b"%d" % head)
+    assert await read_seqs(other, "sess_a") == list(range(1, head + 1))
+    assert await other.load("sess_a") == journal.StoredSession("sess_a", 1, head, b"%d" % head)
     for seq in range(1, head + 1):
-        assert await other.receipt("sess_a", f"msg_{seq}", NOON) == receipt(f"msg_{seq}")
+        assert await other.find_receipt("sess_a", f"msg_{seq}", NOON) == make_receipt(f"msg_{seq}")
     await other.close()
 
 
-async def test_an_append_whose_answer_was_lost_is_found_stored(wire: Wire, store: PostgresJournal, dsn: str) -> None:
-    wire.swallows_answers = True
+async def test_an_append_whose_answer_was_lost_is_found_stored(
+    postgres_proxy: PostgresProxy, store: PostgresJournal, dsn: str
+) -> None:
+    postgres_proxy.swallows_answers = True
     async with asyncio.timeout(60):
-        appending = asyncio.ensure_future(store.append(with_receipt(2)))
-        await wire.swallowed.wait()
-        await until_stored(dsn, 2)
-        wire.swallows_answers = False
-        wire.cut()
+        appending = asyncio.ensure_future(store.append(make_append_with_receipt(2)))
+        await postgres_proxy.swallowed.wait()
+        await wait_until_stored(dsn, 2)
+        postgres_proxy.swallows_answers = False
+        postgres_proxy.cut()
         await appending
-        await store.append(with_receipt(3))
+        await store.append(make_append_with_receipt(3))
     await check_whole(dsn, 3)
 
 
-async def until_stored(dsn: str, head: int) -> None:
+async def wait_until_stored(dsn: str, head: int) -> None:
     other = PostgresJournal(dsn)
     await other.open()
-    while len(await seqs(other, "sess_a")) < head:
+    while len(await read_seqs(other, "sess_a")) < head:
         await asyncio.sleep(0.005)
     await other.close()
 
 
-async def test_an_append_that_never_arrived_is_sent_again(wire: Wire, store: PostgresJournal, dsn: str) -> None:
-    wire.holds_requests = True
+async def test_an_append_that_never_arrived_is_sent_again(
+    postgres_proxy: PostgresProxy, store: PostgresJournal, dsn: str
+) -> None:
+    postgres_proxy.holds_requests = True
     async with asyncio.timeout(60):
-        appending = asyncio.ensure_future(store.append(with_receipt(2)))
-        await wire.holding.wait()
-        wire.holds_requests = False
-        wire.cut()
+        appending = asyncio.ensure_future(store.append(make_append_with_receipt(2)))
+        await postgres_proxy.holding.wait()
+        postgres_proxy.holds_requests = False
+        postgres_proxy.cut()
         await appending
     await check_whole(dsn, 2)
 
 
-async def test_an_append_that_arrives_after_its_answer_was_given_is_refused(wire: Wire, store: PostgresJournal, dsn: str) -> None:
+async def test_an_append_that_arrives_after_its_answer_was_given_is_refused(
+    postgres_proxy: PostgresProxy, store: PostgresJournal, dsn: str
+) -> None:
     """A straggler without entries would otherwise be stored twice and nobody could tell: it only sets what it set before."""
-    wire.holds_requests = True
+    postgres_proxy.holds_requests = True
     async with asyncio.timeout(60):
-        held = addition("sess_a", [])
-        held.card = card("sess_a", updated_at_ms=NOON + 100)
+        held = make_append("sess_a", [])
+        held.card = make_card("sess_a", updated_at_ms=NOON + 100)
         appending = asyncio.ensure_future(store.append(held))
-        await wire.holding.wait()
-        wire.holds_requests = False
-        late = wire.cut_clients()
+        await postgres_proxy.holding.wait()
+        postgres_proxy.holds_requests = False
+        late = postgres_proxy.cut_clients()
         await appending
-        newer = addition("sess_a", [])
-        newer.card = card("sess_a", updated_at_ms=NOON + 200)
+        newer = make_append("sess_a", [])
+        newer.card = make_card("sess_a", updated_at_ms=NOON + 200)
         await store.append(newer)
-        await wire.deliver(late)
+        await postgres_proxy.deliver(late)
         # The server closes a connection when it is through with it; only then is the wire's other end gone.
         while any(not link.server.transport.is_closing() for link in late if link.held):
             await asyncio.sleep(0.005)
-        assert [listed.updated_at_ms for listed in await store.cards(limit=1)] == [NOON + 200]
-        await store.append(with_receipt(2))
+        assert [listed.updated_at_ms for listed in await store.list_cards(limit=1)] == [NOON + 200]
+        await store.append(make_append_with_receipt(2))
     await check_whole(dsn, 2)
 
 
 async def test_many_appends_over_a_wire_that_is_cut_again_and_again_are_each_there_once(
-    wire: Wire, store: PostgresJournal, dsn: str
+    postgres_proxy: PostgresProxy, store: PostgresJournal, dsn: str
 ) -> None:
     heads = dict.fromkeys([f"sess_{number}" for number in range(1, 9)], 0)
     enough = False
 
     async def appender(session_id: str) -> None:
         while not enough:
-            await store.append(addition(session_id, [delta(heads[session_id] + 1)]))
+            await store.append(make_append(session_id, [make_delta(heads[session_id] + 1)]))
             heads[session_id] += 1
 
     async with asyncio.timeout(120):
         appending = asyncio.gather(*map(appender, heads))
         for turn in range(40):
-            wire.swallows_answers = turn % 3 == 1
-            wire.holds_requests = turn % 3 == 2
+            postgres_proxy.swallows_answers = turn % 3 == 1
+            postgres_proxy.holds_requests = turn % 3 == 2
             for _ in range(turn % 7):
                 await asyncio.sleep(0.001)
-            wire.cut()
-            wire.swallows_answers = wire.holds_requests = False
+            postgres_proxy.cut()
+            postgres_proxy.swallows_answers = postgres_proxy.holds_requests = False
             # On until something has got through again: a wire that is always cut carries nothing.
             before = sum(heads.values())
             while sum(heads.values()) == before:
@@ -139,81 +154,89 @@ async def test_many_appends_over_a_wire_that_is_cut_again_and_again_are_each_the
         enough = True
         await appending
     for session_id, head in heads.items():
-        assert await store.read(session_id, 0, 100_000) == deltas(1, head)
+        assert await store.read(session_id, 0, 100_000) == make_deltas(1, head)
 
 
-async def test_while_the_database_is_away_appends_fail_and_afterwards_they_do_not(wire: Wire, dsn: str) -> None:
-    store = PostgresJournal(wire.dsn(database_of(dsn)), patience=0.2)
+async def test_while_the_database_is_away_appends_fail_and_afterwards_they_do_not(
+    postgres_proxy: PostgresProxy, dsn: str
+) -> None:
+    store = PostgresJournal(postgres_proxy.make_dsn(get_database_name(dsn)), timeout=0.2)
     await store.open()
-    await store.append(with_receipt(1))
-    wire.is_down = True
-    wire.cut()
+    await store.append(make_append_with_receipt(1))
+    postgres_proxy.is_down = True
+    postgres_proxy.cut()
     async with asyncio.timeout(60):
         with pytest.raises(errors.JournalUnavailable):
             await store.read("sess_a", 0, 10)
         with pytest.raises(errors.JournalUnavailable):
-            await store.append(with_receipt(2))
-        wire.is_down = False
-        await store.append(with_receipt(2))
-        assert await seqs(store, "sess_a") == [1, 2]
+            await store.append(make_append_with_receipt(2))
+        postgres_proxy.is_down = False
+        await store.append(make_append_with_receipt(2))
+        assert await read_seqs(store, "sess_a") == [1, 2]
     await store.close()
     await check_whole(dsn, 2)
 
 
-async def test_those_behind_an_append_of_unknown_outcome_fail_and_that_one_waits_for_the_truth(wire: Wire, dsn: str) -> None:
-    store = PostgresJournal(wire.dsn(database_of(dsn)), patience=0.2)
+async def test_those_behind_an_append_of_unknown_outcome_fail_and_that_one_waits_for_the_truth(
+    postgres_proxy: PostgresProxy, dsn: str
+) -> None:
+    store = PostgresJournal(postgres_proxy.make_dsn(get_database_name(dsn)), timeout=0.2)
     await store.open()
-    await store.append(with_receipt(1))
-    wire.swallows_answers = True
+    await store.append(make_append_with_receipt(1))
+    postgres_proxy.swallows_answers = True
     async with asyncio.timeout(60):
-        unknown = asyncio.ensure_future(store.append(with_receipt(2)))
-        await wire.swallowed.wait()
-        await until_stored(dsn, 2)
-        behind = asyncio.ensure_future(store.append(with_receipt(3)))
-        wire.is_down = True
-        wire.swallows_answers = False
-        wire.cut()
+        unknown = asyncio.ensure_future(store.append(make_append_with_receipt(2)))
+        await postgres_proxy.swallowed.wait()
+        await wait_until_stored(dsn, 2)
+        behind = asyncio.ensure_future(store.append(make_append_with_receipt(3)))
+        postgres_proxy.is_down = True
+        postgres_proxy.swallows_answers = False
+        postgres_proxy.cut()
         with pytest.raises(errors.JournalUnavailable):
             await behind
         with pytest.raises(errors.JournalUnavailable):
-            await store.append(with_receipt(3))
+            await store.append(make_append_with_receipt(3))
         assert not unknown.done()
-        wire.is_down = False
+        postgres_proxy.is_down = False
         await unknown
-        await store.append(with_receipt(3))
+        await store.append(make_append_with_receipt(3))
     await store.close()
     await check_whole(dsn, 3)
 
 
-async def test_closing_without_a_database_ends_and_tells_that_an_outcome_is_not_known(wire: Wire, dsn: str) -> None:
-    store = PostgresJournal(wire.dsn(database_of(dsn)), patience=0.1)
+async def test_closing_without_a_database_ends_and_tells_that_an_outcome_is_not_known(
+    postgres_proxy: PostgresProxy, dsn: str
+) -> None:
+    store = PostgresJournal(postgres_proxy.make_dsn(get_database_name(dsn)), timeout=0.1)
     await store.open()
-    await store.append(with_receipt(1))
-    wire.swallows_answers = True
+    await store.append(make_append_with_receipt(1))
+    postgres_proxy.swallows_answers = True
     async with asyncio.timeout(60):
-        unknown = asyncio.ensure_future(store.append(with_receipt(2)))
-        await wire.swallowed.wait()
-        wire.is_down = True
-        wire.cut()
+        unknown = asyncio.ensure_future(store.append(make_append_with_receipt(2)))
+        await postgres_proxy.swallowed.wait()
+        postgres_proxy.is_down = True
+        postgres_proxy.cut()
         await store.close()
         with pytest.raises(errors.JournalUnavailable, match="not known"):
             await unknown
 
 
-async def test_appends_that_were_handed_over_are_stored_before_it_closes(wire: Wire, dsn: str) -> None:
-    store = PostgresJournal(wire.dsn(database_of(dsn)))
+async def test_appends_that_were_handed_over_are_stored_before_it_closes(postgres_proxy: PostgresProxy, dsn: str) -> None:
+    store = PostgresJournal(postgres_proxy.make_dsn(get_database_name(dsn)))
     await store.open()
-    appending = [store.append(with_receipt(seq)) for seq in range(1, 31)]
+    appending = [store.append(make_append_with_receipt(seq)) for seq in range(1, 31)]
     async with asyncio.timeout(60):
         await store.close()
         await asyncio.gather(*appending)
     await check_whole(dsn, 30)
 
 
-async def test_an_append_whose_asker_left_is_stored_and_holds_nobody_up(wire: Wire, store: PostgresJournal, dsn: str) -> None:
+async def test_an_append_whose_asker_left_is_stored_and_holds_nobody_up(
+    postgres_proxy: PostgresProxy, store: PostgresJournal, dsn: str
+) -> None:
     async with asyncio.timeout(60):
-        leaving = asyncio.ensure_future(store.append(with_receipt(2)))
-        staying = asyncio.ensure_future(store.append(with_receipt(3)))
+        leaving = asyncio.ensure_future(store.append(make_append_with_receipt(2)))
+        staying = asyncio.ensure_future(store.append(make_append_with_receipt(3)))
         await asyncio.sleep(0)
         leaving.cancel()
         await staying
@@ -228,23 +251,23 @@ async def test_a_reader_who_leaves_in_the_middle_holds_no_connection(store: Post
             await asyncio.sleep(0)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-        assert await seqs(store, "sess_a") == [1]
+        assert await read_seqs(store, "sess_a") == [1]
 
 
-async def test_more_than_can_wait_is_refused_at_once(wire: Wire, store: PostgresJournal) -> None:
+async def test_more_than_can_wait_is_refused_at_once(postgres_proxy: PostgresProxy, store: PostgresJournal) -> None:
     large = journal.Entry(2, NOON, None, events.WarningRaised.kind, b'{"code":"C","message":"' + b"x" * 8_000_000 + b'"}')
-    wire.holds_requests = True
+    postgres_proxy.holds_requests = True
     async with asyncio.timeout(60):
-        first = asyncio.ensure_future(store.append(with_receipt(2)))
-        await wire.holding.wait()
-        waiting = [store.append(addition("sess_b", [large._replace(seq=seq)])) for seq in range(2, 12)]
+        first = asyncio.ensure_future(store.append(make_append_with_receipt(2)))
+        await postgres_proxy.holding.wait()
+        waiting = [store.append(make_append("sess_b", [large._replace(seq=seq)])) for seq in range(2, 12)]
         refused = [one for one in waiting if one.done()]
         for one in refused:
             with pytest.raises(errors.Overloaded):
                 await one
         assert 1 <= len(refused) <= 4
-        wire.holds_requests = False
-        wire.cut()
+        postgres_proxy.holds_requests = False
+        postgres_proxy.cut()
         await first
         for one in waiting:
             with pytest.raises((errors.Fenced, errors.Overloaded)):  # `sess_b` does not begin with seq 1
@@ -255,62 +278,66 @@ async def test_more_than_can_wait_is_refused_at_once(wire: Wire, store: Postgres
 
 
 @pytest.mark.parametrize("was_stored", [True, False])
-async def test_a_change_whose_commit_was_not_answered_is_told_as_it_was(wire: Wire, dsn: str, *, was_stored: bool) -> None:
-    store = PostgresRegistry(wire.dsn(database_of(dsn)), patience=20)
+async def test_a_change_whose_commit_was_not_answered_is_told_as_it_was(
+    postgres_proxy: PostgresProxy, dsn: str, *, was_stored: bool
+) -> None:
+    store = PostgresRegistry(postgres_proxy.make_dsn(get_database_name(dsn)), timeout=20)
     await store.open()
     async with asyncio.timeout(60):
         if was_stored:
-            wire.swallows_after = b"COMMIT"
+            postgres_proxy.swallows_after = b"COMMIT"
         else:
-            wire.holds_from = b"COMMIT"
-        adding = asyncio.ensure_future(store.add_user(user()))
-        await (wire.swallowed if was_stored else wire.holding).wait()
-        wire.swallows_after = wire.holds_from = b""
-        wire.swallows_answers = False
-        wire.cut()
+            postgres_proxy.holds_from = b"COMMIT"
+        adding = asyncio.ensure_future(store.add_user(make_user()))
+        await (postgres_proxy.swallowed if was_stored else postgres_proxy.holding).wait()
+        postgres_proxy.swallows_after = postgres_proxy.holds_from = b""
+        postgres_proxy.swallows_answers = False
+        postgres_proxy.cut()
         assert await adding, "nobody else added this user"
-        assert not await store.add_user(user())
+        assert not await store.add_user(make_user())
     await store.close()
 
 
-async def test_a_change_that_is_cut_off_anywhere_is_made_once(wire: Wire, dsn: str) -> None:
-    store = PostgresRegistry(wire.dsn(database_of(dsn)), patience=20)
+async def test_a_change_that_is_cut_off_anywhere_is_made_once(postgres_proxy: PostgresProxy, dsn: str) -> None:
+    store = PostgresRegistry(postgres_proxy.make_dsn(get_database_name(dsn)), timeout=20)
     await store.open()
     async with asyncio.timeout(60):
         for number in range(12):
-            adding = asyncio.ensure_future(store.add_user(user(f"user_{number}")))
+            adding = asyncio.ensure_future(store.add_user(make_user(f"user_{number}")))
             for _ in range(number):
                 await asyncio.sleep(0.001)
-            wire.cut()
+            postgres_proxy.cut()
             assert await adding, "nobody else added this user"
-    assert len(await store.users()) == 12
+    assert len(await store.list_users()) == 12
     await store.close()
 
 
-async def test_no_more_than_a_page_comes_over_the_wire_however_much_there_is(wire: Wire, store: PostgresJournal) -> None:
+async def test_no_more_than_a_page_comes_over_the_wire_however_much_there_is(
+    postgres_proxy: PostgresProxy, store: PostgresJournal
+) -> None:
     data = codec.encode(events.WarningRaised(code="CODE", message="x" * 100_000))
-    await store.append(addition("sess_b", [warning(seq)._replace(data=data) for seq in range(1, 101)]))
-    before = wire.answered_bytes
+    await store.append(make_append("sess_b", [make_warning(seq)._replace(data=data) for seq in range(1, 101)]))
+    before = postgres_proxy.answered_bytes
     assert await store.read("sess_b", 0, 100_000)
     assert await store.read_back("sess_b", 2**62, 100_000)
-    assert 2 * 2_000_000 < wire.answered_bytes - before < 2 * 2_500_000
+    assert 2 * 2_000_000 < postgres_proxy.answered_bytes - before < 2 * 2_500_000
 
 
-async def test_a_database_that_is_away_is_told_in_the_words_of_each_port(wire: Wire, dsn: str) -> None:
-    address = wire.dsn(database_of(dsn))
-    users, homes = PostgresRegistry(address, patience=0.1), PostgresLeases(address, patience=0.1)
+async def test_a_database_that_is_away_is_told_in_the_words_of_each_port(postgres_proxy: PostgresProxy, dsn: str) -> None:
+    address = postgres_proxy.make_dsn(get_database_name(dsn))
+    users, homes = PostgresRegistry(address, timeout=0.1), PostgresLeases(address, timeout=0.1)
     await users.open()
     await homes.open()
-    wire.is_down = True
-    wire.cut()
+    postgres_proxy.is_down = True
+    postgres_proxy.cut()
     async with asyncio.timeout(60):
         with pytest.raises(registry.RegistryUnavailable):
-            await users.users()
+            await users.list_users()
         with pytest.raises(leases.LeasesUnavailable):
-            await homes.nodes()
-        wire.is_down = False
-        assert await users.users() == []
-        assert await homes.nodes() == []
+            await homes.list_nodes()
+        postgres_proxy.is_down = False
+        assert await users.list_users() == []
+        assert await homes.list_nodes() == []
     await users.close()
     await homes.close()
 

@@ -7,20 +7,20 @@ from tests.stores.postgres.conftest import make_database
 
 from switchtower.core import errors, journal
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.journal_contract import NOON, card, delta, receipt
+from switchtower.testing.journal_contract import NOON, make_card, make_delta, make_receipt
 from switchtower.testing.postgres_server import PostgresServer
 
 ROUNDS = 5
 
 
-def addition(session_id: str, first: int, length: int) -> journal.Append:
+def make_append(session_id: str, first: int, length: int) -> journal.Append:
     last = first + length - 1
     return journal.Append(
         session_id=session_id,
         epoch=1,
-        entries=[delta(seq) for seq in range(first, last + 1)],
-        receipts=[receipt(f"msg_{last}", session_id)],
-        card=card(session_id),
+        entries=[make_delta(seq) for seq in range(first, last + 1)],
+        receipts=[make_receipt(f"msg_{last}", session_id)],
+        card=make_card(session_id),
         snapshot=b"%d" % last,
     )
 
@@ -31,25 +31,27 @@ async def check(store: journal.Journal, session_id: str, acknowledged: int) -> i
         entries += page
     head = len(entries)
     assert head >= acknowledged
-    assert entries == [delta(seq) for seq in range(1, head + 1)]
+    assert entries == [make_delta(seq) for seq in range(1, head + 1)]
     stored = await store.load(session_id)
     if head:
-        assert stored == journal.Stored(session_id, 1, head, b"%d" % head)
-        assert await store.receipt(session_id, f"msg_{head}", NOON) == receipt(f"msg_{head}", session_id)
+        assert stored == journal.StoredSession(session_id, 1, head, b"%d" % head)
+        assert await store.find_receipt(session_id, f"msg_{head}", NOON) == make_receipt(f"msg_{head}", session_id)
     return head
 
 
-async def test_everything_acknowledged_outlives_kill_9_of_the_server_and_the_appends_go_on(own_server: PostgresServer) -> None:
+async def test_everything_acknowledged_outlives_kill_9_of_the_server_and_the_appends_go_on(
+    dedicated_server: PostgresServer,
+) -> None:
     """The node lives through it: it finds out what became of the appends that were under way, and goes on by itself."""
-    dsn = await make_database(own_server, "killed")
-    store = PostgresJournal(dsn, node_id="node_a", patience=60)
+    dsn = await make_database(dedicated_server, "killed")
+    store = PostgresJournal(dsn, node_id="node_a", timeout=60)
     await store.open()
     heads = {f"sess_{length}": 0 for length in range(1, 9)}
     enough = False
 
     async def appender(session_id: str, length: int) -> None:
         while not enough:
-            await store.append(addition(session_id, heads[session_id] + 1, length))
+            await store.append(make_append(session_id, heads[session_id] + 1, length))
             heads[session_id] += length
 
     async with asyncio.timeout(180):
@@ -60,10 +62,10 @@ async def test_everything_acknowledged_outlives_kill_9_of_the_server_and_the_app
                 await asyncio.sleep(0)
                 assert not appending.done(), "no append fails while the server is expected back"
             if turn % 2:
-                await asyncio.to_thread(own_server.kill)
+                await asyncio.to_thread(dedicated_server.kill)
             else:
-                await asyncio.to_thread(own_server.stop)
-            await asyncio.to_thread(own_server.start)
+                await asyncio.to_thread(dedicated_server.stop)
+            await asyncio.to_thread(dedicated_server.start)
         before = sum(heads.values())
         while sum(heads.values()) == before:
             await asyncio.sleep(0)
@@ -75,26 +77,26 @@ async def test_everything_acknowledged_outlives_kill_9_of_the_server_and_the_app
 
 
 async def test_when_the_server_stays_away_appends_are_refused_and_what_was_refused_is_not_there(
-    own_server: PostgresServer,
+    dedicated_server: PostgresServer,
 ) -> None:
-    dsn = await make_database(own_server, "killed")
-    store = PostgresJournal(dsn, patience=0.3)
+    dsn = await make_database(dedicated_server, "killed")
+    store = PostgresJournal(dsn, timeout=0.3)
     await store.open()
-    await store.append(addition("sess_1", 1, 1))
+    await store.append(make_append("sess_1", 1, 1))
     async with asyncio.timeout(120):
-        await asyncio.to_thread(own_server.kill)
+        await asyncio.to_thread(dedicated_server.kill)
         while True:  # until the node has noticed
             try:
                 await store.load("sess_1")
             except errors.JournalUnavailable:
                 break
         refused = await asyncio.gather(
-            *(store.append(addition(f"sess_{number}", 1, 1)) for number in range(2, 30)), return_exceptions=True
+            *(store.append(make_append(f"sess_{number}", 1, 1)) for number in range(2, 30)), return_exceptions=True
         )
         assert {type(result) for result in refused} == {errors.JournalUnavailable}
-        await asyncio.to_thread(own_server.start)
-        await store.append(addition("sess_1", 2, 1))
-        assert [listed.session_id for listed in await store.cards(limit=100)] == ["sess_1"]
+        await asyncio.to_thread(dedicated_server.start)
+        await store.append(make_append("sess_1", 2, 1))
+        assert [listed.session_id for listed in await store.list_cards(limit=100)] == ["sess_1"]
         assert await check(store, "sess_1", 2) == 2
     await store.close()
 

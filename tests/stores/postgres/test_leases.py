@@ -9,7 +9,7 @@ from switchtower.stores.postgres import connections
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.testing import lease_contract
-from switchtower.testing.journal_contract import delta
+from switchtower.testing.journal_contract import make_delta
 from switchtower.testing.lease_contract import LONG_MS
 
 
@@ -19,12 +19,12 @@ class TestPostgresLeases(lease_contract.LeaseContract):
         return lambda: PostgresLeases(dsn)
 
     @pytest.fixture
-    async def begin(self, dsn: str) -> AsyncIterator[lease_contract.Begin]:
+    async def begin_session(self, dsn: str) -> AsyncIterator[lease_contract.BeginSession]:
         store = PostgresJournal(dsn)
         await store.open()
 
         async def begin(begun: journal.Card) -> None:
-            await store.append(journal.Append(session_id=begun.session_id, epoch=1, entries=[delta(1)], card=begun))
+            await store.append(journal.Append(session_id=begun.session_id, epoch=1, entries=[make_delta(1)], card=begun))
 
         yield begin
         await store.close()
@@ -39,7 +39,7 @@ async def test_the_sessions_of_a_node_that_nobody_knows_are_taken_over_or_freed(
     await connection.execute("INSERT INTO sessions VALUES (1, 'sess_1', 'running', 1, 1, false, 0, '{}')")
     (taken,) = await store.take_over("node_a", 10)
     assert (taken.session_id, taken.epoch) == ("sess_1", 4)
-    assert [await store.free(10) for _ in range(2)] == [1, 0]
+    assert [await store.release_silent(10) for _ in range(2)] == [1, 0]
     assert await store.acquire("seat:pi", "node_a") is not None
     await connection.close()
     await store.close()

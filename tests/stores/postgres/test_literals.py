@@ -28,8 +28,8 @@ async def test_the_server_reads_the_lists_that_were_written(
     connection = await connections.connect(dsn, connections.BY_INDEX)
     try:
         row = await connection.fetchrow(
-            f"SELECT $1::text::bigint[], $2::text::text[], {literals.cut('$3', '$4', '$5')}",
-            *(literals.numbers(numbers), literals.texts(texts), *literals.pieces(pieces)),
+            f"SELECT $1::text::bigint[], $2::text::text[], {literals.split_pieces_sql('$3', '$4', '$5')}",
+            *(literals.encode_numbers(numbers), literals.encode_texts(texts), *literals.join_pieces(pieces)),
         )
     finally:
         await connection.close()
@@ -39,17 +39,17 @@ async def test_the_server_reads_the_lists_that_were_written(
 @pytest.mark.parametrize("wrong", ["1,2", "7", 1.5, None, b"1", [1], 2**63, -(2**63) - 1])
 def test_what_is_no_number_is_refused_before_it_is_written(wrong: object) -> None:
     with pytest.raises((TypeError, OverflowError)):
-        literals.numbers([1, wrong])  # type: ignore[list-item]
+        literals.encode_numbers([1, wrong])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("wrong", [7, b"text", ["a"]])
 def test_what_is_no_text_is_refused_before_it_is_written(wrong: object) -> None:
     for others in ([], ["a"], ["a\\"], [None]):
         with pytest.raises((TypeError, AttributeError)):
-            literals.texts([*others, wrong])  # type: ignore[list-item]
+            literals.encode_texts([*others, wrong])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("wrong", ["text", [1], 7])
 def test_what_are_no_bytes_is_refused_before_it_is_written(wrong: object) -> None:
     with pytest.raises(TypeError):
-        literals.pieces([b"a", wrong])  # type: ignore[list-item]
+        literals.join_pieces([b"a", wrong])  # type: ignore[list-item]

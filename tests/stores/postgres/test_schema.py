@@ -10,7 +10,7 @@ from switchtower.stores.postgres import connections, schema
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.journal_contract import addition, delta, seqs
+from switchtower.testing.journal_contract import make_append, make_delta, read_seqs
 
 OPENER = """
 import asyncio, sys
@@ -32,12 +32,14 @@ async def test_nodes_that_start_at_once_on_an_empty_database_all_get_it(empty_ds
     others = [PostgresRegistry(empty_dsn), PostgresLeases(empty_dsn)]
     async with asyncio.timeout(60):
         await asyncio.gather(*(store.open() for store in [*stores, *others]))
-        await asyncio.gather(*(store.append(addition(f"sess_{number}", [delta(1)])) for number, store in enumerate(stores)))
-        assert [len(await store.cards(limit=100)) for store in stores] == [6] * 6
+        await asyncio.gather(
+            *(store.append(make_append(f"sess_{number}", [make_delta(1)])) for number, store in enumerate(stores))
+        )
+        assert [len(await store.list_cards(limit=100)) for store in stores] == [6] * 6
         await asyncio.gather(*(store.close() for store in [*stores, *others]))
     connection = await connections.connect(empty_dsn)
     versions = await connection.fetch("SELECT version FROM tower.migrations ORDER BY version")
-    assert [version for (version,) in versions] == list(schema.known())
+    assert [version for (version,) in versions] == list(schema.load_scripts())
     await connection.close()
 
 
@@ -49,11 +51,11 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_get_it(empt
         assert [await process.wait() for process in processes] == [0, 0, 0]
     store = PostgresJournal(empty_dsn)
     await store.open()
-    assert [await seqs(store, f"sess_{number}") for number in range(3)] == [[1]] * 3
+    assert [await read_seqs(store, f"sess_{number}") for number in range(3)] == [[1]] * 3
     await store.close()
 
 
-NEWEST = max(schema.known())
+NEWEST = max(schema.load_scripts())
 
 
 async def pretend_newer(dsn: str, *made: tuple[int, int | None]) -> None:
@@ -88,14 +90,14 @@ async def test_a_newer_program_s_database_that_still_suits_us_is_used_as_it_is(
     after, others = PostgresJournal(fresh_dsn), PostgresLeases(fresh_dsn)
     await after.open()
     await others.open()
-    await before.append(addition("sess_a", [delta(1)]))
-    await after.append(addition("sess_a", [delta(2)]))
-    assert await seqs(before, "sess_a") == [1, 2]
+    await before.append(make_append("sess_a", [make_delta(1)]))
+    await after.append(make_append("sess_a", [make_delta(2)]))
+    assert await read_seqs(before, "sess_a") == [1, 2]
     for store in (before, after, others):
         await store.close()
     connection = await connections.connect(fresh_dsn)
     versions = await connection.fetch("SELECT version FROM tower.migrations ORDER BY version")
-    assert [version for (version,) in versions] == [*schema.known(), *(version for version, _ in made)]
+    assert [version for (version,) in versions] == [*schema.load_scripts(), *(version for version, _ in made)]
     await connection.close()
 
 
@@ -104,13 +106,13 @@ async def test_a_database_of_the_version_before_is_brought_up_and_its_nodes_go_o
     connection = await connections.connect(empty_dsn)
     await connection.execute("CREATE SCHEMA tower; CREATE TABLE tower.migrations (version integer PRIMARY KEY, at timestamptz)")
     for version in (1, 2, 3):
-        await connection.execute(schema.known()[version])
+        await connection.execute(schema.load_scripts()[version])
         await connection.execute(f"INSERT INTO tower.migrations VALUES ({version}, now())")
     await connection.execute("INSERT INTO nodes VALUES ('node_old', '', now(), now() + interval '1 hour')")
     store = PostgresLeases(empty_dsn)
     await store.open()
     await connection.execute("INSERT INTO nodes VALUES ('node_older', '', now(), now() + interval '1 hour')")
-    assert [(node.node_id, node.draining) for node in await store.nodes()] == [("node_old", False), ("node_older", False)]
+    assert [(node.node_id, node.draining) for node in await store.list_nodes()] == [("node_old", False), ("node_older", False)]
     assert await connection.fetchval("SELECT needs FROM migrations WHERE version = 4") == 3
     await store.close()
     await connection.close()
@@ -127,7 +129,7 @@ async def test_a_database_of_the_version_before_is_brought_up_and_its_nodes_go_o
     ],
 )
 def test_a_script_says_which_schema_its_database_needs_and_otherwise_the_one_before(script: str, needed: int) -> None:
-    assert schema.needs(7, script) == needed
+    assert schema.oldest_compatible_schema(7, script) == needed
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(empty_dsn: str) -> None:

@@ -12,7 +12,7 @@ from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.search import PostgresSearch
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.stores.sqlite_search import SqliteSearch
-from switchtower.testing.search_contract import Library, MakeLibrary, SearchContract, answer
+from switchtower.testing.search_contract import SearchFixture, MakeSearchFixture, SearchContract, make_answer
 
 TEXTS = [
     "The quick brown-fox jumps; over_the lazy.dog 42 times",
@@ -24,35 +24,37 @@ TEXTS = [
 
 class TestPostgresSearch(SearchContract):
     @pytest.fixture
-    def make_library(self, dsn: str) -> MakeLibrary:
-        return lambda: Library(PostgresJournal(dsn), PostgresSearch(dsn))
+    def make_search_fixture(self, dsn: str) -> MakeSearchFixture:
+        return lambda: SearchFixture(PostgresJournal(dsn), PostgresSearch(dsn))
 
-    async def test_nodes_that_search_at_once_read_everything_once(self, library: Library, dsn: str) -> None:
+    async def test_nodes_that_search_at_once_read_everything_once(self, library: SearchFixture, dsn: str) -> None:
         others = [PostgresSearch(dsn) for _ in range(4)]
         for turn in range(1, 4):
             for number in range(5):
-                await library.say(f"sess_{number}", *(answer(f"walrus {text}") for text in range(60)))
+                await library.append_text(f"sess_{number}", *(make_answer(f"walrus {text}") for text in range(60)))
             for hits in await asyncio.gather(*(other.find("walrus", 1_000) for other in others)):
                 assert len({(hit.session_id, hit.seq) for hit in hits}) == len(hits) == turn * 300
         await asyncio.gather(*(other.close() for other in others))
 
-    async def test_both_stores_find_the_same(self, library: Library, tmp_path: Path) -> None:
-        other = Library(SqliteJournal(tmp_path / "journal.db"), SqliteSearch(tmp_path / "search.db", tmp_path / "journal.db"))
+    async def test_both_stores_find_the_same(self, library: SearchFixture, tmp_path: Path) -> None:
+        other = SearchFixture(
+            SqliteJournal(tmp_path / "journal.db"), SqliteSearch(tmp_path / "search.db", tmp_path / "journal.db")
+        )
         await other.journal.open()
         for store in (library, other):
-            await store.say("sess_a", *map(answer, TEXTS))
+            await store.append_text("sess_a", *map(make_answer, TEXTS))
         asked = {piece for text in TEXTS for piece in (*text.split(), text[4:15], f'"{text[:9]}"', text[:3], text.upper()[:12])}
         for text in sorted(
             asked | {"quick slow", "CAFE naive", "ecole", "東京", "東", "dog lazy", "me@example", "brown fox", "it s"}
         ):
-            assert await library.found(text) == await other.found(text), text
+            assert await library.find(text) == await other.find(text), text
         await other.search.close()
         await other.journal.close()
 
 
 @pytest.mark.parametrize("text", ["", "   ", '"', "***", '""', "- + ^", "_ __"])
 def test_a_text_without_words_asks_for_nothing(text: str) -> None:
-    assert words.question(text) is None
+    assert words.parse_query(text) is None
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -61,9 +63,9 @@ def test_a_text_without_words_asks_for_nothing(text: str) -> None:
 async def test_no_text_is_taken_for_a_command_of_the_index(dsn: str, text: str, said: str) -> None:
     connection = await connections.connect(dsn)
     try:
-        await connection.fetchval("SELECT $1::text::tsvector", words.vector(said))
-        if question := words.question(text):
-            await connection.fetchval("SELECT $1::text::tsquery", question.query)
-            assert isinstance(question.snippet(said), str)
+        await connection.fetchval("SELECT $1::text::tsvector", words.build_tsvector(said))
+        if question := words.parse_query(text):
+            await connection.fetchval("SELECT $1::text::tsquery", question.tsquery)
+            assert isinstance(question.make_snippet(said), str)
     finally:
         await connection.close()

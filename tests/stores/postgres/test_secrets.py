@@ -20,7 +20,7 @@ async def test_of_nodes_that_make_one_at_once_the_first_one_s_is_everybody_s(dsn
             made.append(secrets.token_bytes(32))
             return made[-1]
 
-        values = await asyncio.gather(*(store.made_once(name, make) for store in stores))
+        values = await asyncio.gather(*(store.get_or_create(name, make) for store in stores))
         assert len(set(values)) == 1
         assert values[0] in made
     await asyncio.gather(*(store.close() for store in stores))
@@ -30,13 +30,13 @@ async def test_a_secret_stays_when_its_node_has_gone_and_each_name_has_its_own(d
     for _ in range(2):
         store = PostgresSecrets(dsn)
         await store.open()
-        first = await store.made_once("first", lambda: b"\x00\xff one")
+        first = await store.get_or_create("first", lambda: b"\x00\xff one")
         await store.close()
         assert first == b"\x00\xff one"
     store = PostgresSecrets(dsn)
     await store.open()
-    assert await store.made_once("first", lambda: b"another") == first
-    assert await store.made_once("second", lambda: b"two") == b"two"
+    assert await store.get_or_create("first", lambda: b"another") == first
+    assert await store.get_or_create("second", lambda: b"two") == b"two"
     await store.close()
 
 
@@ -46,20 +46,20 @@ async def test_who_finds_a_secret_makes_none(dsn: str) -> None:
 
     store = PostgresSecrets(dsn)
     await store.open()
-    await store.made_once("mesh", lambda: b"one")
-    assert await store.made_once("mesh", never) == b"one"
+    await store.get_or_create("mesh", lambda: b"one")
+    assert await store.get_or_create("mesh", never) == b"one"
     await store.close()
 
 
 async def test_no_error_and_no_log_quotes_a_secret(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     store = PostgresSecrets(dsn)
     with pytest.raises(errors.JournalUnavailable, match="not open"):
-        await store.made_once("mesh", lambda: b"hunter2")
+        await store.get_or_create("mesh", lambda: b"hunter2")
     await store.open()
     with caplog.at_level(logging.DEBUG):
-        await store.made_once("mesh", lambda: b"hunter2")
+        await store.get_or_create("mesh", lambda: b"hunter2")
         with pytest.raises(TypeError, match="`other` was not made as bytes") as refused:
-            await store.made_once("other", lambda: "hunter2")  # type: ignore[arg-type, return-value]
+            await store.get_or_create("other", lambda: "hunter2")  # type: ignore[arg-type, return-value]
     assert "hunter2" not in caplog.text
     assert "hunter2" not in repr(store)
     assert "hunter2" not in str(refused.value)
@@ -77,7 +77,7 @@ async def test_changes_of_two_nodes_do_not_lose_each_other(dsn: str) -> None:
         await node.open()
     try:
         assert await nodes[0].read("list") is None
-        await asyncio.gather(*(node.change("list", lambda kept: (kept or b"") + b"x") for node in nodes for _ in range(10)))
+        await asyncio.gather(*(node.update("list", lambda kept: (kept or b"") + b"x") for node in nodes for _ in range(10)))
         assert await nodes[1].read("list") == b"x" * 20
     finally:
         for node in nodes:

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 
-class _Link:
+class _ProxiedConnection:
     """One connection."""
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
@@ -14,11 +14,11 @@ class _Link:
         self.held: list[bytes] = []
 
 
-class Wire:
+class PostgresProxy:
     def __init__(self, folder: Path, server_socket: Path) -> None:
         self._path = folder / ".s.PGSQL.5432"
         self._server_socket = server_socket
-        self._links: set[_Link] = set()
+        self._links: set[_ProxiedConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
         self.swallows_answers = False
@@ -34,11 +34,11 @@ class Wire:
         self.holding = asyncio.Event()
         """A request is held: what it asks has not happened."""
 
-    def dsn(self, database: str) -> str:
+    def make_dsn(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self._path.parent}"
 
     async def open(self) -> None:
-        self._listening = await asyncio.start_unix_server(self._connected, str(self._path))
+        self._listening = await asyncio.start_unix_server(self._on_connected, str(self._path))
 
     async def close(self) -> None:
         assert self._listening is not None
@@ -53,7 +53,7 @@ class Wire:
             for end in (link.client, link.server):
                 end.transport.abort()
 
-    def cut_clients(self) -> list[_Link]:
+    def cut_clients(self) -> list[_ProxiedConnection]:
         """Only their side: the server does not know yet."""
         links = list(self._links)
         for link in links:
@@ -61,7 +61,7 @@ class Wire:
         return links
 
     @staticmethod
-    async def deliver(links: list[_Link]) -> None:
+    async def deliver(links: list[_ProxiedConnection]) -> None:
         """What was held arrives after all, and the server has come to the end of it."""
         for link in links:
             for piece in link.held:
@@ -70,7 +70,7 @@ class Wire:
                 link.server.write_eof()  # it reads all of it first, and then goes
                 await link.server.drain()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_down:
             writer.transport.abort()
             return
@@ -79,13 +79,16 @@ class Wire:
         except OSError:
             writer.transport.abort()
             return
-        link = _Link(writer, server_writer)
+        link = _ProxiedConnection(writer, server_writer)
         self._links.add(link)
-        for task in (asyncio.create_task(self._requests(reader, link)), asyncio.create_task(self._answers(server_reader, link))):
+        for task in (
+            asyncio.create_task(self._forward_requests(reader, link)),
+            asyncio.create_task(self._forward_answers(server_reader, link)),
+        ):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _requests(self, reader: asyncio.StreamReader, link: _Link) -> None:
+    async def _forward_requests(self, reader: asyncio.StreamReader, link: _ProxiedConnection) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(65_536):
                 if self.swallows_after and self.swallows_after in piece:
@@ -98,7 +101,7 @@ class Wire:
         if not link.held:
             link.server.transport.abort()
 
-    async def _answers(self, reader: asyncio.StreamReader, link: _Link) -> None:
+    async def _forward_answers(self, reader: asyncio.StreamReader, link: _ProxiedConnection) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(65_536):
                 self.answered_bytes += len(piece)

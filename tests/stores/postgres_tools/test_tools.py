@@ -18,7 +18,7 @@ from switchtower.stores.postgres_tools.audit import PostgresAudit
 from switchtower.stores.postgres_tools.counts import PostgresCounts
 from switchtower.stores.sqlite import SqliteJournal
 from switchtower.stores.sqlite_audit import SqliteAudit
-from switchtower.testing.journal_contract import NOON, card, warning
+from switchtower.testing.journal_contract import NOON, make_card, make_warning
 
 NOWHERE = "postgresql://ann:secret@127.0.0.1:1/x"
 OWNER = events.Actor(name="owner", via="cli")
@@ -42,14 +42,14 @@ async def change(dsn: str, *statements: str) -> None:
 # Verify
 
 
-async def told(dsn: str) -> list[str]:
-    return [f"{one.place}: {one.what}" for one in (await verify.verify(dsn)).troubles]
+async def read_facts(dsn: str) -> list[str]:
+    return [f"{one.place}: {one.what}" for one in (await verify.verify_journal(dsn)).troubles]
 
 
 async def test_a_sound_store_is_called_sound(store: PostgresJournal, dsn: str) -> None:
     looked_at: list[tuple[str, int, int]] = []
     for number in range(3):
-        await store.append(filled.told(f"sess_{number}", words=700))
+        await store.append(filled.make_session_append(f"sess_{number}", words=700))
     homes = PostgresLeases(dsn)
     await homes.open()
     await homes.join("node_1", "192.0.2.1:1", 60_000)
@@ -57,11 +57,11 @@ async def test_a_sound_store_is_called_sound(store: PostgresJournal, dsn: str) -
     await homes.acquire("seat:pi", "node_1")
     await homes.close()
 
-    report = await verify.verify(dsn, lambda *progress: looked_at.append(progress))
+    report = await verify.verify_journal(dsn, lambda *progress: looked_at.append(progress))
 
     assert report.troubles == []
     assert (report.sessions, report.entries, report.receipts) == (3, 3 * 703, 6)
-    assert (report.snapshots, report.snapshots_compared, report.schema) == (3, 3, max(schema.known()))
+    assert (report.snapshots, report.snapshots_compared, report.schema) == (3, 3, max(schema.load_scripts()))
     assert looked_at[-1] == ("receipts", 6, 6)
     assert ("sessions", 3, 3) in looked_at
 
@@ -84,51 +84,51 @@ async def test_a_sound_store_is_called_sound(store: PostgresJournal, dsn: str) -
     ],
 )
 async def test_what_is_wrong_is_named_with_its_place(store: PostgresJournal, dsn: str, statement: str, said: str) -> None:
-    await store.append(filled.told("sess_0"))
+    await store.append(filled.make_session_append("sess_0"))
     await change(dsn, statement)
-    assert any(said in one for one in await told(dsn)), await told(dsn)
+    assert any(said in one for one in await read_facts(dsn)), await read_facts(dsn)
 
 
 async def test_a_session_that_is_being_deleted_is_no_trouble(store: PostgresJournal, dsn: str) -> None:
-    await store.append(filled.told("sess_0"))
+    await store.append(filled.make_session_append("sess_0"))
     await change(dsn, "UPDATE sessions SET state = 'deleted'", "DELETE FROM events WHERE seq < 10")
-    assert await told(dsn) == []
+    assert await read_facts(dsn) == []
 
 
 async def test_a_store_that_is_written_meanwhile_is_verified(store: PostgresJournal, dsn: str) -> None:
     """Each session is looked at as of one moment."""
-    await store.append(filled.told("sess_0"))
+    await store.append(filled.make_session_append("sess_0"))
     done = asyncio.Event()
 
     async def write() -> None:
-        head = len(filled.told("sess_0").entries)
+        head = len(filled.make_session_append("sess_0").entries)
         while not done.is_set():
             head += 1
-            await store.append(journal.Append(session_id="sess_0", epoch=1, entries=[warning(head)]))
+            await store.append(journal.Append(session_id="sess_0", epoch=1, entries=[make_warning(head)]))
 
     writing = asyncio.create_task(write())
     for _ in range(10):
-        assert await told(dsn) == []
+        assert await read_facts(dsn) == []
     done.set()
     await writing
 
 
 async def test_what_is_no_store_cannot_be_looked_at(empty_dsn: str, fresh_dsn: str) -> None:
-    for look in (verify.verify, stats.stats):
-        with pytest.raises(looking.CannotLook, match="holds no tower; hint: "):
+    for look in (verify.verify_journal, stats.collect_journal_stats):
+        with pytest.raises(looking.StoreUnreadable, match="holds no tower; hint: "):
             await look(empty_dsn)
-        with pytest.raises(looking.CannotLook, match="cannot be reached: ") as refused:
+        with pytest.raises(looking.StoreUnreadable, match="cannot be reached: ") as refused:
             await look(NOWHERE)
         assert "secret" not in str(refused.value)
     await change(fresh_dsn, "INSERT INTO migrations (version, at) VALUES (9999, now())")
-    with pytest.raises(looking.CannotLook, match="version 9999 and this program knows"):
-        await verify.verify(fresh_dsn)
+    with pytest.raises(looking.StoreUnreadable, match="version 9999 and this program knows"):
+        await verify.verify_journal(fresh_dsn)
 
 
 async def test_looking_changes_nothing(empty_dsn: str) -> None:
-    with pytest.raises(looking.CannotLook):
-        await verify.verify(empty_dsn)
-    assert (await health.examine(empty_dsn)).schema == 0
+    with pytest.raises(looking.StoreUnreadable):
+        await verify.verify_journal(empty_dsn)
+    assert (await health.check_health(empty_dsn)).schema == 0
 
 
 # Counting
@@ -141,35 +141,35 @@ async def test_both_stores_count_the_same(store: PostgresJournal, dsn: str, tmp_
         await filled.fill(one)
     await other.close()
 
-    ours, theirs = await stats.stats(dsn), sqlite_stats.stats(tmp_path / "journal.db")
+    ours, theirs = await stats.collect_journal_stats(dsn), sqlite_stats.collect_journal_stats(tmp_path / "journal.db")
     own = ("path", "schema", "file_bytes", "log_bytes", "free_bytes", "kinds", "largest")
-    assert _without(ours, *own) == _without(theirs, *own)
+    assert _drop_fields(ours, *own) == _drop_fields(theirs, *own)
     # Batches may be packed otherwise: a line feed more or less.
     assert {kind.kind: kind.entries for kind in ours.kinds} == {kind.kind: kind.entries for kind in theirs.kinds}
     assert {large.session_id: large.entries for large in ours.largest} == {one.session_id: one.entries for one in theirs.largest}
     assert ours.file_bytes > 0
 
     counts = PostgresCounts(dsn)
-    assert await counts.states() == sqlite_counts.states(tmp_path / "journal.db") == ours.states
-    assert await counts.bytes() > 0
+    assert await counts.count_states() == sqlite_counts.count_states(tmp_path / "journal.db") == ours.states
+    assert await counts.measure_size() > 0
     await counts.close()
-    assert await counts.states() == ours.states  # it opens again
+    assert await counts.count_states() == ours.states  # it opens again
     await counts.close()
 
 
-def _without(counted: sqlite_stats.Stats, *names: str) -> dict[str, object]:
+def _drop_fields(counted: sqlite_stats.JournalStats, *names: str) -> dict[str, object]:
     return {name: value for name, value in msgspec.to_builtins(counted).items() if name not in names}
 
 
 async def test_a_database_that_is_away_cannot_be_counted() -> None:
     with pytest.raises(errors.JournalUnavailable):
-        await PostgresCounts(NOWHERE).states()
+        await PostgresCounts(NOWHERE).count_states()
 
 
 # The audit
 
 
-def decided(approval_id: str, number: int) -> list[events.AnyEvent]:
+def make_decision(approval_id: str, number: int) -> list[events.AnyEvent]:
     asked = events.Approval(approval_id, f"call_{number}", "exec", f"Run {number}", f"make {number}", {}, 1, "f")
     decision = events.ApprovalDecided(approval_id, events.Verdict.APPROVE, OWNER, comment="fine")
     return [events.ApprovalRequested(asked), events.ApprovalExpired(approval_id) if number % 3 == 0 else decision]
@@ -177,19 +177,19 @@ def decided(approval_id: str, number: int) -> list[events.AnyEvent]:
 
 async def fill_decisions(store: journal.Journal) -> None:
     for session in range(3):
-        told = [event for number in range(9) for event in decided(f'appr_"{session}_{number}"', number)]
+        told = [event for number in range(9) for event in make_decision(f'appr_"{session}_{number}"', number)]
         entries = [
             journal.Entry(seq, NOON + seq // 4, "run_1", event.kind, codec.encode(event)) for seq, event in enumerate(told, 1)
         ]
         session_id = f"sess_{session}"
-        await store.append(journal.Append(session_id=session_id, epoch=1, entries=entries, card=card(session_id)))
+        await store.append(journal.Append(session_id=session_id, epoch=1, entries=entries, card=make_card(session_id)))
 
 
-async def pages(store: audit.Audit, limit: int, **options: int) -> list[list[audit.Decision]]:
-    found: list[list[audit.Decision]] = []
+async def read_pages(store: audit.Audit, limit: int, **options: int) -> list[list[audit.AuditRecord]]:
+    found: list[list[audit.AuditRecord]] = []
     before: str | None = None
     while not found or before is not None:
-        page = await store.page(limit, before=before, **options)
+        page = await store.read_page(limit, before=before, **options)
         found.append(page.decisions)
         before = page.next
     return found
@@ -205,14 +205,16 @@ async def test_both_stores_tell_the_same_decisions(store: PostgresJournal, dsn: 
 
     for limit in (1, 4, 27, 100):
         for options in ({}, {"since_ms": NOON + 3}):
-            assert _told(await pages(ours, limit, **options)) == _told(await pages(theirs, limit, **options))
-    (everything,) = await pages(ours, 100)
+            assert _drop_positions(await read_pages(ours, limit, **options)) == _drop_positions(
+                await read_pages(theirs, limit, **options)
+            )
+    (everything,) = await read_pages(ours, 100)
     assert len(everything) == 27
     assert {(one.title, one.summary) for one in everything} == {(f"Run {number}", f"make {number}") for number in range(9)}
     await ours.close()
 
 
-def _told(found: list[list[audit.Decision]]) -> list[list[dict[str, object]]]:
+def _drop_positions(found: list[list[audit.AuditRecord]]) -> list[list[dict[str, object]]]:
     """Places are each store's own."""
     return [[{**msgspec.to_builtins(one), "place": ""} for one in page] for page in found]
 
@@ -221,11 +223,11 @@ async def test_a_deleted_session_s_decisions_are_not_told(store: PostgresJournal
     await fill_decisions(store)
     decisions = PostgresAudit(dsn)
     await change(dsn, "UPDATE sessions SET state = 'deleted' WHERE session_id = 'sess_1'")
-    (everything,) = await pages(decisions, 100)
+    (everything,) = await read_pages(decisions, 100)
     assert {one.session_id for one in everything} == {"sess_0", "sess_2"}
-    with pytest.raises(audit.BadPlace):
-        await decisions.page(10, before="no place")
-    assert await decisions.page(10, since_ms=2**70) == audit.Page([], None)
+    with pytest.raises(audit.InvalidAuditCursor):
+        await decisions.read_page(10, before="no place")
+    assert await decisions.read_page(10, since_ms=2**70) == audit.AuditPage([], None)
     await decisions.close()
 
 
@@ -251,13 +253,13 @@ async def test_a_server_is_examined(store: PostgresJournal, dsn: str) -> None:
     await homes.open()
     await homes.join("node_1", "192.0.2.1:1", 60_000)
     await homes.join("node_2", "192.0.2.2:1", 1)
-    while len((await health.examine(dsn)).nodes) > 1:
+    while len((await health.check_health(dsn)).nodes) > 1:
         pass  # the lease of the second is over in a moment
 
-    examined = await health.examine(dsn)
+    examined = await health.check_health(dsn)
 
     assert examined.version_number >= health.OLDEST
-    assert (examined.schema, examined.is_standby, examined.may_create) == (max(schema.known()), False, True)
+    assert (examined.schema, examined.is_standby, examined.may_create) == (max(schema.load_scripts()), False, True)
     assert examined.settings["fsync"] == examined.settings["full_page_writes"] == "on"
     assert examined.nodes == ["node_1 at 192.0.2.1:1"]
     assert 0 < examined.used_connections < examined.most_connections <= 200

@@ -11,13 +11,13 @@ from switchtower.tools import outcome
 from switchtower.tools.files import files, scope
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def failure_of(call: object, *args: object, **options: object) -> outcome.Failed:
+def get_failure(call: object, *args: object, **options: object) -> outcome.ToolFailed:
     assert callable(call)
-    with pytest.raises(outcome.Failed) as failed:
+    with pytest.raises(outcome.ToolFailed) as failed:
         call(*args, **options)
     return failed.value
 
@@ -51,14 +51,14 @@ def test_a_long_listing_says_how_much_it_leaves_out(tmp_path: Path) -> None:
 def test_listing_what_is_no_folder_or_not_there_fails(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    assert failure_of(files.list_dir, str(tmp_path), "file").message == "`file` or a part of it is not a folder"
-    assert failure_of(files.list_dir, str(tmp_path), "gone").type is outcome.ErrorType.FILE_NOT_FOUND
+    assert get_failure(files.list_dir, str(tmp_path), "file").message == "`file` or a part of it is not a folder"
+    assert get_failure(files.list_dir, str(tmp_path), "gone").type is outcome.ToolErrorType.FILE_NOT_FOUND
 
 
 def test_a_text_file_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("eins\nzwei ✓\n")
 
-    assert files.read(str(tmp_path), "notes.txt").text == "eins\nzwei ✓\n"
+    assert files.read_content(str(tmp_path), "notes.txt").text == "eins\nzwei ✓\n"
 
 
 def test_a_large_file_is_cut_between_characters_and_can_be_read_on(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_large_file_is_cut_between_characters_and_can_be_read_on(tmp_path: Pat
     pieces: list[str] = []
     offset = 0
     while True:
-        piece, _, note = files.read(str(tmp_path), "large.txt", offset=offset).text.partition("\n[… cut at ")
+        piece, _, note = files.read_content(str(tmp_path), "large.txt", offset=offset).text.partition("\n[… cut at ")
         pieces.append(piece)
         if not note:
             break
@@ -85,16 +85,18 @@ def test_a_large_file_is_cut_between_characters_and_can_be_read_on(tmp_path: Pat
 def test_a_read_can_be_shorter_and_begins_with_a_whole_character(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("✓✓✓✓")
 
-    assert files.read(str(tmp_path), "notes.txt", limit=4).text.startswith("✓\n[… cut at 3 of 12 bytes; read on with offset 3;")
-    assert files.read(str(tmp_path), "notes.txt", offset=4, limit=8).text.startswith("✓✓")
-    assert files.read(str(tmp_path), "notes.txt", offset=9).text == "✓"
+    assert files.read_content(str(tmp_path), "notes.txt", limit=4).text.startswith(
+        "✓\n[… cut at 3 of 12 bytes; read on with offset 3;"
+    )
+    assert files.read_content(str(tmp_path), "notes.txt", offset=4, limit=8).text.startswith("✓✓")
+    assert files.read_content(str(tmp_path), "notes.txt", offset=9).text == "✓"
 
 
 @pytest.mark.parametrize(("content", "offset"), [("", 1), ("abc", 3), ("abc", 10**15)])
 def test_a_read_past_the_end_says_so(tmp_path: Path, content: str, offset: int) -> None:
     (tmp_path / "short.txt").write_text(content)
 
-    told = files.read(str(tmp_path), "short.txt", offset=offset).text
+    told = files.read_content(str(tmp_path), "short.txt", offset=offset).text
 
     assert told == f"[`short.txt` ends at {len(content)} bytes; there is nothing from offset {offset} on]"
 
@@ -102,7 +104,7 @@ def test_a_read_past_the_end_says_so(tmp_path: Path, content: str, offset: int) 
 def test_an_empty_file_reads_as_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
 
-    assert files.read(str(tmp_path), "empty").text == ""
+    assert files.read_content(str(tmp_path), "empty").text == ""
 
 
 def test_a_file_too_large_to_take_in_is_read_in_parts_without_a_hash(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_a_file_too_large_to_take_in_is_read_in_parts_without_a_hash(tmp_path: P
         file.seek(4 * 1024**3)
         file.write(b"here" * 10)
 
-    told = files.read(str(tmp_path), "huge", offset=4 * 1024**3, limit=40)
+    told = files.read_content(str(tmp_path), "huge", offset=4 * 1024**3, limit=40)
 
     assert told.text.startswith("here" * 10 + "\n[… cut at 4294967336 of 5368709120 bytes; read on with offset 4294967336 …]")
     assert told.digest is None
@@ -121,7 +123,7 @@ def test_a_file_too_large_to_take_in_is_read_in_parts_without_a_hash(tmp_path: P
 def test_a_binary_file_is_reported_and_not_dumped(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "picture").write_bytes(content)
 
-    text = files.read(str(tmp_path), "picture").text
+    text = files.read_content(str(tmp_path), "picture").text
 
     assert text.startswith("[`picture` is ")
     assert f"{len(content)} bytes, not shown" in text
@@ -130,23 +132,23 @@ def test_a_binary_file_is_reported_and_not_dumped(tmp_path: Path, content: bytes
 def test_reading_a_folder_or_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
 
-    assert failure_of(files.read, str(tmp_path), "src").message == "`src` is a folder"
-    assert failure_of(files.read, str(tmp_path), "gone.txt").type is outcome.ErrorType.FILE_NOT_FOUND
-    assert failure_of(files.read, str(tmp_path), "x" * 300).type is outcome.ErrorType.UNKNOWN
+    assert get_failure(files.read_content, str(tmp_path), "src").message == "`src` is a folder"
+    assert get_failure(files.read_content, str(tmp_path), "gone.txt").type is outcome.ToolErrorType.FILE_NOT_FOUND
+    assert get_failure(files.read_content, str(tmp_path), "x" * 300).type is outcome.ToolErrorType.UNKNOWN
 
 
 def test_reading_a_pipe_is_refused_instead_of_waiting_for_a_writer(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
-    assert isinstance(failure_of(files.read, str(tmp_path), "pipe"), scope.Refused)
+    assert isinstance(get_failure(files.read_content, str(tmp_path), "pipe"), scope.PathRefused)
 
 
 def test_writing_creates_the_file_and_the_folders_above_it(tmp_path: Path) -> None:
-    told = files.write(str(tmp_path), "a/b/notes.txt", "hällo").text
+    told = files.write_content(str(tmp_path), "a/b/notes.txt", "hällo").text
 
     assert told == "created `a/b/notes.txt` (6 bytes)"
     assert (tmp_path / "a/b/notes.txt").read_text() == "hällo"
-    assert names(tmp_path / "a/b") == ["notes.txt"]
+    assert list_names(tmp_path / "a/b") == ["notes.txt"]
 
 
 def test_writing_replaces_the_content_and_keeps_the_mode(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_writing_replaces_the_content_and_keeps_the_mode(tmp_path: Path) -> None
     script.write_text("old and longer")
     script.chmod(0o750)
 
-    assert files.write(str(tmp_path), "run.sh", "new").text == "replaced `run.sh` (3 bytes)"
+    assert files.write_content(str(tmp_path), "run.sh", "new").text == "replaced `run.sh` (3 bytes)"
     assert script.read_text() == "new"
     assert stat.S_IMODE(script.stat().st_mode) == 0o750
 
@@ -162,7 +164,7 @@ def test_writing_replaces_the_content_and_keeps_the_mode(tmp_path: Path) -> None
 def test_a_reader_of_the_old_file_never_sees_half_of_the_new_one(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("old")
     with (tmp_path / "notes.txt").open() as reader:
-        files.write(str(tmp_path), "notes.txt", "new")
+        files.write_content(str(tmp_path), "notes.txt", "new")
         assert reader.read() == "old"
 
 
@@ -170,7 +172,7 @@ def test_writing_through_a_link_changes_its_target_and_keeps_the_link(tmp_path: 
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to("real.txt")
 
-    files.write(str(tmp_path), "link.txt", "new")
+    files.write_content(str(tmp_path), "link.txt", "new")
 
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "new"
@@ -182,20 +184,20 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     for path, content in (("taken", "x"), ("file/below", "x"), ("pipe", "x"), ("bad.txt", "\ud800"), ("n" * 300, "x")):
-        assert failure_of(files.write, str(tmp_path), path, content).type is outcome.ErrorType.WRITE_FAILED
-    assert names(tmp_path) == ["file", "pipe", "taken"]
+        assert get_failure(files.write_content, str(tmp_path), path, content).type is outcome.ToolErrorType.WRITE_FAILED
+    assert list_names(tmp_path) == ["file", "pipe", "taken"]
     assert (tmp_path / "file").read_text() == "whole"
 
 
 def test_the_longest_possible_name_can_be_written(tmp_path: Path) -> None:
     name = "n" * 255
 
-    files.write(str(tmp_path), name, "x")
+    files.write_content(str(tmp_path), name, "x")
 
-    assert names(tmp_path) == [name]
+    assert list_names(tmp_path) == [name]
 
 
 def test_a_refused_write_creates_no_folders(tmp_path: Path) -> None:
     for path in ("new/folder/.env", "new/../../outside/x"):
-        assert isinstance(failure_of(files.write, str(tmp_path), path, "x"), scope.Refused)
-    assert names(tmp_path) == []
+        assert isinstance(get_failure(files.write_content, str(tmp_path), path, "x"), scope.PathRefused)
+    assert list_names(tmp_path) == []

@@ -5,26 +5,26 @@ from switchtower.tools.files import known
 
 def test_each_session_and_workspace_knows_its_own() -> None:
     files = known.KnownFiles()
-    files.saw("sess_a", "/ws", "x", "1")
+    files.record("sess_a", "/ws", "x", "1")
 
-    assert files.digest("sess_a", "/ws", "x") == "1"
-    assert files.digest("sess_b", "/ws", "x") is None
-    assert files.digest("sess_a", "/other", "x") is None
+    assert files.find_digest("sess_a", "/ws", "x") == "1"
+    assert files.find_digest("sess_b", "/ws", "x") is None
+    assert files.find_digest("sess_a", "/other", "x") is None
 
 
 def test_what_was_seen_last_counts() -> None:
     files = known.KnownFiles()
-    files.saw("s", "/ws", "x", "1")
-    files.saw("s", "/ws", "x", "2")
+    files.record("s", "/ws", "x", "1")
+    files.record("s", "/ws", "x", "2")
 
-    assert files.digest("s", "/ws", "x") == "2"
+    assert files.find_digest("s", "/ws", "x") == "2"
 
 
 def test_what_was_not_seen_for_long_is_forgotten_first() -> None:
     files = known.KnownFiles(most_files=2)
-    files.saw("s", "/ws", "a", "1")
-    files.saw("s", "/ws", "b", "1")
-    files.saw("s", "/ws", "a", "1")
-    files.saw("s", "/ws", "c", "1")
+    files.record("s", "/ws", "a", "1")
+    files.record("s", "/ws", "b", "1")
+    files.record("s", "/ws", "a", "1")
+    files.record("s", "/ws", "c", "1")
 
-    assert [name for name in "abc" if files.digest("s", "/ws", name)] == ["a", "c"]
+    assert [name for name in "abc" if files.find_digest("s", "/ws", name)] == ["a", "c"]

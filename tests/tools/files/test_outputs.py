@@ -9,22 +9,22 @@ import pytest
 from switchtower.tools.files import outputs
 
 
-def kept(root: Path, call_id: str, content: bytes = b"all of it") -> str | None:
+def keep_output(root: Path, call_id: str, content: bytes = b"all of it") -> str | None:
     file = outputs.OutputFile(str(root), call_id)
     try:
         if file.descriptor is not None:
             os.write(file.descriptor, content)
-        return file.keep()
+        return file.publish()
     finally:
         file.close()
 
 
-def names(root: Path) -> list[str]:
+def list_names(root: Path) -> list[str]:
     return sorted(entry.name for entry in (root / outputs.FOLDER).iterdir())
 
 
 def test_an_output_that_is_kept_has_a_name_and_its_content(tmp_path: Path) -> None:
-    assert kept(tmp_path, "call_1") == ".tower/outputs/call_1.txt"
+    assert keep_output(tmp_path, "call_1") == ".tower/outputs/call_1.txt"
     assert (tmp_path / ".tower/outputs/call_1.txt").read_bytes() == b"all of it"
 
 
@@ -39,25 +39,25 @@ def test_an_output_that_is_not_kept_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_git_does_not_see_outputs(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    kept(tmp_path, "call_1")
+    keep_output(tmp_path, "call_1")
 
     assert subprocess.run(["git", "status", "--short", "-uall"], cwd=tmp_path, capture_output=True, check=True).stdout == b""
 
 
 def test_the_same_call_again_replaces_its_output(tmp_path: Path) -> None:
-    kept(tmp_path, "call_1", b"first and longer")
+    keep_output(tmp_path, "call_1", b"first and longer")
 
-    assert kept(tmp_path, "call_1", b"second") == ".tower/outputs/call_1.txt"
+    assert keep_output(tmp_path, "call_1", b"second") == ".tower/outputs/call_1.txt"
     assert (tmp_path / ".tower/outputs/call_1.txt").read_bytes() == b"second"
 
 
 def test_only_the_last_twenty_are_kept_and_nothing_else_is_removed(tmp_path: Path) -> None:
     for number in range(25):
-        kept(tmp_path, f"call_{number:02}")
+        keep_output(tmp_path, f"call_{number:02}")
         os.utime(tmp_path / f".tower/outputs/call_{number:02}.txt", (number, number))
         (tmp_path / ".tower/outputs/mine.md").touch()
 
-    assert names(tmp_path) == [".gitignore", *(f"call_{number:02}.txt" for number in range(5, 25)), "mine.md"]
+    assert list_names(tmp_path) == [".gitignore", *(f"call_{number:02}.txt" for number in range(5, 25)), "mine.md"]
 
 
 @pytest.mark.parametrize("call_id", ["../../escape", "a/b", "", ".", "..", "x" * 300, "a\nb", "a\0b", "ü", "-rf"])
@@ -65,11 +65,11 @@ def test_a_hostile_call_id_cannot_name_another_place(tmp_path: Path, call_id: st
     root = tmp_path / "a/b/workspace"
     root.mkdir(parents=True)
 
-    path = kept(root, call_id)
+    path = keep_output(root, call_id)
 
     assert path is not None
     assert path.startswith(".tower/outputs/")
-    assert len(names(root)) == 2
+    assert len(list_names(root)) == 2
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a"]
 
 
@@ -96,7 +96,7 @@ def test_a_tower_folder_that_leads_elsewhere_is_not_touched(tmp_path: Path, what
         case _:
             (root / ".tower").touch()
 
-    assert kept(root, "call_1") is None
+    assert keep_output(root, "call_1") is None
     assert len(list(outside.iterdir())) == 30
     assert len(list(docs.iterdir())) == 31
     assert len(list((docs / "outputs").iterdir())) == 30
@@ -110,7 +110,7 @@ def test_a_link_under_the_files_name_is_replaced_and_not_followed(tmp_path: Path
         file.write_text("untouched")
     (root / ".tower/outputs/call_1.txt").symlink_to(target)
 
-    kept(root, "call_1")
+    keep_output(root, "call_1")
 
     assert (tmp_path / "outside").read_text() == (root / "inside").read_text() == "untouched"
     assert not (root / ".tower/outputs/call_1.txt").is_symlink()
@@ -118,15 +118,15 @@ def test_a_link_under_the_files_name_is_replaced_and_not_followed(tmp_path: Path
 
 
 def test_a_workspace_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
-    assert kept(tmp_path / "gone", "call_1") is None
+    assert keep_output(tmp_path / "gone", "call_1") is None
 
 
 def test_the_note_says_where_the_rest_is() -> None:
     text = "head\n[… 100 bytes left out …]\ntail"
 
     assert (
-        outputs.with_whereabouts(text, 300, 300, 200, "x.txt")
+        outputs.add_output_path(text, 300, 300, 200, "x.txt")
         == "head\n[… 100 bytes left out; the whole output is in `x.txt` …]\ntail"
     )
-    assert "; its first 250 bytes are in `x.txt` …]" in outputs.with_whereabouts(text, 300, 250, 200, "x.txt")
-    assert outputs.with_whereabouts(text, 300, 0, 200, None) == text
+    assert "; its first 250 bytes are in `x.txt` …]" in outputs.add_output_path(text, 300, 250, 200, "x.txt")
+    assert outputs.add_output_path(text, 300, 0, 200, None) == text

@@ -27,7 +27,7 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def resolved(root: Path, path: str) -> str:
+def resolve_path(root: Path, path: str) -> str:
     with scope.locate(str(root), path) as place:
         return place.path
 
@@ -45,12 +45,12 @@ def resolved(root: Path, path: str) -> str:
     ],
 )
 def test_a_path_inside_leads_where_it_says(workspace: Path, path: str, leads_to: str) -> None:
-    assert resolved(workspace, path) == leads_to
+    assert resolve_path(workspace, path) == leads_to
 
 
 def test_an_absolute_path_into_the_workspace_is_taken_as_a_relative_one(workspace: Path) -> None:
-    assert resolved(workspace, f"{workspace}/src/main.py") == "src/main.py"
-    assert resolved(workspace, str(workspace)) == "."
+    assert resolve_path(workspace, f"{workspace}/src/main.py") == "src/main.py"
+    assert resolve_path(workspace, str(workspace)) == "."
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_an_absolute_path_into_the_workspace_is_taken_as_a_relative_one(workspac
 @pytest.mark.parametrize("make_folders", [False, True])
 def test_a_path_that_leaves_is_refused(workspace: Path, path: str, make_folders: bool) -> None:
     with (
-        pytest.raises(scope.Refused) as refusal,
+        pytest.raises(scope.PathRefused) as refusal,
         scope.locate(str(workspace), path.format(root=workspace), make_folders=make_folders),
     ):
         pass
-    assert refusal.value.type is outcome.ErrorType.EDIT_GUARD_BLOCKED
+    assert refusal.value.type is outcome.ToolErrorType.EDIT_GUARD_BLOCKED
 
 
 @pytest.mark.parametrize("target", ["../outside", "/etc", "src/../../outside", "hop", "."])
@@ -86,7 +86,7 @@ def test_a_link_that_leaves_is_refused_wherever_it_stands(workspace: Path, targe
     if target == ".":
         path = f"way/../{rest}"
 
-    with pytest.raises(scope.Refused), scope.locate(str(workspace), path):
+    with pytest.raises(scope.PathRefused), scope.locate(str(workspace), path):
         pass
 
 
@@ -95,24 +95,24 @@ def test_links_that_stay_inside_are_followed(workspace: Path) -> None:
     (workspace / "absolute").symlink_to(workspace / "src")
     (workspace / "src" / "back").symlink_to("../relative")
 
-    assert resolved(workspace, "relative") == "src/main.py"
-    assert resolved(workspace, "absolute/main.py") == "src/main.py"
-    assert resolved(workspace, "absolute/back") == "src/main.py"
+    assert resolve_path(workspace, "relative") == "src/main.py"
+    assert resolve_path(workspace, "absolute/main.py") == "src/main.py"
+    assert resolve_path(workspace, "absolute/back") == "src/main.py"
 
 
 def test_a_circle_of_links_is_refused(workspace: Path) -> None:
     (workspace / "a").symlink_to("b")
     (workspace / "b").symlink_to("a")
 
-    with pytest.raises(scope.Refused), scope.locate(str(workspace), "a"):
+    with pytest.raises(scope.PathRefused), scope.locate(str(workspace), "a"):
         pass
 
 
 def test_the_workspace_itself_may_be_reached_through_a_link(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(workspace)
 
-    assert resolved(tmp_path / "alias", "src/main.py") == "src/main.py"
-    assert resolved(tmp_path / "alias", f"{workspace}/src/main.py") == "src/main.py"
+    assert resolve_path(tmp_path / "alias", "src/main.py") == "src/main.py"
+    assert resolve_path(tmp_path / "alias", f"{workspace}/src/main.py") == "src/main.py"
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "server.pem", "id_rsa", ".ssh/config", ".aws/credentials", ".SSH/Config"])
@@ -123,7 +123,7 @@ def test_a_file_of_secrets_is_refused_by_its_own_name_and_through_a_link(workspa
     (workspace / "folder").symlink_to(Path(name).parent)
 
     for path in (name, "innocent.txt", f"folder/{Path(name).name}", f"src/../{name}", f"{workspace}/{name}"):
-        with pytest.raises(scope.Refused), scope.locate(str(workspace), path):
+        with pytest.raises(scope.PathRefused), scope.locate(str(workspace), path):
             pass
 
 
@@ -132,7 +132,7 @@ def test_a_workspace_inside_a_folder_of_secrets_gives_nothing_away(tmp_path: Pat
     root.mkdir(parents=True)
     (root / "notes.txt").write_text("hush")
 
-    with pytest.raises(scope.Refused), scope.locate(str(root), "notes.txt"):
+    with pytest.raises(scope.PathRefused), scope.locate(str(root), "notes.txt"):
         pass
 
 
@@ -141,14 +141,14 @@ def test_a_workspace_whose_own_name_looks_like_a_secret_is_usable(tmp_path: Path
     root.mkdir()
     (root / "notes.txt").write_text("open")
 
-    assert resolved(root, ".") == "."
-    assert resolved(root, "notes.txt") == "notes.txt"
+    assert resolve_path(root, ".") == "."
+    assert resolve_path(root, "notes.txt") == "notes.txt"
 
 
 def test_a_missing_workspace_is_reported_as_unreachable(tmp_path: Path) -> None:
-    with pytest.raises(outcome.Failed) as failed, scope.locate(str(tmp_path / "gone"), "file"):
+    with pytest.raises(outcome.ToolFailed) as failed, scope.locate(str(tmp_path / "gone"), "file"):
         pass
-    assert failed.value.type is outcome.ErrorType.SANDBOX_UNREACHABLE
+    assert failed.value.type is outcome.ToolErrorType.SANDBOX_UNREACHABLE
 
 
 def test_no_folder_is_left_open(workspace: Path) -> None:
@@ -158,13 +158,13 @@ def test_no_folder_is_left_open(workspace: Path) -> None:
         try:
             with scope.locate(str(workspace), path):
                 pass
-        except (scope.Refused, OSError):
+        except (scope.PathRefused, OSError):
             continue
     assert open_descriptors() == before
 
 
 @contextmanager
-def somebody_else(act: Callable[[], None]) -> Iterator[None]:
+def run_in_other_process(act: Callable[[], None]) -> Iterator[None]:
     """Another process in the workspace, doing this over and over."""
     stop = threading.Event()
 
@@ -192,12 +192,12 @@ def test_a_link_that_is_turned_outward_again_and_again_never_lets_a_read_or_writ
 
     seen: set[str] = set()
     refused = 0
-    with somebody_else(turn):
+    with run_in_other_process(turn):
         while seen <= {"inside"} and not (seen and refused > 50):
             try:
-                seen.add(files.read(str(workspace), "door/plain.txt").text)
-                files.write(str(workspace), "door/plain.txt", "inside")
-            except scope.Refused:
+                seen.add(files.read_content(str(workspace), "door/plain.txt").text)
+                files.write_content(str(workspace), "door/plain.txt", "inside")
+            except scope.PathRefused:
                 refused += 1
 
     assert seen == {"inside"}
@@ -229,8 +229,8 @@ def test_a_folder_swapped_for_a_link_in_the_blink_of_an_eye_never_lets_a_read_ou
         try:
             while seen <= {"inside"} and not (seen and refused > 1500):
                 try:
-                    seen.add(files.read(str(workspace), "door/plain.txt").text)
-                except outcome.Failed:
+                    seen.add(files.read_content(str(workspace), "door/plain.txt").text)
+                except outcome.ToolFailed:
                     refused += 1
             assert swapper.poll() is None, "somebody was swapping all the time"
         finally:

@@ -20,12 +20,12 @@ LEFTOVER = ".tower-0123456789abcdef.tmp"
 
 
 @contextmanager
-def place_of(root: Path, path: str) -> Iterator[scope.Place]:
+def resolve_place(root: Path, path: str) -> Iterator[scope.ResolvedPath]:
     with scope.locate(str(root), path) as place:
         yield place
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
@@ -65,29 +65,29 @@ def test_what_an_older_daemon_left_is_swept_when_the_folder_is_next_written_to(t
     for name in (LEFTOVER, "mine.tmp", ".tower-notes.tmp"):
         os.utime(tmp_path / name, (long_ago, long_ago))
 
-    files.write(str(tmp_path), "notes.txt", "x")
+    files.write_content(str(tmp_path), "notes.txt", "x")
 
     # A young one may be another daemon's that is writing just now.
     kept = [".tower-aaaaaaaaaaaaaaaa.tmp", ".tower-fedcba9876543210.tmp", ".tower-notes.tmp", "mine.tmp", "notes.txt"]
-    assert names(tmp_path) == kept
+    assert list_names(tmp_path) == kept
 
 
 def test_a_withdrawn_permit_means_that_nothing_changes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("old")
-    permit = writing.Permit()
+    permit = writing.WritePermit()
 
     assert permit.withdraw()
-    with place_of(tmp_path, "notes.txt") as place, pytest.raises(writing.Withdrawn):
-        writing.replace(place, b"new", permit=permit)
+    with resolve_place(tmp_path, "notes.txt") as place, pytest.raises(writing.WriteWithdrawn):
+        writing.replace_file(place, b"new", permit=permit)
 
     assert (tmp_path / "notes.txt").read_text() == "old"
-    assert names(tmp_path) == ["notes.txt"]
+    assert list_names(tmp_path) == ["notes.txt"]
 
 
 def test_a_used_permit_cannot_be_withdrawn(tmp_path: Path) -> None:
-    permit = writing.Permit()
-    with place_of(tmp_path, "notes.txt") as place:
-        writing.replace(place, b"new", permit=permit)
+    permit = writing.WritePermit()
+    with resolve_place(tmp_path, "notes.txt") as place:
+        writing.replace_file(place, b"new", permit=permit)
 
     assert not permit.withdraw()
 
@@ -96,7 +96,7 @@ def test_a_used_permit_cannot_be_withdrawn(tmp_path: Path) -> None:
 def test_only_the_expected_file_is_replaced(tmp_path: Path, change: str) -> None:
     target = tmp_path / "notes.txt"
     target.write_text("old")
-    with place_of(tmp_path, "notes.txt") as place:
+    with resolve_place(tmp_path, "notes.txt") as place:
         expected = files.read_whole(place).status
         match change:
             case "in place":
@@ -106,10 +106,10 @@ def test_only_the_expected_file_is_replaced(tmp_path: Path, change: str) -> None
                 (tmp_path / "other").rename(target)
             case _:
                 target.unlink()
-        with pytest.raises(outcome.Failed) as failed:
-            writing.replace(place, b"ours", permit=writing.Permit(), expected=expected)
+        with pytest.raises(outcome.ToolFailed) as failed:
+            writing.replace_file(place, b"ours", permit=writing.WritePermit(), expected=expected)
 
-    assert failed.value.type is outcome.ErrorType.STALE_FILE
+    assert failed.value.type is outcome.ToolErrorType.STALE_FILE
     assert not target.exists() or target.read_text() != "ours"
 
 
@@ -120,13 +120,13 @@ def test_of_many_who_replace_the_same_file_at_once_one_wins(tmp_path: Path) -> N
     told: list[str] = []
 
     def replace(number: int) -> None:
-        with place_of(tmp_path, "notes.txt") as place:
+        with resolve_place(tmp_path, "notes.txt") as place:
             expected = files.read_whole(place).status
             start.wait()
             try:
-                writing.replace(place, b"%d" % number, permit=writing.Permit(), expected=expected)
+                writing.replace_file(place, b"%d" % number, permit=writing.WritePermit(), expected=expected)
                 told.append(f"{number}")
-            except outcome.Failed as failed:
+            except outcome.ToolFailed as failed:
                 told.append(failed.type)
 
     threads = [threading.Thread(target=replace, args=(number,)) for number in range(8)]
@@ -135,15 +135,15 @@ def test_of_many_who_replace_the_same_file_at_once_one_wins(tmp_path: Path) -> N
     for thread in threads:
         thread.join()
 
-    assert told.count(outcome.ErrorType.STALE_FILE) == 7
+    assert told.count(outcome.ToolErrorType.STALE_FILE) == 7
     assert target.read_text() in told
-    assert names(tmp_path) == ["notes.txt"]
+    assert list_names(tmp_path) == ["notes.txt"]
 
 
 def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
 
-    files.write(str(tmp_path), "ours", "x")
+    files.write_content(str(tmp_path), "ours", "x")
 
     assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
 
@@ -151,24 +151,24 @@ def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
 def test_a_file_that_the_session_saw_otherwise_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("somebody's work")
 
-    with pytest.raises(outcome.Failed) as failed:
-        files.write(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: known.digest_of(b"as I saw it"))
+    with pytest.raises(outcome.ToolFailed) as failed:
+        files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: known.compute_digest(b"as I saw it"))
 
-    assert failed.value.type is outcome.ErrorType.STALE_FILE
+    assert failed.value.type is outcome.ToolErrorType.STALE_FILE
     assert (tmp_path / "notes.txt").read_text() == "somebody's work"
 
 
-@pytest.mark.parametrize("digest", [None, known.digest_of(b"as it is")])
+@pytest.mark.parametrize("digest", [None, known.compute_digest(b"as it is")])
 def test_a_file_that_is_as_it_was_seen_or_was_never_seen_is_overwritten(tmp_path: Path, digest: str | None) -> None:
     (tmp_path / "notes.txt").write_text("as it is")
 
-    written = files.write(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: digest)
+    written = files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: digest)
 
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert written.digest == known.digest_of(b"mine")
+    assert written.digest == known.compute_digest(b"mine")
 
 
 def test_a_file_that_was_seen_and_is_gone_is_created(tmp_path: Path) -> None:
-    files.write(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: known.digest_of(b"gone"))
+    files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: known.compute_digest(b"gone"))
 
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -20,7 +20,7 @@ CONFIGURATION = """
 """
 
 
-def without_own_configuration(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def isolate_git_configuration(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     home.mkdir(exist_ok=True)
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
@@ -30,7 +30,7 @@ def without_own_configuration(monkeypatch: pytest.MonkeyPatch, home: Path) -> No
     (home / ".gitconfig").write_text(CONFIGURATION)
 
 
-class World:
+class GitSandbox:
     """A repository and a way to find out whether anything in it was run."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,9 +40,9 @@ class World:
         self.script.write_text(HOSTILE.format(ran=self.ran))
         self.script.chmod(0o755)
         self.root.mkdir()
-        self.git("init", "-q")
+        self.run_git("init", "-q")
 
-    def git(self, *args: str, cwd: Path | None = None, check: bool = True) -> str:
+    def run_git(self, *args: str, cwd: Path | None = None, check: bool = True) -> str:
         done = subprocess.run(["git", *args], cwd=cwd or self.root, check=check, capture_output=True)
         return done.stdout.decode(errors="surrogateescape")
 
@@ -54,8 +54,8 @@ class World:
     def commit(self, **files: str) -> None:
         for path, content in files.items():
             self.write(path.replace("__", "/"), content)
-        self.git("add", "--all", "--force")
-        self.git("commit", "-q", "--allow-empty", "-m", "a commit")
+        self.run_git("add", "--all", "--force")
+        self.run_git("commit", "-q", "--allow-empty", "-m", "a commit")
 
-    def subjects(self) -> list[str]:
-        return self.git("log", "--format=%s").splitlines()
+    def list_subjects(self) -> list[str]:
+        return self.run_git("log", "--format=%s").splitlines()

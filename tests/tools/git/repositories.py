@@ -11,7 +11,7 @@ IDENTITY = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org",
 State = dict[str, tuple[str, bytes]]
 
 
-def git(folder: Path, *args: str, check: bool = True, input: bytes | None = None) -> str:
+def run_git(folder: Path, *args: str, check: bool = True, input: bytes | None = None) -> str:
     """Git as a user runs it, with all that the repository configures."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     finished = subprocess.run(
@@ -21,14 +21,14 @@ def git(folder: Path, *args: str, check: bool = True, input: bytes | None = None
     return finished.stdout.decode(errors="replace")
 
 
-def repository(folder: Path, files: dict[str, str | bytes] | None = None, *options: str) -> Path:
+def make_repository(folder: Path, files: dict[str, str | bytes] | None = None, *options: str) -> Path:
     """With the files committed. Without files there is no commit either."""
     folder.mkdir(parents=True, exist_ok=True)
-    git(folder, "init", "--quiet", *options)
+    run_git(folder, "init", "--quiet", *options)
     if files:
         write(folder, files)
-        git(folder, "add", "--all")
-        git(folder, "commit", "--quiet", "--message", "first")
+        run_git(folder, "add", "--all")
+        run_git(folder, "commit", "--quiet", "--message", "first")
     return folder
 
 
@@ -39,7 +39,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def state(folder: Path) -> State:
+def read_tree(folder: Path) -> State:
     """Every file and link below a folder, with its content and whether it is a program; git's own folder is not among them."""
     found: State = {}
     for parent, folders, names in os.walk(folder):
@@ -59,7 +59,7 @@ def state(folder: Path) -> State:
     return found
 
 
-def insides(folder: Path) -> dict[str, bytes]:
+def read_git_folder(folder: Path) -> dict[str, bytes]:
     """What a repository's own folder holds, apart from the objects and from our refs."""
     git_dir = folder / ".git"
     ours = ("objects", "refs/switchtower")
@@ -70,7 +70,7 @@ def insides(folder: Path) -> dict[str, bytes]:
     }
 
 
-class Trap:
+class GitTrap:
     """A program that leaves a mark when somebody runs it."""
 
     def __init__(self, folder: Path) -> None:
@@ -88,7 +88,7 @@ class Trap:
         self._mark.unlink(missing_ok=True)
 
 
-def arm(workspace: Path, program: Path) -> None:
+def arm_traps(workspace: Path, program: Path) -> None:
     """All that a configuration can have git run when it looks at files, compares them or moves refs."""
     settings = {
         "filter.evil.clean": str(program),
@@ -111,9 +111,9 @@ def arm(workspace: Path, program: Path) -> None:
         "gc.auto": "1",
     }
     for name, value in settings.items():
-        git(workspace, "config", name, value)
-    git(workspace, "config", "--add", "hook.evil.event", "reference-transaction")
-    git(workspace, "config", "--add", "hook.evil.event", "post-index-change")
+        run_git(workspace, "config", name, value)
+    run_git(workspace, "config", "--add", "hook.evil.event", "reference-transaction")
+    run_git(workspace, "config", "--add", "hook.evil.event", "post-index-change")
     write(workspace, {".gitattributes": "* filter=evil diff=evil\n", ".git/info/attributes": "* filter=evil diff=evil\n"})
     for hook in ("reference-transaction", "post-index-change", "post-checkout", "pre-auto-gc", "fsmonitor-watchman"):
         path = workspace / ".git/hooks" / hook
@@ -134,4 +134,4 @@ def make_partial(workspace: Path, program: Path) -> None:
         "protocol.allow": "always",
         "protocol.ssh.allow": "always",
     }.items():
-        git(workspace, "config", name, value)
+        run_git(workspace, "config", name, value)

@@ -4,18 +4,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.tools.mcp.parts import Bench
+from tests.tools.mcp.parts import McpSessionHarness
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    bench = Bench(tmp_path)
+async def mcp_session(tmp_path: Path) -> AsyncIterator[McpSessionHarness]:
+    bench = McpSessionHarness(tmp_path)
     yield bench
     await bench.servers.close()
-    assert bench.processes() == []
+    assert bench.list_processes() == []
 
 
 @pytest.fixture(scope="session", autouse=True)
-def sdk_is_loaded() -> None:
+def load_sdk() -> None:
     """Once a worker: it takes a second or two, which no test's patience should have to cover."""
     import mcp  # noqa: F401

@@ -22,12 +22,12 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def find(workspace: Path, servers: Any, user_file: Path | None = None) -> files.Found:
+def find(workspace: Path, servers: Any, user_file: Path | None = None) -> files.FoundServers:
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    return files.find(str(workspace), user_file, VARIABLES)
+    return files.find_servers(str(workspace), user_file, VARIABLES)
 
 
-def only(found: files.Found) -> config.ServerConfig:
+def get_only(found: files.FoundServers) -> config.ServerConfig:
     assert found.problems == ()
     (server,) = found.servers
     return server
@@ -35,16 +35,18 @@ def only(found: files.Found) -> config.ServerConfig:
 
 def test_a_program_with_its_arguments_variables_and_folder(workspace: Path) -> None:
     entry = {"command": "npx", "args": ["-y", "it"], "env": {"A": "b"}, "cwd": "sub", "timeout": 5}
-    server = only(find(workspace, {"it": entry}))
-    assert server.target == config.Program(("npx", "-y", "it"), {"A": "b"}, f"{workspace}/sub")
+    server = get_only(find(workspace, {"it": entry}))
+    assert server.target == config.ServerProgram(("npx", "-y", "it"), {"A": "b"}, f"{workspace}/sub")
     assert not server.trusted
-    assert only(find(workspace, {"it": {"type": "stdio", "command": "x"}})).target == config.Program(("x",), {}, f"{workspace}/")
+    assert get_only(find(workspace, {"it": {"type": "stdio", "command": "x"}})).target == config.ServerProgram(
+        ("x",), {}, f"{workspace}/"
+    )
 
 
 @pytest.mark.parametrize("kind", [{"type": "http"}, {"type": "streamable-http"}, {"type": "streamableHttp"}, {}])
 def test_an_endpoint_with_its_headers(workspace: Path, kind: dict[str, str]) -> None:
     entry = {**kind, "url": "https://h.example/mcp", "headers": {"X-Key": "v"}}
-    assert only(find(workspace, {"it": entry})).target == config.Endpoint("https://h.example/mcp", {"X-Key": "v"})
+    assert get_only(find(workspace, {"it": entry})).target == config.ServerEndpoint("https://h.example/mcp", {"X-Key": "v"})
 
 
 def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(workspace: Path, tmp_path: Path) -> None:
@@ -53,11 +55,11 @@ def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(w
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "t"}, "same": {"command": "t"}}}))
 
     def found(*, trusted: bool) -> tuple[dict[str, tuple[str, bool]], tuple[str, ...]]:
-        handed = files.Handed(
+        handed = files.SessionServers(
             {"new": {"command": "p"}, "both": {"command": "p"}, "same": {"command": "p"}}, "p.toml", trusted=trusted
         )
-        found = files.find(str(workspace), own, VARIABLES, handed)
-        assert all(isinstance(server.target, config.Program) for server in found.servers)
+        found = files.find_servers(str(workspace), own, VARIABLES, handed)
+        assert all(isinstance(server.target, config.ServerProgram) for server in found.servers)
         assert {server.shown["file"] for server in found.servers if server.name == "new"} == {"p.toml"}
         return {server.name: (server.shown["command"], server.trusted) for server in found.servers}, found.problems
 
@@ -82,10 +84,10 @@ def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(w
 
 
 def test_a_bad_server_that_a_session_brings_along_is_left_out_with_the_reason(workspace: Path) -> None:
-    handed = files.Handed(
+    handed = files.SessionServers(
         {"good": {"command": "x"}, "bad": {"command": "${NOT_SET}"}, "odd": {"args": 5}}, "p.toml", trusted=True
     )
-    found = files.find(str(workspace), None, VARIABLES, handed)
+    found = files.find_servers(str(workspace), None, VARIABLES, handed)
     assert [server.name for server in found.servers] == ["good"]
     assert len(found.problems) == 2
     assert all("in `p.toml` was left out" in problem for problem in found.problems)
@@ -119,7 +121,7 @@ SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     ],
 )
 def test_a_secret_that_an_entry_spells_out_is_found_and_a_reference_is_none(part: str | None, entry: dict[str, Any]) -> None:
-    assert config.spelled_out_secret(config.Entry(**entry), redact.Redactor()) == part
+    assert config.find_literal_secret(config.ServerEntry(**entry), redact.Redactor()) == part
 
 
 def test_variables_are_filled_in_everywhere(workspace: Path) -> None:
@@ -133,8 +135,8 @@ def test_variables_are_filled_in_everywhere(workspace: Path) -> None:
     first, second = find(workspace, {"program": program, "endpoint": endpoint}).servers
     args = ("--dir=/home/me", "other", "full", "$HOME", "${input:x}", "")
     token = VARIABLES["GITHUB_TOKEN"]
-    assert first.target == config.Program(("/home/me/bin/x", *args), {"T": token}, "/home/me")
-    assert second.target == config.Endpoint("https://h.example/mcp", {"Authorization": f"Bearer {token}"})
+    assert first.target == config.ServerProgram(("/home/me/bin/x", *args), {"T": token}, "/home/me")
+    assert second.target == config.ServerEndpoint("https://h.example/mcp", {"Authorization": f"Bearer {token}"})
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_a_name_that_cannot_be_printed_is_reported(workspace: Path, name: str) -
 )
 def test_a_file_that_cannot_be_used_is_reported_once(workspace: Path, content: bytes) -> None:
     (workspace / ".mcp.json").write_bytes(content)
-    found = files.find(str(workspace), None, {})
+    found = files.find_servers(str(workspace), None, {})
     assert found.servers == ()
     (problem,) = found.problems
     assert problem.startswith("`.mcp.json` cannot be used: ")
@@ -194,17 +196,17 @@ def test_a_file_that_cannot_be_used_is_reported_once(workspace: Path, content: b
 @pytest.mark.parametrize("content", [b"{}", b"\xef\xbb\xbf{}", b'{"mcpServers": {}, "other": 1}'])
 def test_a_file_without_servers_is_no_problem(workspace: Path, content: bytes) -> None:
     (workspace / ".mcp.json").write_bytes(content)
-    assert files.find(str(workspace), None, {}) == files.Found()
+    assert files.find_servers(str(workspace), None, {}) == files.FoundServers()
 
 
 def test_missing_files_are_no_problem(workspace: Path) -> None:
-    assert files.find(str(workspace), workspace / "none.json", {}) == files.Found()
+    assert files.find_servers(str(workspace), workspace / "none.json", {}) == files.FoundServers()
 
 
 def test_a_link_out_of_the_workspace_is_not_followed(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.json").write_text('{"mcpServers": {"it": {"command": "x"}}}')
     (workspace / ".mcp.json").symlink_to(tmp_path / "outside.json")
-    found = files.find(str(workspace), None, {})
+    found = files.find_servers(str(workspace), None, {})
     assert found.servers == ()
     assert "link out of the workspace" in found.problems[0]
 
@@ -213,7 +215,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(workspace: Path, tmp_path: 
 def test_a_pipe_in_place_of_a_file_does_not_hang(workspace: Path, own: bool) -> None:
     pipe = workspace / ("mcp.json" if own else ".mcp.json")
     os.mkfifo(pipe)
-    found = files.find(str(workspace), pipe if own else None, {})
+    found = files.find_servers(str(workspace), pipe if own else None, {})
     assert "not a regular file" in found.problems[0]
 
 
@@ -222,12 +224,12 @@ def test_the_users_own_servers_are_trusted_and_win(workspace: Path, tmp_path: Pa
     own.write_text('{"mcpServers": {"both": {"command": "mine"}, "mine": {"command": "x"}}}')
     found = find(workspace, {"both": {"command": "theirs"}, "theirs": {"command": "x"}}, own)
     assert [(server.name, server.trusted) for server in found.servers] == [("both", True), ("mine", True), ("theirs", False)]
-    assert found.servers[0].target == config.Program(("mine",), {}, f"{workspace}/")
+    assert found.servers[0].target == config.ServerProgram(("mine",), {}, f"{workspace}/")
     assert found.problems == ("the server `both` in `.mcp.json` was left out: your own file has one of that name",)
 
 
 def test_a_disabled_server_is_not_there(workspace: Path) -> None:
-    assert find(workspace, {"off": {"command": "${NOT_SET}", "disabled": True}}) == files.Found()
+    assert find(workspace, {"off": {"command": "${NOT_SET}", "disabled": True}}) == files.FoundServers()
 
 
 def test_there_can_be_so_many_servers_and_no_more(workspace: Path) -> None:
@@ -239,7 +241,7 @@ def test_there_can_be_so_many_servers_and_no_more(workspace: Path) -> None:
 def test_a_short_file_cannot_grow_without_bound(workspace: Path) -> None:
     long = {"LONG": "x" * 10_000}
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"it": {"command": "x", "args": ["${LONG}" * 30_000]}}}))
-    found = files.find(str(workspace), None, long)
+    found = files.find_servers(str(workspace), None, long)
     assert "longer than 65536 characters" in found.problems[0]
 
 
@@ -287,14 +289,14 @@ def test_people_see_what_the_file_says_without_its_secrets(workspace: Path) -> N
     ],
 )
 def test_an_approval_holds_for_nothing_else(workspace: Path, one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert only(find(workspace, {"it": one})).subject != only(find(workspace, {"it": other})).subject
-    assert only(find(workspace, {"it": one})).subject == only(find(workspace, {"it": one})).subject
-    assert only(find(workspace, {"it": one})).subject != only(find(workspace, {"another": one})).subject
+    assert get_only(find(workspace, {"it": one})).subject != get_only(find(workspace, {"it": other})).subject
+    assert get_only(find(workspace, {"it": one})).subject == get_only(find(workspace, {"it": one})).subject
+    assert get_only(find(workspace, {"it": one})).subject != get_only(find(workspace, {"another": one})).subject
 
 
 def test_an_approval_does_not_hold_when_a_variable_has_another_value(workspace: Path) -> None:
     (workspace / ".mcp.json").write_text('{"mcpServers": {"it": {"command": "x", "args": ["${A}"]}}}')
-    one, other = (only(files.find(str(workspace), None, {"A": value})) for value in ("1", "2"))
+    one, other = (get_only(files.find_servers(str(workspace), None, {"A": value})) for value in ("1", "2"))
     assert one.shown == other.shown
     assert one.subject != other.subject
 

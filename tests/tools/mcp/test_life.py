@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from tests.tools.mcp.parts import SERVERS, Bench, friendly, hostile
+from tests.tools.mcp.parts import SERVERS, McpSessionHarness, make_well_behaved, make_hostile
 from tests.tools.running.watching import kill_with_watchdog
 
 from switchtower.tools import mcp
@@ -17,187 +17,188 @@ from switchtower.tools.running import proc
 from switchtower.tools.sandboxes import sandbox
 
 
-async def test_a_workspaces_server_is_asked_about_and_a_denied_one_is_left_out(bench: Bench) -> None:
-    bench.admits = False
-    bench.configure({"one": hostile("plain")})
-    bench.configure({"own": hostile("plain")}, own=True)
-    assert set(await bench.tools()) == {"own_go"}
-    assert [server.name for server in bench.asked] == ["one"]
-    assert bench.codes() == ["MCP_SERVER_DENIED"]
-    assert "`one`" in bench.told()
+async def test_a_workspaces_server_is_asked_about_and_a_denied_one_is_left_out(mcp_session: McpSessionHarness) -> None:
+    mcp_session.admits = False
+    mcp_session.configure({"one": make_hostile("plain")})
+    mcp_session.configure({"own": make_hostile("plain")}, own=True)
+    assert set(await mcp_session.list_tools()) == {"own_go"}
+    assert [server.name for server in mcp_session.asked] == ["one"]
+    assert mcp_session.list_codes() == ["MCP_SERVER_DENIED"]
+    assert "`one`" in mcp_session.read_reports()
     # Asked again in the next run, and allowed this time.
-    bench.admits = True
-    assert set(await bench.tools()) == {"one_go", "own_go"}
-    assert len(bench.asked) == 2
+    mcp_session.admits = True
+    assert set(await mcp_session.list_tools()) == {"one_go", "own_go"}
+    assert len(mcp_session.asked) == 2
 
 
-async def test_a_changed_entry_is_asked_about_anew_and_the_old_server_ends(bench: Bench) -> None:
-    bench.configure({"one": hostile("plain")})
-    await bench.tools()
-    before = bench.processes()
-    bench.configure({"one": hostile("plain", "other")})
-    await bench.tools()
-    assert len(bench.asked) == 2
-    assert bench.asked[0].subject != bench.asked[1].subject
-    assert not set(before) & set(bench.processes())
-    bench.configure({})
-    assert await bench.tools() == {}
-    assert bench.processes() == []
+async def test_a_changed_entry_is_asked_about_anew_and_the_old_server_ends(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"one": make_hostile("plain")})
+    await mcp_session.list_tools()
+    before = mcp_session.list_processes()
+    mcp_session.configure({"one": make_hostile("plain", "other")})
+    await mcp_session.list_tools()
+    assert len(mcp_session.asked) == 2
+    assert mcp_session.asked[0].subject != mcp_session.asked[1].subject
+    assert not set(before) & set(mcp_session.list_processes())
+    mcp_session.configure({})
+    assert await mcp_session.list_tools() == {}
+    assert mcp_session.list_processes() == []
 
 
-async def test_a_server_that_dies_in_a_call_is_reported_and_back_for_the_next_one(bench: Bench) -> None:
-    bench.configure({"friend": friendly()})
-    tools = await bench.tools()
-    output = await bench.call(tools["friend_leave"], code=7)
+async def test_a_server_that_dies_in_a_call_is_reported_and_back_for_the_next_one(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"friend": make_well_behaved()})
+    tools = await mcp_session.list_tools()
+    output = await mcp_session.call(tools["friend_leave"], code=7)
     assert output.is_error
     assert output.text == "the MCP server `friend` ended with exit code 7"
     assert output.error is not None
     assert output.error.retryable
-    assert bench.codes() == ["MCP_SERVER_FAILED"]
-    assert (await bench.call(tools["friend_add"], a=1, b=2)).text == "3"
-    assert bench.codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_RESTARTED"]
-    assert len(bench.asked) == 1
+    assert mcp_session.list_codes() == ["MCP_SERVER_FAILED"]
+    assert (await mcp_session.call(tools["friend_add"], a=1, b=2)).text == "3"
+    assert mcp_session.list_codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_RESTARTED"]
+    assert len(mcp_session.asked) == 1
 
 
 async def test_all_calls_under_way_are_answered_when_the_server_dies_and_it_is_reported_once(
-    bench: Bench, tmp_path: Path
+    mcp_session: McpSessionHarness, tmp_path: Path
 ) -> None:
-    bench.configure({"friend": friendly()})
-    tools = await bench.tools()
+    mcp_session.configure({"friend": make_well_behaved()})
+    tools = await mcp_session.list_tools()
     waiting = [
-        asyncio.create_task(bench.call(tools["friend_wait"], file=str(tmp_path / f"witness{number}"))) for number in range(3)
+        asyncio.create_task(mcp_session.call(tools["friend_wait"], file=str(tmp_path / f"witness{number}")))
+        for number in range(3)
     ]
     async with asyncio.timeout(60):
         while not all((tmp_path / f"witness{number}").exists() for number in range(3)):
             await asyncio.sleep(0.01)
-        await bench.call(tools["friend_leave"], code=1)
+        await mcp_session.call(tools["friend_leave"], code=1)
         outputs = await asyncio.gather(*waiting)
     assert all(output.is_error and "ended with exit code 1" in output.text for output in outputs)
-    assert bench.codes() == ["MCP_SERVER_FAILED"]
+    assert mcp_session.list_codes() == ["MCP_SERVER_FAILED"]
 
 
-async def test_what_a_dying_server_wrote_is_quoted_to_people(bench: Bench) -> None:
-    bench.configure({"one": hostile("dies")})
-    output = await bench.call((await bench.tools())["one_go"])
+async def test_what_a_dying_server_wrote_is_quoted_to_people(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"one": make_hostile("dies")})
+    output = await mcp_session.call((await mcp_session.list_tools())["one_go"])
     assert output.text == "the MCP server `one` ended with exit code 7"
-    assert "I am out of here" in bench.told()
+    assert "I am out of here" in mcp_session.read_reports()
 
 
-async def test_a_server_that_keeps_dying_stays_down_until_the_next_run(bench: Bench) -> None:
-    bench.configure({"one": hostile("dies")})
-    tools = await bench.tools()
-    outputs = [await bench.call(tools["one_go"]) for _ in range(5)]
+async def test_a_server_that_keeps_dying_stays_down_until_the_next_run(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"one": make_hostile("dies")})
+    tools = await mcp_session.list_tools()
+    outputs = [await mcp_session.call(tools["one_go"]) for _ in range(5)]
     assert all(output.is_error for output in outputs)
-    assert bench.codes().count("MCP_SERVER_RESTARTED") == 3
+    assert mcp_session.list_codes().count("MCP_SERVER_RESTARTED") == 3
     assert "now stays down" in outputs[4].text
-    assert bench.processes() == []
-    assert "one_go" in await bench.tools()
-    assert len(bench.asked) == 1
+    assert mcp_session.list_processes() == []
+    assert "one_go" in await mcp_session.list_tools()
+    assert len(mcp_session.asked) == 1
 
 
-async def test_a_server_that_was_killed_between_runs_is_started_again(bench: Bench) -> None:
-    bench.configure({"one": hostile("plain")})
-    await bench.tools()
-    (pid,) = bench.processes()
+async def test_a_server_that_was_killed_between_runs_is_started_again(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"one": make_hostile("plain")})
+    await mcp_session.list_tools()
+    (pid,) = mcp_session.list_processes()
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     assert proc.wait_for_end([pidfd], 10)
     os.close(pidfd)
-    tools = await bench.tools()
-    assert (await bench.call(tools["one_go"])).text == "fine"
-    assert bench.codes() == ["MCP_SERVER_RESTARTED"]
-    assert "SIGKILL" in bench.told()
+    tools = await mcp_session.list_tools()
+    assert (await mcp_session.call(tools["one_go"])).text == "fine"
+    assert mcp_session.list_codes() == ["MCP_SERVER_RESTARTED"]
+    assert "SIGKILL" in mcp_session.read_reports()
 
 
-async def test_a_server_that_leaves_at_first_is_tried_again(bench: Bench, tmp_path: Path) -> None:
-    bench.configure({"one": hostile("leaves-twice", str(tmp_path / "starts"))})
-    tools = await bench.tools()
-    assert (await bench.call(tools["one_go"])).text == "fine"
+async def test_a_server_that_leaves_at_first_is_tried_again(mcp_session: McpSessionHarness, tmp_path: Path) -> None:
+    mcp_session.configure({"one": make_hostile("leaves-twice", str(tmp_path / "starts"))})
+    tools = await mcp_session.list_tools()
+    assert (await mcp_session.call(tools["one_go"])).text == "fine"
     assert (tmp_path / "starts").read_text() == "xxx"
-    assert bench.reports == []
+    assert mcp_session.reports == []
 
 
-async def test_a_server_that_never_starts_is_reported_and_the_others_serve(bench: Bench) -> None:
-    bench.variables |= {"TOKEN": "t0ken-0f-the-user", "LONG": "x" * 60_000}
-    bench.configure(
+async def test_a_server_that_never_starts_is_reported_and_the_others_serve(mcp_session: McpSessionHarness) -> None:
+    mcp_session.variables |= {"TOKEN": "t0ken-0f-the-user", "LONG": "x" * 60_000}
+    mcp_session.configure(
         {
             "gone": {"command": "no-such-program-anywhere"},
-            "lost": hostile("plain", cwd="no/such/folder"),
-            "long": hostile("plain", *["${LONG}"] * 60),
-            "leaves": hostile("leaves", env={"TOKEN": "${TOKEN}"}),
-            "good": hostile("plain"),
+            "lost": make_hostile("plain", cwd="no/such/folder"),
+            "long": make_hostile("plain", *["${LONG}"] * 60),
+            "leaves": make_hostile("leaves", env={"TOKEN": "${TOKEN}"}),
+            "good": make_hostile("plain"),
         }
     )
-    assert set(await bench.tools()) == {"good_go"}
-    told = dict(zip([message.split("`")[1] for _, message in bench.reports], bench.reports, strict=True))
+    assert set(await mcp_session.list_tools()) == {"good_go"}
+    told = dict(zip([message.split("`")[1] for _, message in mcp_session.reports], mcp_session.reports, strict=True))
     assert "`no-such-program-anywhere` was not found; hint: install it" in told["gone"][1]
     assert "its folder does not exist" in told["lost"][1]
     assert "could not be started: Argument list too long" in told["long"][1]
     assert "ended with exit code 3" in told["leaves"][1]
     assert "cannot go on" in told["leaves"][1]
-    assert "t0ken-0f-the-user" not in bench.told()
-    assert set(bench.codes()) == {"MCP_SERVER_FAILED"}
-    assert "t0ken-0f-the-user" in bench.learnt
+    assert "t0ken-0f-the-user" not in mcp_session.read_reports()
+    assert set(mcp_session.list_codes()) == {"MCP_SERVER_FAILED"}
+    assert "t0ken-0f-the-user" in mcp_session.learnt
 
 
-async def test_a_server_that_is_not_ready_in_time_is_ended(bench: Bench) -> None:
-    bench.manager(start_s=0.5)
-    bench.configure({"silent": hostile("silent"), "rubbish": hostile("rubbish")})
-    assert await bench.tools() == {}
-    assert bench.codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_FAILED"]
-    assert "was not ready in time" in bench.told()
-    assert bench.processes() == []
+async def test_a_server_that_is_not_ready_in_time_is_ended(mcp_session: McpSessionHarness) -> None:
+    mcp_session.make_manager(start_s=0.5)
+    mcp_session.configure({"silent": make_hostile("silent"), "rubbish": make_hostile("rubbish")})
+    assert await mcp_session.list_tools() == {}
+    assert mcp_session.list_codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_FAILED"]
+    assert "was not ready in time" in mcp_session.read_reports()
+    assert mcp_session.list_processes() == []
 
 
-async def test_an_older_server_that_leaves_at_an_unknown_word_is_greeted_as_it_expects(bench: Bench) -> None:
-    bench.configure({"old": hostile("strict")})
-    tools = await bench.tools()
-    assert (await bench.call(tools["old_go"])).text == "fine"
-    assert bench.reports == []
+async def test_an_older_server_that_leaves_at_an_unknown_word_is_greeted_as_it_expects(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"old": make_hostile("strict")})
+    tools = await mcp_session.list_tools()
+    assert (await mcp_session.call(tools["old_go"])).text == "fine"
+    assert mcp_session.reports == []
 
 
-async def test_an_idle_server_is_stopped_and_comes_back_when_it_is_called(bench: Bench) -> None:
-    bench.manager(idle_s=0.05)
-    bench.configure({"one": hostile("plain")})
-    tools = await bench.tools()
+async def test_an_idle_server_is_stopped_and_comes_back_when_it_is_called(mcp_session: McpSessionHarness) -> None:
+    mcp_session.make_manager(idle_s=0.05)
+    mcp_session.configure({"one": make_hostile("plain")})
+    tools = await mcp_session.list_tools()
     async with asyncio.timeout(60):
-        while bench.processes():
+        while mcp_session.list_processes():
             await asyncio.sleep(0.01)
-    assert (await bench.call(tools["one_go"])).text == "fine"
-    assert bench.reports == []
+    assert (await mcp_session.call(tools["one_go"])).text == "fine"
+    assert mcp_session.reports == []
 
 
-async def test_a_call_that_takes_longer_than_the_idle_time_is_not_cut_short(bench: Bench) -> None:
-    bench.manager(idle_s=0.05, call_s=0.5)
-    bench.configure({"one": hostile("mute")})
-    output = await bench.call((await bench.tools())["one_go"])
+async def test_a_call_that_takes_longer_than_the_idle_time_is_not_cut_short(mcp_session: McpSessionHarness) -> None:
+    mcp_session.make_manager(idle_s=0.05, call_s=0.5)
+    mcp_session.configure({"one": make_hostile("mute")})
+    output = await mcp_session.call((await mcp_session.list_tools())["one_go"])
     assert "did not answer within 0.5 s" in output.text
 
 
-async def test_a_cancelled_start_leaves_nothing(bench: Bench) -> None:
-    bench.configure({"silent": hostile("silent"), "other": hostile("silent")})
-    starting = asyncio.create_task(bench.tools())
+async def test_a_cancelled_start_leaves_nothing(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"silent": make_hostile("silent"), "other": make_hostile("silent")})
+    starting = asyncio.create_task(mcp_session.list_tools())
     async with asyncio.timeout(60):
-        while len(bench.processes()) < 2:
+        while len(mcp_session.list_processes()) < 2:
             await asyncio.sleep(0.01)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-    assert bench.processes() == []
+    assert mcp_session.list_processes() == []
 
 
-async def test_a_session_that_ends_during_a_start_ends_the_start(bench: Bench) -> None:
-    bench.configure({"silent": hostile("silent")})
-    starting = asyncio.create_task(bench.tools())
+async def test_a_session_that_ends_during_a_start_ends_the_start(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"silent": make_hostile("silent")})
+    starting = asyncio.create_task(mcp_session.list_tools())
     async with asyncio.timeout(60):
-        while not bench.processes():
+        while not mcp_session.list_processes():
             await asyncio.sleep(0.01)
-        await bench.servers.end_session(bench.session_id)
+        await mcp_session.servers.end_session(mcp_session.session_id)
         assert await starting == {}
-    assert bench.processes() == []
+    assert mcp_session.list_processes() == []
 
 
-async def test_a_yes_that_comes_after_the_sessions_end_starts_nothing(bench: Bench) -> None:
+async def test_a_yes_that_comes_after_the_sessions_end_starts_nothing(mcp_session: McpSessionHarness) -> None:
     asked, decided = asyncio.Event(), asyncio.Event()
 
     async def admit(server: mcp.ServerConfig) -> bool:
@@ -208,36 +209,38 @@ async def test_a_yes_that_comes_after_the_sessions_end_starts_nothing(bench: Ben
     async def report(code: str, message: str) -> None:
         raise AssertionError(code)
 
-    bench.configure({"one": hostile("plain")})
+    mcp_session.configure({"one": make_hostile("plain")})
     asking = asyncio.create_task(
-        bench.servers.tools_for(bench.session_id, str(bench.workspace), sandbox="local", admit=admit, report=report)
+        mcp_session.servers.list_tools(
+            mcp_session.session_id, str(mcp_session.workspace), sandbox="local", admit=admit, report=report
+        )
     )
     async with asyncio.timeout(60):
         await asked.wait()
-        await bench.servers.end_session(bench.session_id)
+        await mcp_session.servers.end_session(mcp_session.session_id)
         decided.set()
         assert await asking == ()
-    assert bench.processes() == []
+    assert mcp_session.list_processes() == []
 
 
-async def test_a_closed_manager_starts_nothing(bench: Bench) -> None:
-    bench.configure({"one": hostile("plain")})
-    tools = await bench.tools()
-    await bench.servers.close()
-    assert bench.processes() == []
-    assert await bench.tools() == {}
-    assert (await bench.call(tools["one_go"])).is_error
-    assert bench.processes() == []
+async def test_a_closed_manager_starts_nothing(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"one": make_hostile("plain")})
+    tools = await mcp_session.list_tools()
+    await mcp_session.servers.close()
+    assert mcp_session.list_processes() == []
+    assert await mcp_session.list_tools() == {}
+    assert (await mcp_session.call(tools["one_go"])).is_error
+    assert mcp_session.list_processes() == []
 
 
-async def test_a_refusal_to_ask_reaches_the_caller_and_leaves_nothing(bench: Bench) -> None:
+async def test_a_refusal_to_ask_reaches_the_caller_and_leaves_nothing(mcp_session: McpSessionHarness) -> None:
     class Stop(Exception):
         pass
 
     async def admit(server: mcp.ServerConfig) -> bool:
         if server.name == "second":
             async with asyncio.timeout(60):
-                while not bench.processes():
+                while not mcp_session.list_processes():
                     await asyncio.sleep(0.01)
             raise Stop
         return True
@@ -245,92 +248,110 @@ async def test_a_refusal_to_ask_reaches_the_caller_and_leaves_nothing(bench: Ben
     async def report(code: str, message: str) -> None:
         raise AssertionError(code)
 
-    bench.configure({"first": hostile("silent"), "second": hostile("silent")})
+    mcp_session.configure({"first": make_hostile("silent"), "second": make_hostile("silent")})
     with pytest.raises(Stop):
-        await bench.servers.tools_for(bench.session_id, str(bench.workspace), sandbox="local", admit=admit, report=report)
-    assert bench.processes() == []
+        await mcp_session.servers.list_tools(
+            mcp_session.session_id, str(mcp_session.workspace), sandbox="local", admit=admit, report=report
+        )
+    assert mcp_session.list_processes() == []
 
 
-async def test_a_workspaces_server_runs_in_the_sessions_sandbox_and_the_users_own_does_not(bench: Bench, tmp_path: Path) -> None:
-    if (trouble := sandbox.probe("bubblewrap")) is not None:
+async def test_a_workspaces_server_runs_in_the_sessions_sandbox_and_the_users_own_does_not(
+    mcp_session: McpSessionHarness, tmp_path: Path
+) -> None:
+    if (trouble := sandbox.probe_sandbox("bubblewrap")) is not None:
         pytest.skip(trouble)
     if Path(sys.executable).is_relative_to("/tmp"):
         pytest.skip("this Python lies below /tmp, which is another folder in a sandbox")
     outside = tmp_path / "outside"
-    bench.configure({"theirs": hostile("writes", str(outside)), "inside": hostile("writes", str(bench.workspace / "file"))})
-    bench.configure({"own": hostile("writes", str(tmp_path / "own"))}, own=True)
-    tools = await bench.tools(sandbox="bubblewrap")
-    await bench.call(tools["theirs_go"])
+    mcp_session.configure(
+        {"theirs": make_hostile("writes", str(outside)), "inside": make_hostile("writes", str(mcp_session.workspace / "file"))}
+    )
+    mcp_session.configure({"own": make_hostile("writes", str(tmp_path / "own"))}, own=True)
+    tools = await mcp_session.list_tools(sandbox="bubblewrap")
+    await mcp_session.call(tools["theirs_go"])
     assert not outside.exists()
-    assert (await bench.call(tools["inside_go"])).text == "fine"
-    assert (bench.workspace / "file").read_text() == "written"
-    assert (await bench.call(tools["own_go"])).text == "fine"
+    assert (await mcp_session.call(tools["inside_go"])).text == "fine"
+    assert (mcp_session.workspace / "file").read_text() == "written"
+    assert (await mcp_session.call(tools["own_go"])).text == "fine"
     assert (tmp_path / "own").read_text() == "written"
 
 
-async def test_without_its_sandbox_a_workspaces_server_does_not_start(bench: Bench) -> None:
-    bench.configure({"theirs": hostile("plain"), "gone": {"command": "no-such-program"}})
-    bench.configure({"own": hostile("plain")}, own=True)
-    assert set(await bench.tools(sandbox="modal")) == {"own_go"}
-    assert bench.codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_FAILED"]
-    assert "sandbox" in bench.told()
+async def test_without_its_sandbox_a_workspaces_server_does_not_start(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"theirs": make_hostile("plain"), "gone": {"command": "no-such-program"}})
+    mcp_session.configure({"own": make_hostile("plain")}, own=True)
+    assert set(await mcp_session.list_tools(sandbox="modal")) == {"own_go"}
+    assert mcp_session.list_codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_FAILED"]
+    assert "sandbox" in mcp_session.read_reports()
 
 
 def test_all_of_this_works_on_the_daemons_own_event_loop_too(tmp_path: Path) -> None:
     async def scenario() -> None:
-        bench = Bench(tmp_path)
+        bench = McpSessionHarness(tmp_path)
         bench.configure(
-            {"one": hostile("plain"), "dies": hostile("dies"), "deaf": hostile("deaf"), "long": hostile("huge-front")}
+            {
+                "one": make_hostile("plain"),
+                "dies": make_hostile("dies"),
+                "deaf": make_hostile("deaf"),
+                "long": make_hostile("huge-front"),
+            }
         )
-        tools = await bench.tools()
+        tools = await bench.list_tools()
         assert (await bench.call(tools["one_go"])).text == "fine"
         assert "8 MiB" in (await bench.call(tools["long_go"])).text
         for _ in range(2):
             assert (await bench.call(tools["dies_go"])).text == "the MCP server `dies` ended with exit code 7"
-        assert bench.codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_RESTARTED", "MCP_SERVER_FAILED"]
+        assert bench.list_codes() == ["MCP_SERVER_FAILED", "MCP_SERVER_RESTARTED", "MCP_SERVER_FAILED"]
         await bench.servers.close()
-        assert bench.processes() == []
+        assert bench.list_processes() == []
 
     uvloop.run(scenario())
 
 
-async def test_a_daemon_that_adopts_orphans_still_learns_how_its_server_ended(bench: Bench) -> None:
-    bench.configure({"dies": hostile("dies")})
-    daemon = [sys.executable, str(SERVERS / "daemon.py"), str(bench.workspace), bench.session_id, bench.daemon_id, "dies_go"]
+async def test_a_daemon_that_adopts_orphans_still_learns_how_its_server_ended(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"dies": make_hostile("dies")})
+    daemon = [
+        sys.executable,
+        str(SERVERS / "daemon.py"),
+        str(mcp_session.workspace),
+        mcp_session.session_id,
+        mcp_session.daemon_id,
+        "dies_go",
+    ]
     ended = await asyncio.to_thread(subprocess.run, daemon, capture_output=True, text=True, timeout=60)
     assert "the MCP server `dies` ended with exit code 7\n" in ended.stdout
 
 
-async def test_what_a_killed_daemon_left_is_found_by_its_id(bench: Bench) -> None:
+async def test_what_a_killed_daemon_left_is_found_by_its_id(mcp_session: McpSessionHarness) -> None:
     """A daemon of its own, killed with its server at work; the server ignores that nobody listens any more."""
-    bench.configure({"deaf": hostile("deaf")})
+    mcp_session.configure({"deaf": make_hostile("deaf")})
     daemon = subprocess.Popen(
-        [sys.executable, str(SERVERS / "daemon.py"), str(bench.workspace), bench.session_id, bench.daemon_id],
+        [sys.executable, str(SERVERS / "daemon.py"), str(mcp_session.workspace), mcp_session.session_id, mcp_session.daemon_id],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert daemon.stdout is not None
     assert daemon.stdout.readline() == "deaf_go\n"
-    left = bench.processes()
+    left = mcp_session.list_processes()
     assert left
     kill_with_watchdog(daemon.pid)
     daemon.wait()
     daemon.stdout.close()
-    assert set(left) <= set(bench.processes())
+    assert set(left) <= set(mcp_session.list_processes())
     assert mcp.kill_leftovers("0" * 32) == 0
-    assert mcp.kill_leftovers(bench.daemon_id) >= 1
-    assert bench.processes() == []
-    assert os.getpid() in proc.all_pids()
+    assert mcp.kill_leftovers(mcp_session.daemon_id) >= 1
+    assert mcp_session.list_processes() == []
+    assert os.getpid() in proc.list_pids()
 
 
-async def test_a_problem_of_a_file_is_told_again_only_when_it_was_mended_in_between(bench: Bench) -> None:
-    bench.configure({"bad": {"type": "sse", "url": "http://127.0.0.1:1/"}})
-    await bench.tools()
-    await bench.tools()
-    assert bench.codes() == ["MCP_CONFIG_INVALID"]
+async def test_a_problem_of_a_file_is_told_again_only_when_it_was_mended_in_between(mcp_session: McpSessionHarness) -> None:
+    mcp_session.configure({"bad": {"type": "sse", "url": "http://127.0.0.1:1/"}})
+    await mcp_session.list_tools()
+    await mcp_session.list_tools()
+    assert mcp_session.list_codes() == ["MCP_CONFIG_INVALID"]
 
-    bench.configure({})
-    await bench.tools()
-    bench.configure({"bad": {"type": "sse", "url": "http://127.0.0.1:1/"}})
-    await bench.tools()
-    assert bench.codes() == ["MCP_CONFIG_INVALID"] * 2
+    mcp_session.configure({})
+    await mcp_session.list_tools()
+    mcp_session.configure({"bad": {"type": "sse", "url": "http://127.0.0.1:1/"}})
+    await mcp_session.list_tools()
+    assert mcp_session.list_codes() == ["MCP_CONFIG_INVALID"] * 2

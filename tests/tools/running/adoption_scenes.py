@@ -11,63 +11,63 @@ import threading
 from pathlib import Path
 from uuid import uuid4
 
-from tests.tools.running.watching import Reports, alive, with_token
+from tests.tools.running.watching import PidReports, is_alive, find_processes_with
 
 from switchtower.tools.running import adoption, marks, orphans, proc, processes
 
 HOSTILE = Path(__file__).with_name("hostile.py")
-PATIENCE = 60
+TIMEOUT = 60
 
 
 def run_id() -> str:
     return f"run_{uuid4().hex}"
 
 
-async def until_no_child_is_left() -> None:
+async def wait_until_childless() -> None:
     """But the watchdog, which ends with this process."""
-    async with asyncio.timeout(PATIENCE):
-        while any(not is_watchdog(child) for child in proc.children_of(os.getpid())):
+    async with asyncio.timeout(TIMEOUT):
+        while any(not is_watchdog(child) for child in proc.list_children(os.getpid())):
             await asyncio.sleep(0.01)
 
 
 def is_watchdog(pid: int) -> bool:
-    return pid in with_token("watchdog_process.py")
+    return pid in find_processes_with("watchdog_process.py")
 
 
 async def outcasts(folder: str, token: str) -> None:
     """Trees that drop every mark there is. The runs end in three ways; one run goes on and keeps its own."""
     assert adoption.become_subreaper()
-    reports = Reports(Path(folder, "reports"))
+    reports = PidReports(Path(folder, "reports"))
     hostile = [sys.executable, "-IS", str(HOSTILE), token, f"{folder}/reports"]
     ways = ("doubly-forked low", "low doubly-forked deaf silent", "forked session low", "doubly-forked low forked phoenix")
     lines = "\n".join(shlex.join(["env", "-i", *hostile, *way.split()]) + " &" for way in ways)
     options = {"cwd": folder, "grace_s": 0.1}
     other = run_id()
-    beside = await processes.run_command("setsid sleep 1000 & echo $!", run_id=other, timeout_s=PATIENCE, **options)  # type: ignore[arg-type]
+    beside = await processes.run_command("setsid sleep 1000 & echo $!", run_id=other, timeout_s=TIMEOUT, **options)  # type: ignore[arg-type]
 
     mine = run_id()
-    await processes.run_command(lines, run_id=mine, timeout_s=PATIENCE, **options)  # type: ignore[arg-type]
-    await reports.pids(len(ways), within=PATIENCE)
-    assert len(with_token(token)) >= len(ways)
+    await processes.run_command(lines, run_id=mine, timeout_s=TIMEOUT, **options)  # type: ignore[arg-type]
+    await reports.wait_for_pids(len(ways), within=TIMEOUT)
+    assert len(find_processes_with(token)) >= len(ways)
     await processes.end_run(mine, grace_s=0.1)
-    assert with_token(token) == {}
+    assert find_processes_with(token) == {}
 
     running = asyncio.create_task(
-        processes.run_command(f"{lines}\nsleep 1000", run_id=mine, timeout_s=PATIENCE, **options)  # type: ignore[arg-type]
+        processes.run_command(f"{lines}\nsleep 1000", run_id=mine, timeout_s=TIMEOUT, **options)  # type: ignore[arg-type]
     )
-    await reports.pids(2 * len(ways), within=PATIENCE)
+    await reports.wait_for_pids(2 * len(ways), within=TIMEOUT)
     running.cancel()
     await asyncio.wait([running])
-    assert with_token(token) == {}
+    assert find_processes_with(token) == {}
 
     timed_out = await processes.run_command(f"{lines}\nsleep 1000", run_id=mine, timeout_s=1, **options)  # type: ignore[arg-type]
     assert timed_out.timed_out
     await processes.end_run(mine, grace_s=0.1)
-    assert with_token(token) == {}
+    assert find_processes_with(token) == {}
 
-    assert alive(int(beside.output)), "another run's process carries its mark and is none of them"
+    assert is_alive(int(beside.output)), "another run's process carries its mark and is none of them"
     await processes.end_run(other, grace_s=0.1)
-    await until_no_child_is_left()
+    await wait_until_childless()
 
 
 async def own_children(folder: str) -> None:
@@ -85,9 +85,9 @@ async def own_children(folder: str) -> None:
     asynchronous = await asyncio.create_subprocess_exec("sh", "-c", "exit 9", start_new_session=True)
 
     run = run_id()
-    await processes.run_command("(setsid true &)", cwd=folder, run_id=run, timeout_s=PATIENCE)
+    await processes.run_command("(setsid true &)", cwd=folder, run_id=run, timeout_s=TIMEOUT)
     await processes.end_run(run)
-    adoption.reap()
+    adoption.reap_adopted()
 
     assert [process.wait() for process, _ in ended] == [code for _, code in ended]
     assert await asynchronous.wait() == 9
@@ -95,7 +95,7 @@ async def own_children(folder: str) -> None:
         assert process.poll() is None
         process.kill()
         process.wait()
-    await until_no_child_is_left()
+    await wait_until_childless()
 
 
 async def exit_codes(folder: str) -> None:
@@ -106,14 +106,14 @@ async def exit_codes(folder: str) -> None:
 
     def collect() -> None:
         while not over.is_set():
-            adoption.reap()
+            adoption.reap_adopted()
 
     collector = threading.Thread(target=collect)
     collector.start()
     try:
         finished = await asyncio.gather(
             *(
-                processes.run_command(f"(setsid true &); exit {code}", cwd=folder, run_id=run, timeout_s=PATIENCE)
+                processes.run_command(f"(setsid true &); exit {code}", cwd=folder, run_id=run, timeout_s=TIMEOUT)
                 for code in range(30)
             )
         )
@@ -122,7 +122,7 @@ async def exit_codes(folder: str) -> None:
         collector.join()
     assert [end.exit_code for end in finished] == list(range(30))
     await processes.end_run(run)
-    await until_no_child_is_left()
+    await wait_until_childless()
 
 
 async def the_dead(folder: str) -> None:
@@ -131,34 +131,34 @@ async def the_dead(folder: str) -> None:
     run = run_id()
     # Each leaves its parent before it ends, in a session that is not its own.
     command = "for i in $(seq 50); do (setsid sh -c 'true & sleep 0' >/dev/null 2>&1 &); done; echo $$ > reports; sleep 1000"
-    reports = Reports(Path(folder, "reports"))
-    running = asyncio.create_task(processes.run_command(command, cwd=folder, run_id=run, timeout_s=PATIENCE, grace_s=0.1))
-    await reports.pids(1, within=PATIENCE)
-    async with asyncio.timeout(PATIENCE):
-        while len(proc.children_of(os.getpid())) > 2:  # the command, and the watchdog
+    reports = PidReports(Path(folder, "reports"))
+    running = asyncio.create_task(processes.run_command(command, cwd=folder, run_id=run, timeout_s=TIMEOUT, grace_s=0.1))
+    await reports.wait_for_pids(1, within=TIMEOUT)
+    async with asyncio.timeout(TIMEOUT):
+        while len(proc.list_children(os.getpid())) > 2:  # the command, and the watchdog
             await asyncio.sleep(0.01)
     assert not running.done()
     running.cancel()
     await asyncio.wait([running])
     await processes.end_run(run)
-    await until_no_child_is_left()
+    await wait_until_childless()
 
 
 async def nested(folder: str) -> None:
     """A daemon in another daemon's run uses the next limit, and its processes are both daemons'."""
     outer = os.environ[marks.RUN_VARIABLE]
     assert adoption.become_subreaper()
-    limit = marks.free_limit()
+    limit = marks.find_free_limit()
     assert limit is not None
     assert limit.name != b"Max file locks"
     inner = run_id()
-    await processes.run_command("env -i setsid sleep 1000 >/dev/null 2>&1 &", cwd=folder, run_id=inner, timeout_s=PATIENCE)
+    await processes.run_command("env -i setsid sleep 1000 >/dev/null 2>&1 &", cwd=folder, run_id=inner, timeout_s=TIMEOUT)
     held = orphans.hold_marked(inner)
     assert len(held) == 1
     assert held.keys() <= orphans.hold_marked(outer).keys()
     await processes.end_run(inner, grace_s=0.1)
-    assert not orphans.any_marked(inner)
-    await until_no_child_is_left()
+    assert not orphans.has_marked_processes(inner)
+    await wait_until_childless()
 
 
 SCENES = {scene.__name__: scene for scene in (outcasts, own_children, exit_codes, the_dead, nested)}

@@ -11,27 +11,27 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-from tests.tools.running.watching import Reports
+from tests.tools.running.watching import PidReports
 
-from switchtower.core.access import Unattributed
+from switchtower.core.access import ProcessUnattributed
 from switchtower.tools.running import adoption, marks, membership, proc, processes
 
-PATIENCE = 60
+TIMEOUT = 60
 CAP_SYS_RESOURCE = 1 << 24
 """Whoever has it may raise limits."""
 
 
-def new_id(prefix: str = "run_") -> str:
+def make_id(prefix: str = "run_") -> str:
     return f"{prefix}{uuid4().hex}"
 
 
-def _started(folder: str, run_id: str, *lines: str) -> "asyncio.Task[processes.Finished]":
+def _start_run(folder: str, run_id: str, *lines: str) -> "asyncio.Task[processes.FinishedCommand]":
     """A run that stays until it is ended."""
-    running = processes.run_command("\n".join(lines), cwd=folder, run_id=run_id, timeout_s=PATIENCE)
+    running = processes.run_command("\n".join(lines), cwd=folder, run_id=run_id, timeout_s=TIMEOUT)
     return asyncio.get_running_loop().create_task(running)
 
 
-async def _end(*running: "asyncio.Task[processes.Finished]") -> None:
+async def _end(*running: "asyncio.Task[processes.FinishedCommand]") -> None:
     for task in running:
         task.cancel()
     await asyncio.wait(running)
@@ -40,56 +40,56 @@ async def _end(*running: "asyncio.Task[processes.Finished]") -> None:
 REFUSED = "refused"
 
 
-def found(pid: int, started_at: int | None = None) -> str | None:
+def find_run(pid: int, started_at: int | None = None) -> str | None:
     try:
         return membership.find_run(pid, started_at)
-    except Unattributed:
+    except ProcessUnattributed:
         return REFUSED
 
 
-def found_for_socket(inode: int, uid: int | None = None) -> str | None:
+def find_run_for_socket(inode: int, uid: int | None = None) -> str | None:
     try:
         return membership.find_run_of_socket(inode, os.geteuid() if uid is None else uid)
-    except Unattributed:
+    except ProcessUnattributed:
         return REFUSED
 
 
 async def of_a_run(folder: str) -> None:
     """Each process belongs to its own run, whatever it did to its environment and its parents."""
     assert adoption.become_subreaper()
-    reports = Reports(Path(folder, "reports"))
-    one, two, shell = new_id(), new_id(), new_id(membership.SHELL_PREFIX)
+    reports = PidReports(Path(folder, "reports"))
+    one, two, shell = make_id(), make_id(), make_id(membership.SHELL_PREFIX)
     tell = f"exec sh -c 'echo $$ > {folder}/reports; exec sleep 1000'"
-    first = _started(folder, one, tell)
-    (pid_of_one,) = await reports.pids(1, within=PATIENCE)
-    second = _started(folder, two, f"(setsid env -i {tell.removeprefix('exec ')} &)", "sleep 1000")
-    pid_of_two = (await reports.pids(2, within=PATIENCE))[1]
-    third = _started(folder, shell, tell)
-    pid_of_shell = (await reports.pids(3, within=PATIENCE))[2]
+    first = _start_run(folder, one, tell)
+    (pid_of_one,) = await reports.wait_for_pids(1, within=TIMEOUT)
+    second = _start_run(folder, two, f"(setsid env -i {tell.removeprefix('exec ')} &)", "sleep 1000")
+    pid_of_two = (await reports.wait_for_pids(2, within=TIMEOUT))[1]
+    third = _start_run(folder, shell, tell)
+    pid_of_shell = (await reports.wait_for_pids(3, within=TIMEOUT))[2]
 
-    assert found(pid_of_one) == one
-    assert found(pid_of_two) in (two, REFUSED), "also without its variables, its parent and its session"
-    assert found(pid_of_shell) is None, "what a person started speaks for the person"
-    assert found(os.getpid()) is None
-    assert found(os.getppid()) is None, "what started the daemon is the owner's"
-    assert found(pid_of_one, started_at=1) == REFUSED, "a process that has the pid of another"
+    assert find_run(pid_of_one) == one
+    assert find_run(pid_of_two) in (two, REFUSED), "also without its variables, its parent and its session"
+    assert find_run(pid_of_shell) is None, "what a person started speaks for the person"
+    assert find_run(os.getpid()) is None
+    assert find_run(os.getppid()) is None, "what started the daemon is the owner's"
+    assert find_run(pid_of_one, started_at=1) == REFUSED, "a process that has the pid of another"
     own = subprocess.Popen(["sleep", "1000"])
     try:
-        assert found(own.pid) == REFUSED, "what the daemon starts for itself has nothing to ask of it"
+        assert find_run(own.pid) == REFUSED, "what the daemon starts for itself has nothing to ask of it"
     finally:
         own.kill()
         own.wait()
-    assert found(own.pid) == REFUSED, "a process that has ended is nobody's"
-    assert [found(pid) for pid in (-1, 2**22 + 1)] == [REFUSED, REFUSED]
-    assert found(0) is None, "a process of another PID namespace, which no run of ours has started"
+    assert find_run(own.pid) == REFUSED, "a process that has ended is nobody's"
+    assert [find_run(pid) for pid in (-1, 2**22 + 1)] == [REFUSED, REFUSED]
+    assert find_run(0) is None, "a process of another PID namespace, which no run of ours has started"
 
     await _end(first)
-    assert found(pid_of_one) == REFUSED
-    assert found(pid_of_two) in (two, REFUSED), "the end of one run is not another's"
+    assert find_run(pid_of_one) == REFUSED
+    assert find_run(pid_of_two) in (two, REFUSED), "the end of one run is not another's"
     await _end(second, third)
     for run_id in (one, two, shell):
         await processes.end_run(run_id, grace_s=0.1)
-    assert adoption.runs_under_way() == frozenset()
+    assert adoption.active_runs() == frozenset()
     reports.close()
 
 
@@ -97,30 +97,30 @@ async def of_a_changed_mark(folder: str) -> None:
     """Below its command a process is of the run whatever its number; an orphan with another number is refused, also with that
     of a person's own command."""
     assert adoption.become_subreaper()
-    reports = Reports(Path(folder, "reports"))
-    run_id, shell = new_id(), new_id(membership.SHELL_PREFIX)
-    while marks.Mark(shell, 99_999).number() > marks.Mark(run_id, 0).number():
-        shell = new_id(membership.SHELL_PREFIX)  # a number can only be lowered
-    limit = marks.free_limit()
+    reports = PidReports(Path(folder, "reports"))
+    run_id, shell = make_id(), make_id(membership.SHELL_PREFIX)
+    while marks.ProcessMark(shell, 99_999).make_number() > marks.ProcessMark(run_id, 0).make_number():
+        shell = make_id(membership.SHELL_PREFIX)  # a number can only be lowered
+    limit = marks.find_free_limit()
     assert limit is not None
     lowered = f"env -i prlimit {limit.option}={{}} sh -c 'echo $$ > {folder}/reports; exec sleep 1000'"
-    numbers: list[object] = [1, 0, marks.Mark(shell, 7).number(), marks.Mark(run_id, 0).number() - 1]
+    numbers: list[object] = [1, 0, marks.ProcessMark(shell, 7).make_number(), marks.ProcessMark(run_id, 0).make_number() - 1]
     capabilities = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
     if int(capabilities, 16) & CAP_SYS_RESOURCE:
         numbers += ["unlimited", marks.UNCLAIMED]
-    persons = _started(folder, shell, f"echo $$ > {folder}/reports; sleep 1000")
-    (pid_of_shell,) = await reports.pids(1, within=PATIENCE)
+    persons = _start_run(folder, shell, f"echo $$ > {folder}/reports; sleep 1000")
+    (pid_of_shell,) = await reports.wait_for_pids(1, within=TIMEOUT)
     attached = [f"{lowered.format(number)} &" for number in numbers]
     orphaned = [f"(setsid {lowered.format(number)} &)" for number in numbers]
-    running = _started(folder, run_id, *attached, "sleep 1000")
-    below = (await reports.pids(1 + len(numbers), within=PATIENCE))[1:]
-    assert [found(pid) for pid in below] == [run_id] * len(numbers)
-    others = _started(folder, run_id, *orphaned, "sleep 1000")
-    orphans = (await reports.pids(1 + 2 * len(numbers), within=PATIENCE))[1 + len(numbers) :]
-    while any(proc.parent_of(pid) != os.getpid() for pid in orphans):
+    running = _start_run(folder, run_id, *attached, "sleep 1000")
+    below = (await reports.wait_for_pids(1 + len(numbers), within=TIMEOUT))[1:]
+    assert [find_run(pid) for pid in below] == [run_id] * len(numbers)
+    others = _start_run(folder, run_id, *orphaned, "sleep 1000")
+    orphans = (await reports.wait_for_pids(1 + 2 * len(numbers), within=TIMEOUT))[1 + len(numbers) :]
+    while any(proc.find_parent(pid) != os.getpid() for pid in orphans):
         await asyncio.sleep(0)  # their parents are still ending
-    assert [found(pid) for pid in orphans] == [REFUSED] * len(numbers)
-    assert found(pid_of_shell) is None
+    assert [find_run(pid) for pid in orphans] == [REFUSED] * len(numbers)
+    assert find_run(pid_of_shell) is None
     await _end(running, others, persons)
     for ended in (run_id, shell):
         await processes.end_run(ended, grace_s=0.1)
@@ -129,11 +129,11 @@ async def of_a_changed_mark(folder: str) -> None:
 
 async def of_an_orphan(folder: str) -> None:
     assert adoption.become_subreaper()
-    reports = Reports(Path(folder, "reports"))
-    run_id = new_id()
-    running = _started(folder, run_id, f"(setsid env -i sh -c 'echo $$ > {folder}/reports; exec sleep 1000' &)", "sleep 1000")
-    (orphan,) = await reports.pids(1, within=PATIENCE)
-    assert found(orphan) == run_id
+    reports = PidReports(Path(folder, "reports"))
+    run_id = make_id()
+    running = _start_run(folder, run_id, f"(setsid env -i sh -c 'echo $$ > {folder}/reports; exec sleep 1000' &)", "sleep 1000")
+    (orphan,) = await reports.wait_for_pids(1, within=TIMEOUT)
+    assert find_run(orphan) == run_id
     await _end(running)
     await processes.end_run(run_id, grace_s=0.1)
     reports.close()
@@ -142,23 +142,23 @@ async def of_an_orphan(folder: str) -> None:
 async def of_a_socket(folder: str) -> None:
     """A socket is a run's as long as one of its processes has it, also beside others."""
     assert adoption.become_subreaper()
-    reports = Reports(Path(folder, "reports"))
-    run_id = new_id()
+    reports = PidReports(Path(folder, "reports"))
+    run_id = make_id()
     path = f"{folder}/socket"
     program = "import os, socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); "
     program += "open(sys.argv[2], 'w').write(f'{os.fstat(s.fileno()).st_ino}\\n'); time.sleep(1000)"
     Path(folder, "program.py").write_text(program)
     with socket.socket() as own:
         inode_of_own = os.fstat(own.fileno()).st_ino
-        assert found_for_socket(inode_of_own) is None
-        running = _started(folder, run_id, f"exec {shlex.join([sys.executable, 'program.py', path, f'{folder}/reports'])}")
-        (inode,) = await reports.pids(1, within=PATIENCE)
-        assert found_for_socket(inode) == run_id
-        assert found_for_socket(inode_of_own) is None
-        assert found_for_socket(0) == REFUSED, "a socket that no process has"
+        assert find_run_for_socket(inode_of_own) is None
+        running = _start_run(folder, run_id, f"exec {shlex.join([sys.executable, 'program.py', path, f'{folder}/reports'])}")
+        (inode,) = await reports.wait_for_pids(1, within=TIMEOUT)
+        assert find_run_for_socket(inode) == run_id
+        assert find_run_for_socket(inode_of_own) is None
+        assert find_run_for_socket(0) == REFUSED, "a socket that no process has"
         await _end(running)
         await processes.end_run(run_id, grace_s=0.1)
-        assert found_for_socket(inode) == REFUSED, "its process may have sent something before it ended"
+        assert find_run_for_socket(inode) == REFUSED, "its process may have sent something before it ended"
     reports.close()
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import with_token
+from tests.tools.running.watching import find_processes_with
 
 from switchtower.tools.running import processes
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 90
+TIMEOUT = 90
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 def play(scene: str, *arguments: object) -> None:
     """In a process of its own."""
     words = [sys.executable, "-m", "tests.tools.running.adoption_scenes", scene, *map(str, arguments)]
-    played = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    played = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert played.returncode == 0, played.stderr
 
 
 def test_what_drops_every_mark_ends_with_the_run_that_it_came_from(tmp_path: Path) -> None:
     token = f"token-{uuid4().hex}"
     play("outcasts", tmp_path, token)
-    assert {pid: words for pid, words in with_token(token).items() if "hostile.py" in words} == {}
+    assert {pid: words for pid, words in find_processes_with(token).items() if "hostile.py" in words} == {}
 
 
 def test_what_the_daemon_starts_for_itself_is_left_alone(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_a_daemon_in_another_daemons_run_marks_its_own_and_keeps_the_other
             [sys.executable, "-m", "tests.tools.running.adoption_scenes", "nested", str(tmp_path)],
             cwd=str(ROOT),
             run_id=run_id,
-            timeout_s=PATIENCE,
+            timeout_s=TIMEOUT,
             environment=os.environ,
         )
     finally:

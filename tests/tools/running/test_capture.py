@@ -21,9 +21,9 @@ def test_nothing_is_lost_below_the_limit_and_the_count_is_right_above_it(chunks:
         start += len(chunk)
 
     if len(stream) <= keep_bytes:
-        assert kept.text() == stream.decode()
+        assert kept.render() == stream.decode()
     else:
-        head, note, tail = kept.text().split("\n")
+        head, note, tail = kept.render().split("\n")
         assert stream.startswith(head.encode())
         assert stream.endswith(tail.encode())
         assert len(head) + len(tail) >= keep_bytes * 3 // 4
@@ -40,7 +40,7 @@ def test_no_cut_shows_the_rest_of_a_secret(secret: str) -> None:
         kept = capture.HeadAndTail(4_096)
         kept.add(("." * 60 + "\n").encode() * 40 + b"x" * (before % 61) + b"\n")
         kept.add((":" * 60 + "\n").encode() * (before // 61) + secret.encode() + ("-" * 60 + "\n").encode() * 49)
-        shown = redact.Redactor().text(kept.text())
+        shown = redact.Redactor().redact_text(kept.render())
         assert [at for at in range(len(hidden) - 5) if hidden[at : at + 6] in shown] == [], before
 
 
@@ -48,7 +48,7 @@ def test_a_character_cut_in_two_at_the_seam_leaves_no_debris() -> None:
     kept = capture.HeadAndTail(40)
     kept.add(("✓" * 40).encode())
 
-    assert kept.text() == "✓\n[… 110 bytes left out …]\n✓"
+    assert kept.render() == "✓\n[… 110 bytes left out …]\n✓"
 
 
 @given(
@@ -59,7 +59,7 @@ def test_a_character_cut_in_two_at_the_seam_leaves_no_debris() -> None:
 def test_a_spool_has_the_whole_of_a_long_stream_up_to_its_limit(chunks: list[bytes], keep_bytes: int, limit: int) -> None:
     stream = b"".join(chunks)
     with tempfile.TemporaryFile() as file:
-        spool = capture.Spool(keep_bytes, file.fileno(), spill_limit=limit)
+        spool = capture.SpillingCapture(keep_bytes, file.fileno(), spill_limit=limit)
         plain = capture.HeadAndTail(keep_bytes)
         for chunk in chunks:
             spool.add(chunk)
@@ -68,4 +68,4 @@ def test_a_spool_has_the_whole_of_a_long_stream_up_to_its_limit(chunks: list[byt
 
     assert written == (stream[:limit] if len(stream) > keep_bytes else b"")
     assert spool.spilled == len(written)
-    assert spool.text() == plain.text()
+    assert spool.render() == plain.render()

@@ -29,7 +29,7 @@ async def test_errors_come_apart_when_asked_for_and_are_told_to_the_listener_too
             errors_apart=True,
         )
 
-    assert finished == processes.Finished(
+    assert finished == processes.FinishedCommand(
         exit_code=3, output="out\n", timed_out=False, left_running=False, output_bytes=4, errors="error\n", errors_bytes=6
     )
     assert sorted(told) == [b"error\n", b"out\n"]

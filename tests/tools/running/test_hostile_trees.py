@@ -11,13 +11,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import Reports, kill_with_watchdog, with_token
+from tests.tools.running.watching import PidReports, kill_with_watchdog, find_processes_with
 
 from switchtower.tools.running import orphans, processes
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 SHORT_GRACE = 0.1
-PATIENCE = 60
+TIMEOUT = 60
 
 WAYS_OUT = ("session", "doubly-forked", "forked session", "doubly-forked forked", "session forked session")
 MANNERS = ("", "deaf", "scrubbed", "scrubbed silent", "scrubbed deaf silent")
@@ -35,14 +35,14 @@ assert TREES == 25
 def token() -> Iterator[str]:
     token = f"token-{uuid4().hex}"
     yield token
-    if with_token(token):
+    if find_processes_with(token):
         for number in range(len(RUNS)):
             processes.kill_marked(run_of(token, number))
 
 
 @pytest.fixture
-def reports(tmp_path: Path) -> Iterator[Reports]:
-    reports = Reports(tmp_path / "reports")
+def reports(tmp_path: Path) -> Iterator[PidReports]:
+    reports = PidReports(tmp_path / "reports")
     yield reports
     reports.close()
 
@@ -51,7 +51,7 @@ def run_of(token: str, number: int) -> str:
     return f"run_{token}_{number}"
 
 
-def command(trees: list[list[str]], token: str, folder: Path, *, stays: bool) -> str:
+def make_command(trees: list[list[str]], token: str, folder: Path, *, stays: bool) -> str:
     """Starts them all in the background, and ends at once or stays."""
     lines = []
     for tree in trees:
@@ -60,11 +60,13 @@ def command(trees: list[list[str]], token: str, folder: Path, *, stays: bool) ->
     return "\n".join([*lines, "sleep 1000" if stays else "true"])
 
 
-def start_all(token: str, folder: Path, *, stays: bool, timeout_s: float = PATIENCE) -> list["asyncio.Task[processes.Finished]"]:
+def start_all(
+    token: str, folder: Path, *, stays: bool, timeout_s: float = TIMEOUT
+) -> list["asyncio.Task[processes.FinishedCommand]"]:
     return [
         asyncio.create_task(
             processes.run_command(
-                command(trees, token, folder, stays=stays),
+                make_command(trees, token, folder, stays=stays),
                 cwd=str(folder),
                 run_id=run_of(token, number),
                 timeout_s=timeout_s,
@@ -75,47 +77,47 @@ def start_all(token: str, folder: Path, *, stays: bool, timeout_s: float = PATIE
     ]
 
 
-async def all_are_there(token: str) -> None:
+async def find_all(token: str) -> None:
     """At one look: those of a chain change so fast that some looks miss one."""
-    async with asyncio.timeout(PATIENCE):
-        while len(with_token(token)) < TREES:
+    async with asyncio.timeout(TIMEOUT):
+        while len(find_processes_with(token)) < TREES:
             await asyncio.sleep(0.01)
 
 
-async def test_none_is_left_when_commands_are_cancelled(token: str, tmp_path: Path, reports: Reports) -> None:
+async def test_none_is_left_when_commands_are_cancelled(token: str, tmp_path: Path, reports: PidReports) -> None:
     running = start_all(token, tmp_path, stays=True)
-    await reports.pids(TREES, within=PATIENCE)
-    await all_are_there(token)
+    await reports.wait_for_pids(TREES, within=TIMEOUT)
+    await find_all(token)
 
     for task in running:
         task.cancel()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await asyncio.wait(running)
 
     assert all(task.cancelled() for task in running)
-    assert with_token(token) == {}
+    assert find_processes_with(token) == {}
 
 
-async def test_none_is_left_when_commands_run_out_of_time(token: str, tmp_path: Path, reports: Reports) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def test_none_is_left_when_commands_run_out_of_time(token: str, tmp_path: Path, reports: PidReports) -> None:
+    async with asyncio.timeout(TIMEOUT):
         finished = await asyncio.gather(*start_all(token, tmp_path, stays=True, timeout_s=1))
 
     assert all(end.timed_out for end in finished)
-    assert await reports.pids(1), "some of them were there"
-    assert with_token(token) == {}
+    assert await reports.wait_for_pids(1), "some of them were there"
+    assert find_processes_with(token) == {}
 
 
-async def test_none_is_left_when_runs_end_after_their_commands_have(token: str, tmp_path: Path, reports: Reports) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def test_none_is_left_when_runs_end_after_their_commands_have(token: str, tmp_path: Path, reports: PidReports) -> None:
+    async with asyncio.timeout(TIMEOUT):
         finished = await asyncio.gather(*start_all(token, tmp_path, stays=False))
     assert not any(end.timed_out for end in finished)
-    await reports.pids(TREES, within=PATIENCE)
-    await all_are_there(token)  # they may live on for the run's next commands
+    await reports.wait_for_pids(TREES, within=TIMEOUT)
+    await find_all(token)  # they may live on for the run's next commands
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await asyncio.gather(*(processes.end_run(run_of(token, number), grace_s=SHORT_GRACE) for number in range(len(RUNS))))
 
-    assert with_token(token) == {}
+    assert find_processes_with(token) == {}
 
 
 DAEMON = """
@@ -129,20 +131,20 @@ asyncio.run(main())
 
 
 async def test_none_is_left_when_the_next_daemon_cleans_up_after_a_killed_one(
-    token: str, tmp_path: Path, reports: Reports
+    token: str, tmp_path: Path, reports: PidReports
 ) -> None:
-    commands = [(run_of(token, number), command(trees, token, tmp_path, stays=True)) for number, trees in enumerate(RUNS)]
+    commands = [(run_of(token, number), make_command(trees, token, tmp_path, stays=True)) for number, trees in enumerate(RUNS)]
     daemon = subprocess.Popen([sys.executable, "-c", DAEMON], stdin=subprocess.PIPE)
     assert daemon.stdin is not None
     daemon.stdin.write(json.dumps(commands).encode())
     daemon.stdin.close()
-    await reports.pids(TREES, within=PATIENCE)
+    await reports.wait_for_pids(TREES, within=TIMEOUT)
     kill_with_watchdog(daemon.pid)
     daemon.wait()
-    await all_are_there(token)  # they outlive the daemon itself
+    await find_all(token)  # they outlive the daemon itself
 
     killed = [await asyncio.to_thread(processes.kill_marked, run_of(token, number)) for number in range(len(RUNS))]
 
     assert all(count >= len(trees) for count, trees in zip(killed, RUNS, strict=True))
-    assert with_token(token) == {}
-    assert not any(orphans.any_marked(run_of(token, number)) for number in range(len(RUNS)))
+    assert find_processes_with(token) == {}
+    assert not any(orphans.has_marked_processes(run_of(token, number)) for number in range(len(RUNS)))

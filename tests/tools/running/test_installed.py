@@ -7,7 +7,7 @@ import pytest
 from switchtower.tools.running import installed
 
 
-def program(path: Path) -> str:
+def write_program(path: Path) -> str:
     path.parent.mkdir(exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
@@ -18,21 +18,21 @@ def program(path: Path) -> str:
 def test_a_program_of_the_current_folder_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search_path: str
 ) -> None:
-    program(tmp_path / "tool")
-    program(tmp_path / "workspace/tool")
-    real = program(tmp_path / "bin/tool")
+    write_program(tmp_path / "tool")
+    write_program(tmp_path / "workspace/tool")
+    real = write_program(tmp_path / "bin/tool")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", search_path.format(bin=tmp_path / "bin"))
 
-    assert installed.path_of("tool") == real
+    assert installed.find_program("tool") == real
 
 
 @pytest.mark.parametrize("search_path", ["", ".", "{empty}"])
 def test_a_program_that_is_nowhere_else_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search_path: str
 ) -> None:
-    program(tmp_path / "tool")
+    write_program(tmp_path / "tool")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", search_path.format(empty=tmp_path / "empty"))
 
-    assert installed.path_of("tool") is None
+    assert installed.find_program("tool") is None

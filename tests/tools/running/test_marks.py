@@ -26,25 +26,25 @@ def run_id() -> Iterator[str]:
 
 @given(st.text(min_size=1), st.integers(min_value=0, max_value=99_999))
 def test_a_number_is_always_between_nothing_and_the_daemons_own(run_id: str, command: int) -> None:
-    number = marks.Mark(run_id, command).number()
+    number = marks.ProcessMark(run_id, command).make_number()
 
-    assert marks.is_of_a_run(number)
+    assert marks.is_run_number(number)
     assert 7 * 10**18 <= number < marks.UNCLAIMED
     table = f"Max file locks            {number}  {number}  locks     ".encode()
-    assert marks.Mark(run_id).sign().in_limits in table
-    assert marks.Mark(run_id, command).sign().in_limits in table
-    assert marks.Mark(run_id, (command + 1) % 100_000).sign().in_limits not in table
-    assert marks.Mark(f"{run_id}!").sign().in_limits not in table
+    assert marks.ProcessMark(run_id).make_signature().in_limits in table
+    assert marks.ProcessMark(run_id, command).make_signature().in_limits in table
+    assert marks.ProcessMark(run_id, (command + 1) % 100_000).make_signature().in_limits not in table
+    assert marks.ProcessMark(f"{run_id}!").make_signature().in_limits not in table
 
 
 async def test_a_program_begins_with_its_number(run_id: str, tmp_path: Path) -> None:
     finished = await processes.run_command(["cat", "/proc/self/limits"], cwd=str(tmp_path), run_id=run_id, timeout_s=10)
 
-    limit = marks.free_limit()
+    limit = marks.find_free_limit()
     assert limit is not None
-    number = limit.of(finished.output.encode())
-    assert marks.is_of_a_run(number)
-    assert str(number).startswith(marks.Mark(run_id).sign().in_limits.decode().strip())
+    number = limit.parse_limit(finished.output.encode())
+    assert marks.is_run_number(number)
+    assert str(number).startswith(marks.ProcessMark(run_id).make_signature().in_limits.decode().strip())
 
 
 SCENE = """
@@ -98,4 +98,4 @@ def test_where_every_limit_is_taken_commands_run_and_are_found_by_their_environm
 
 def test_a_stranger_with_an_empty_mark_is_nobodys() -> None:
     with pytest.raises(AssertionError):
-        orphans.any_marked("")
+        orphans.has_marked_processes("")

@@ -10,14 +10,14 @@ import pytest
 from switchtower.tools.running import membership
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 90
+TIMEOUT = 90
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
 
 def play(scene: str, folder: Path) -> None:
     words = [sys.executable, "-m", "tests.tools.running.membership_scenes", scene, str(folder)]
-    played = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    played = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert played.returncode == 0, played.stderr
 
 

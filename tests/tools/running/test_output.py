@@ -12,7 +12,7 @@ import pytest
 
 from switchtower.tools.running import capture, orphans, output, processes
 
-PATIENCE = 60
+TIMEOUT = 60
 FLOOD = "head -c 30000000 /dev/zero | tr '\\0' x"
 
 
@@ -23,9 +23,9 @@ def run_id() -> Iterator[str]:
     processes.kill_marked(run_id)
 
 
-async def run(command: str, run_id: str, **options: Any) -> processes.Finished:
-    options = {"timeout_s": PATIENCE, **options}
-    async with asyncio.timeout(PATIENCE):
+async def run(command: str, run_id: str, **options: Any) -> processes.FinishedCommand:
+    options = {"timeout_s": TIMEOUT, **options}
+    async with asyncio.timeout(TIMEOUT):
         return await processes.run_command(command, cwd="/", run_id=run_id, grace_s=0.1, **options)
 
 
@@ -40,7 +40,7 @@ async def test_a_listener_is_told_everything_in_order(run_id: str) -> None:
 async def test_output_is_told_while_the_command_runs(run_id: str) -> None:
     heard = asyncio.Event()
     running = asyncio.create_task(run("echo first; sleep 1000", run_id, on_output=lambda chunk: heard.set()))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await heard.wait()
 
     assert not running.done()
@@ -78,7 +78,7 @@ async def test_a_program_waits_for_a_slow_listener(run_id: str, tmp_path: Path) 
     progress = tmp_path / "progress"
     command = f"for i in $(seq 40); do head -c 65536 /dev/zero; echo $i >> {progress}; done"
     running = asyncio.create_task(run(command, run_id, on_output=listen))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not _is_stuck_in_writing(run_id):
             await asyncio.sleep(0.01)
     assert len(pieces) == 1
@@ -92,10 +92,10 @@ def _is_stuck_in_writing(run_id: str) -> bool:
     held = orphans.hold_marked(run_id)
     for pidfd in held.values():
         os.close(pidfd)
-    return any("pipe_write" in _waits_in(pid) for pid in held)
+    return any("pipe_write" in _get_wait_channel(pid) for pid in held)
 
 
-def _waits_in(pid: int) -> str:
+def _get_wait_channel(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/wchan").read_text()
     except OSError:
@@ -152,20 +152,20 @@ async def test_a_listener_that_never_finishes_holds_up_neither_the_time_limit_no
 
     heard.clear()
     running = asyncio.create_task(run(FLOOD, run_id, on_output=never))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await heard.wait()
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
-    assert not orphans.any_marked(run_id)
+    assert not orphans.has_marked_processes(run_id)
 
 
 async def test_a_slow_listener_is_told_the_rest_after_the_command_has_ended(run_id: str) -> None:
     told: list[bytes] = []
 
     async def listen(chunk: bytes) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while orphans.any_marked(run_id):
+        async with asyncio.timeout(TIMEOUT):
+            while orphans.has_marked_processes(run_id):
                 await asyncio.sleep(0.01)
         told.append(chunk)
 
@@ -185,13 +185,13 @@ async def test_a_listener_may_take_longer_than_a_process_in_the_background_is_wa
         await go_on.wait()
 
     reading, writing = os.pipe()
-    read = output.Output(reading, capture.Spool(1000), listen, linger_s=0)
+    read = output.CommandOutput(reading, capture.SpillingCapture(1000), listen, linger_s=0)
     os.write(writing, b"first")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await heard.wait()
         os.write(writing, b"second")
         os.close(writing)
-        draining = asyncio.create_task(read.drain(asyncio.get_running_loop().time() + PATIENCE))
+        draining = asyncio.create_task(read.drain(asyncio.get_running_loop().time() + TIMEOUT))
         for _ in range(50):
             await asyncio.sleep(0)
         assert not draining.done()
@@ -199,7 +199,7 @@ async def test_a_listener_may_take_longer_than_a_process_in_the_background_is_wa
         go_on.set()
         await draining
     read.close()
-    assert (told, read.kept.text()) == ([b"first", b"second"], "firstsecond")
+    assert (told, read.kept.render()) == ([b"first", b"second"], "firstsecond")
 
 
 async def test_a_short_output_leaves_the_file_empty(run_id: str, tmp_path: Path) -> None:

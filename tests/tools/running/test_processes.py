@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 import uvloop
-from tests.tools.running.watching import Reports, alive, open_descriptors
+from tests.tools.running.watching import PidReports, is_alive, open_descriptors
 
 from switchtower.tools.running import orphans, processes
 
 SHORT_GRACE = 0.1
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ def run_id() -> Iterator[str]:
 
 
 @pytest.fixture
-def reports(tmp_path: Path) -> Iterator[Reports]:
-    reports = Reports(tmp_path / "reports")
+def reports(tmp_path: Path) -> Iterator[PidReports]:
+    reports = PidReports(tmp_path / "reports")
     yield reports
     reports.close()
 
 
-async def run(command: str, cwd: Path, run_id: str, *, timeout_s: float = 30, **options: Any) -> processes.Finished:
-    async with asyncio.timeout(PATIENCE):
+async def run(command: str, cwd: Path, run_id: str, *, timeout_s: float = 30, **options: Any) -> processes.FinishedCommand:
+    async with asyncio.timeout(TIMEOUT):
         return await processes.run_command(
             command, cwd=str(cwd), run_id=run_id, timeout_s=timeout_s, grace_s=SHORT_GRACE, **options
         )
@@ -44,7 +44,7 @@ async def test_output_and_errors_come_back_in_one_stream_with_the_exit_code(tmp_
     finished = await run("echo out; echo err >&2; pwd; exit 3", tmp_path, run_id)
 
     output = f"out\nerr\n{tmp_path}\n"
-    assert finished == processes.Finished(
+    assert finished == processes.FinishedCommand(
         exit_code=3, output=output, timed_out=False, left_running=False, output_bytes=len(output), spilled_bytes=0
     )
 
@@ -89,16 +89,18 @@ async def test_many_commands_leave_no_descriptor_open(tmp_path: Path, run_id: st
 
 
 async def test_a_background_process_that_holds_the_pipe_does_not_hold_up_the_answer(
-    tmp_path: Path, run_id: str, reports: Reports
+    tmp_path: Path, run_id: str, reports: PidReports
 ) -> None:
     finished = await run("(echo $BASHPID > reports; exec sleep 1000) & echo started", tmp_path, run_id)
-    [background] = await reports.pids(1)
+    [background] = await reports.wait_for_pids(1)
 
-    assert finished == processes.Finished(exit_code=0, output="started\n", timed_out=False, left_running=True, output_bytes=8)
-    assert alive(background), "it may serve the run's next commands"
+    assert finished == processes.FinishedCommand(
+        exit_code=0, output="started\n", timed_out=False, left_running=True, output_bytes=8
+    )
+    assert is_alive(background), "it may serve the run's next commands"
 
     await processes.end_run(run_id)
-    assert not alive(background)
+    assert not is_alive(background)
 
 
 async def test_a_background_flood_does_not_hold_up_the_answer(tmp_path: Path, run_id: str) -> None:
@@ -128,63 +130,67 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("command", HOSTILE.values(), ids=HOSTILE.keys())
-async def test_a_cancelled_command_leaves_no_process(command: str, tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_a_cancelled_command_leaves_no_process(command: str, tmp_path: Path, run_id: str, reports: PidReports) -> None:
     running = asyncio.create_task(run(command, tmp_path, run_id))
-    started = await reports.pids(3)
-    assert all(map(alive, started))
+    started = await reports.wait_for_pids(3)
+    assert all(map(is_alive, started))
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    assert [pid for pid in await reports.pids(3) if alive(pid)] == [], "also those started meanwhile"
-    assert not orphans.any_marked(run_id)
+    assert [pid for pid in await reports.wait_for_pids(3) if is_alive(pid)] == [], "also those started meanwhile"
+    assert not orphans.has_marked_processes(run_id)
 
 
-async def test_a_process_started_while_the_rest_was_told_to_stop_goes_too(tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_a_process_started_while_the_rest_was_told_to_stop_goes_too(
+    tmp_path: Path, run_id: str, reports: PidReports
+) -> None:
     running = asyncio.create_task(
         processes.run_command(HOSTILE["starts anew when told to stop"], cwd=str(tmp_path), run_id=run_id, timeout_s=30, grace_s=1)
     )
-    await reports.pids(3)
+    await reports.wait_for_pids(3)
     running.cancel()
-    started_anew = (await reports.pids(4))[3]
-    assert alive(started_anew)
+    started_anew = (await reports.wait_for_pids(4))[3]
+    assert is_alive(started_anew)
 
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(60):
             await running
 
-    assert not alive(started_anew)
+    assert not is_alive(started_anew)
 
 
 @pytest.mark.parametrize("tree", ["plain tree", "deaf to SIGTERM", "forgets its marker"])
-async def test_a_command_out_of_time_leaves_no_process(tree: str, tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_a_command_out_of_time_leaves_no_process(tree: str, tmp_path: Path, run_id: str, reports: PidReports) -> None:
     finished = await run(f"echo begun; {HOSTILE[tree]}", tmp_path, run_id, timeout_s=0.7)
 
     assert finished.timed_out
     assert finished.exit_code > 128
     assert "begun" in finished.output
     assert not finished.left_running, "somebody still holds the pipe"
-    assert [pid for pid in await reports.pids(1) if alive(pid)] == []
-    assert not orphans.any_marked(run_id)
+    assert [pid for pid in await reports.wait_for_pids(1) if is_alive(pid)] == []
+    assert not orphans.has_marked_processes(run_id)
 
 
-async def test_cancelling_again_and_again_does_not_cut_the_cleaning_short(tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_cancelling_again_and_again_does_not_cut_the_cleaning_short(
+    tmp_path: Path, run_id: str, reports: PidReports
+) -> None:
     running = asyncio.create_task(run(HOSTILE["deaf to SIGTERM"], tmp_path, run_id))
-    started = await reports.pids(3)
+    started = await reports.wait_for_pids(3)
     while not running.done():
         running.cancel()
         await asyncio.sleep(0)
 
     assert running.cancelled()
-    assert [pid for pid in started if alive(pid)] == []
+    assert [pid for pid in started if is_alive(pid)] == []
 
 
-async def test_a_program_may_clean_up_when_it_is_told_to_stop(tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_a_program_may_clean_up_when_it_is_told_to_stop(tmp_path: Path, run_id: str, reports: PidReports) -> None:
     (tmp_path / "work.lock").touch()
     command = f"trap 'rm work.lock; exit' TERM; {REPORT}; while :; do sleep 0.01; done"
     running = asyncio.create_task(processes.run_command(command, cwd=str(tmp_path), run_id=run_id, timeout_s=30, grace_s=5))
-    await reports.pids(1)
+    await reports.wait_for_pids(1)
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -195,53 +201,53 @@ async def test_a_program_may_clean_up_when_it_is_told_to_stop(tmp_path: Path, ru
 
 
 async def test_ending_a_run_takes_what_its_commands_left_and_spares_other_runs(
-    tmp_path: Path, run_id: str, reports: Reports
+    tmp_path: Path, run_id: str, reports: PidReports
 ) -> None:
     other = f"{run_id}_other"
     leaving = "(setsid bash -c 'echo $BASHPID > reports; trap \"\" TERM; while :; do sleep 1000; done' >/dev/null 2>&1 &)"
     try:
         await run(leaving, tmp_path, other)
-        [spared] = await reports.pids(1)
+        [spared] = await reports.wait_for_pids(1)
         await run(leaving, tmp_path, run_id)
-        _, mine = await reports.pids(2)
-        assert alive(mine)
+        _, mine = await reports.wait_for_pids(2)
+        assert is_alive(mine)
 
         await processes.end_run(run_id, grace_s=SHORT_GRACE)
 
-        assert not alive(mine)
-        assert alive(spared)
+        assert not is_alive(mine)
+        assert is_alive(spared)
     finally:
         assert processes.kill_marked(other) >= 1
 
 
-async def test_what_a_killed_daemon_left_behind_is_found_and_killed(tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_what_a_killed_daemon_left_behind_is_found_and_killed(tmp_path: Path, run_id: str, reports: PidReports) -> None:
     program = (
         "import asyncio, sys; from switchtower.tools.running import processes;"
         "asyncio.run(processes.run_command(sys.argv[1], cwd=sys.argv[2], run_id=sys.argv[3], timeout_s=100))"
     )
     daemon = subprocess.Popen([sys.executable, "-c", program, HOSTILE["double fork"], str(tmp_path), run_id])
-    left = await reports.pids(3)
+    left = await reports.wait_for_pids(3)
     daemon.send_signal(signal.SIGKILL)
     daemon.wait()
-    assert all(map(alive, left))
+    assert all(map(is_alive, left))
 
     killed = await asyncio.to_thread(processes.kill_marked, run_id)
 
     assert killed >= 3
-    assert [pid for pid in left if alive(pid)] == []
+    assert [pid for pid in left if is_alive(pid)] == []
     assert processes.kill_marked(run_id) == 0
 
 
-async def test_when_even_the_cleaning_is_cancelled_nothing_is_left(tmp_path: Path, run_id: str, reports: Reports) -> None:
+async def test_when_even_the_cleaning_is_cancelled_nothing_is_left(tmp_path: Path, run_id: str, reports: PidReports) -> None:
     running = asyncio.create_task(run(HOSTILE["deaf to SIGTERM"], tmp_path, run_id))
-    started = await reports.pids(3)
+    started = await reports.wait_for_pids(3)
     while not running.done():
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await asyncio.sleep(0)
 
     assert running.cancelled()
-    assert [pid for pid in started if alive(pid)] == []
+    assert [pid for pid in started if is_alive(pid)] == []
 
 
 def test_a_loop_that_goes_down_takes_its_commands_along(tmp_path: Path, run_id: str) -> None:
@@ -249,7 +255,7 @@ def test_a_loop_that_goes_down_takes_its_commands_along(tmp_path: Path, run_id: 
 
     async def interrupted() -> None:
         command = asyncio.create_task(run("setsid sleep 1000 & sleep 1000", tmp_path, run_id))
-        while not orphans.any_marked(run_id):
+        while not orphans.has_marked_processes(run_id):
             await asyncio.sleep(0)
         assert not command.done()
         raise KeyboardInterrupt
@@ -257,21 +263,21 @@ def test_a_loop_that_goes_down_takes_its_commands_along(tmp_path: Path, run_id: 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(interrupted())
 
-    assert not orphans.any_marked(run_id)
+    assert not orphans.has_marked_processes(run_id)
 
 
 def test_commands_run_and_are_cancelled_on_uvloop_too(tmp_path: Path, run_id: str) -> None:
     async def scene() -> None:
         path = tmp_path / "reports"
-        reports = Reports(path)
+        reports = PidReports(path)
         assert (await run("echo hello; exit 2", tmp_path, run_id)).output == "hello\n"
         running = asyncio.create_task(run(HOSTILE["own session"], tmp_path, run_id))
-        started = await reports.pids(3)
+        started = await reports.wait_for_pids(3)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         reports.close()
-        assert [pid for pid in started if alive(pid)] == []
+        assert [pid for pid in started if is_alive(pid)] == []
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scene())

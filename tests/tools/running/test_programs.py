@@ -9,12 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import Reports, alive, open_descriptors, with_token
+from tests.tools.running.watching import PidReports, is_alive, open_descriptors, find_processes_with
 
 from switchtower.tools.git import overrides
 from switchtower.tools.running import environment, orphans, processes
 
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def run_id() -> Iterator[str]:
     processes.kill_marked(run_id)
 
 
-async def run(argv: list[str], cwd: Path, run_id: str, **options: Any) -> processes.Finished:
-    async with asyncio.timeout(PATIENCE):
-        return await processes.run_command(argv, cwd=str(cwd), run_id=run_id, timeout_s=PATIENCE, grace_s=0.1, **options)
+async def run(argv: list[str], cwd: Path, run_id: str, **options: Any) -> processes.FinishedCommand:
+    async with asyncio.timeout(TIMEOUT):
+        return await processes.run_command(argv, cwd=str(cwd), run_id=run_id, timeout_s=TIMEOUT, grace_s=0.1, **options)
 
 
 async def test_words_reach_the_program_as_they_are(tmp_path: Path, run_id: str) -> None:
@@ -74,7 +74,7 @@ async def test_a_given_environment_is_all_there_is_beside_the_marks_and_gits_set
 
     assert variables.pop("TOWER_COMMAND").isdigit()
     given = {"ONLY": "this", "PATH": os.defpath, "PWD": str(tmp_path), "TOWER_RUN": run_id}
-    assert variables == overrides.add_to(given, chosen=overrides.keys_in(os.environ))
+    assert variables == overrides.add_overrides(given, chosen=overrides.list_overridden_keys(os.environ))
 
 
 async def test_commands_do_not_see_keys_unless_somebody_says_so(
@@ -94,31 +94,31 @@ async def test_commands_do_not_see_keys_unless_somebody_says_so(
 
 
 async def test_a_command_out_of_time_leaves_the_runs_other_processes_alone(tmp_path: Path, run_id: str) -> None:
-    reports = Reports(tmp_path / "reports")
+    reports = PidReports(tmp_path / "reports")
     await processes.run_command(
         "setsid bash -c 'echo $BASHPID > reports; exec sleep 1000' >/dev/null 2>&1 &",
         cwd=str(tmp_path),
         run_id=run_id,
-        timeout_s=PATIENCE,
+        timeout_s=TIMEOUT,
     )
     beside = asyncio.create_task(run(["sh", "-c", "echo $$ > reports; exec sleep 1000"], tmp_path, run_id))
-    others = await reports.pids(2)
+    others = await reports.wait_for_pids(2)
 
     late = await processes.run_command("sleep 1000", cwd=str(tmp_path), run_id=run_id, timeout_s=0.1, grace_s=0.1)
 
     assert late.timed_out
-    assert all(map(alive, others))
+    assert all(map(is_alive, others))
     beside.cancel()
     await asyncio.wait([beside])
     await processes.end_run(run_id, grace_s=0.1)
-    assert not any(map(alive, others))
-    assert not orphans.any_marked(run_id)
+    assert not any(map(is_alive, others))
+    assert not orphans.has_marked_processes(run_id)
     reports.close()
 
 
 async def test_a_chain_that_is_always_somebody_else_is_caught(tmp_path: Path, run_id: str) -> None:
     """As quick as forking goes, and alone: whoever looks has to be quicker, or to look again."""
-    reports = Reports(tmp_path / "reports")
+    reports = PidReports(tmp_path / "reports")
     token = f"token-{uuid4().hex}"
     program = (
         f"# {token}\nimport os\n"
@@ -130,10 +130,10 @@ async def test_a_chain_that_is_always_somebody_else_is_caught(tmp_path: Path, ru
         "    os.setsid()\n"
     )
     await run(["env", "-i", sys.executable, "-ISc", program], tmp_path, run_id)
-    await reports.pids(1)
+    await reports.wait_for_pids(1)
 
     await processes.end_run(run_id, grace_s=0)
 
     # One look could miss it, as it could miss the one who ended it.
-    assert [found for _ in range(20) if (found := with_token(token))] == []
+    assert [found for _ in range(20) if (found := find_processes_with(token))] == []
     reports.close()

@@ -13,13 +13,13 @@ from switchtower.tools.running import orphans, processes, progress
 from switchtower.tools.sandboxes import sandbox
 
 
-def context_of(root: Path, **options: Any) -> outcome.ToolContext:
+def make_context(root: Path, **options: Any) -> outcome.ToolContext:
     return outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}", call_id="call_1", **options)
 
 
 async def run(root: Path, command: str, *, timeout_seconds: int = 60, **options: Any) -> outcome.ToolOutput:
     args = {"command": command, "timeout_seconds": timeout_seconds}
-    return await registry.core_toolbox().execute("run", args, context_of(root, **options))
+    return await registry.make_core_toolbox().execute("run", args, make_context(root, **options))
 
 
 async def test_a_short_output_is_told_whole_and_leaves_no_file(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_model_can_read_on_in_the_file_that_is_named(tmp_path: Path) -> 
     await run(tmp_path, "seq 1 100000")
     args = {"path": ".tower/outputs/call_1.txt", "offset": 300_000, "limit": 20}
 
-    output = await registry.core_toolbox().execute("read_file", args, context_of(tmp_path))
+    output = await registry.make_core_toolbox().execute("read_file", args, make_context(tmp_path))
 
     assert output.text.startswith("51852\n51853\n51854\n51")
 
@@ -110,9 +110,9 @@ async def test_a_watcher_that_never_returns_does_not_hold_up_the_result(tmp_path
 
 
 async def test_cancelling_ends_the_command_and_leaves_no_file(tmp_path: Path) -> None:
-    context = context_of(tmp_path)
+    context = make_context(tmp_path)
     args = {"command": "seq 1 100000; touch started; sleep 1000"}
-    running = asyncio.create_task(registry.core_toolbox().execute("run", args, context))
+    running = asyncio.create_task(registry.make_core_toolbox().execute("run", args, context))
     while not (tmp_path / "started").exists():
         assert not running.done()
         await asyncio.sleep(0.01)
@@ -121,12 +121,12 @@ async def test_cancelling_ends_the_command_and_leaves_no_file(tmp_path: Path) ->
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    assert not orphans.any_marked(context.run_id)
+    assert not orphans.has_marked_processes(context.run_id)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["started"]
 
 
 async def test_a_command_runs_in_the_sandbox_of_its_session(tmp_path: Path) -> None:
-    if (reason := sandbox.probe("bubblewrap")) is not None:
+    if (reason := sandbox.probe_sandbox("bubblewrap")) is not None:
         pytest.skip(reason)
 
     output = await run(tmp_path, "touch inside; touch /usr/outside", sandbox="bubblewrap")

@@ -13,11 +13,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import alive, with_token
+from tests.tools.running.watching import is_alive, find_processes_with
 
 from switchtower.tools.running import marks, proc, watchdog, watchdog_process
 
-PATIENCE = 60
+TIMEOUT = 60
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the daemon is a subreaper only on Linux")
 
@@ -38,13 +38,13 @@ watch.forget(sys.argv[1])
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    for pid in proc.all_pids():
-        if f"TOWER_RUN={run_id}".encode() in (proc.environment_of(pid) or ()):
+    for pid in proc.list_pids():
+        if f"TOWER_RUN={run_id}".encode() in (proc.read_environment(pid) or ()):
             os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
-def watching() -> Iterator[watchdog.Watchdog]:
+def watchdog_client() -> Iterator[watchdog.Watchdog]:
     watching = watchdog.Watchdog()
     yield watching
     watching.close()
@@ -62,11 +62,11 @@ def host(run_id: str) -> Iterator["subprocess.Popen[bytes]"]:
     host.communicate()
 
 
-def watchdog_of(parent: int) -> int:
+def find_watchdog(parent: int) -> int:
     """A process has no words for a moment when it becomes another program."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
-        if found := [pid for pid in with_token("watchdog_process.py") if proc.parent_of(pid) == parent]:
+        if found := [pid for pid in find_processes_with("watchdog_process.py") if proc.find_parent(pid) == parent]:
             (pid,) = found
             return pid
         time.sleep(0.01)
@@ -78,34 +78,34 @@ def start_sleep(run_id: str) -> "subprocess.Popen[bytes]":
 
 
 def wait_for_end(pid: int) -> None:
-    pidfd = proc.pidfd_of(pid)
+    pidfd = proc.open_pidfd(pid)
     if pidfd is not None:
         try:
-            assert select.select([pidfd], [], [], PATIENCE)[0], "it has ended"
+            assert select.select([pidfd], [], [], TIMEOUT)[0], "it has ended"
         finally:
             os.close(pidfd)
 
 
-async def test_it_has_nothing_of_the_daemon(run_id: str, watching: watchdog.Watchdog, tmp_path: Path) -> None:
+async def test_it_has_nothing_of_the_daemon(run_id: str, watchdog_client: watchdog.Watchdog, tmp_path: Path) -> None:
     with (tmp_path / "journal").open("w") as journal:
         os.set_inheritable(journal.fileno(), True)
-        watching.watch(run_id, "")
-    pid = watchdog_of(os.getpid())
+        watchdog_client.watch(run_id, "")
+    pid = find_watchdog(os.getpid())
     folder = Path(f"/proc/{pid}")
-    async with asyncio.timeout(PATIENCE):
-        while len(files := proc.files_of(pid) or ()) != 2:  # a file of Python's is open while it starts
+    async with asyncio.timeout(TIMEOUT):
+        while len(files := proc.list_open_files(pid) or ()) != 2:  # a file of Python's is open while it starts
             await asyncio.sleep(0.01)
     assert {file.partition(":")[0] for file in files} == {"socket", "/dev/null"}
     assert len(list((folder / "fd").iterdir())) == 3
     assert (folder / "environ").read_bytes() == b""
     assert str((folder / "cwd").readlink()) == "/"
-    assert (proc.session_of(pid), proc.group_of(pid)) == (pid, pid)
+    assert (proc.find_session(pid), proc.find_group(pid)) == (pid, pid)
 
 
-def test_no_other_process_can_write_to_it_or_hold_it_open(run_id: str, watching: watchdog.Watchdog) -> None:
-    watching.watch(run_id, "")
+def test_no_other_process_can_write_to_it_or_hold_it_open(run_id: str, watchdog_client: watchdog.Watchdog) -> None:
+    watchdog_client.watch(run_id, "")
     with pytest.raises(OSError, match="No such device or address"):
-        os.open(f"/proc/{watchdog_of(os.getpid())}/fd/0", os.O_WRONLY)
+        os.open(f"/proc/{find_watchdog(os.getpid())}/fd/0", os.O_WRONLY)
 
 
 def test_it_imports_few_modules() -> None:
@@ -116,63 +116,65 @@ def test_it_imports_few_modules() -> None:
 
 
 def test_its_variable_is_that_of_the_marks(run_id: str) -> None:
-    (variable,) = marks.Mark(run_id).sign().in_environment
+    (variable,) = marks.ProcessMark(run_id).make_signature().in_environment
     assert variable == f"TOWER_RUN={run_id}".encode()
 
 
 async def test_it_survives_an_interrupted_terminal_and_handles_signals_as_usual(host: "subprocess.Popen[bytes]") -> None:
-    pid = watchdog_of(host.pid)
-    async with asyncio.timeout(PATIENCE):
-        while proc.ignores(pid, signal.SIGINT):  # which the process in the daemon's place does, until it has started
+    pid = find_watchdog(host.pid)
+    async with asyncio.timeout(TIMEOUT):
+        while proc.is_signal_ignored(pid, signal.SIGINT):  # which the process in the daemon's place does, until it has started
             await asyncio.sleep(0.01)
     os.killpg(host.pid, signal.SIGINT)
-    assert alive(pid)
+    assert is_alive(pid)
     assert host.poll() is None
-    assert not any(proc.ignores(pid, number) or proc.catches(pid, number) for number in (signal.SIGHUP, signal.SIGTERM))
+    assert not any(
+        proc.is_signal_ignored(pid, number) or proc.is_signal_caught(pid, number) for number in (signal.SIGHUP, signal.SIGTERM)
+    )
 
 
 def test_it_has_ended_when_the_daemon_has_stopped_normally(host: "subprocess.Popen[bytes]") -> None:
-    pid = watchdog_of(host.pid)
+    pid = find_watchdog(host.pid)
     host.communicate(b"\n")
     assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_killed_daemon_takes_its_runs_and_its_watchdog_with_it(host: "subprocess.Popen[bytes]", run_id: str) -> None:
-    pid = watchdog_of(host.pid)
+    pid = find_watchdog(host.pid)
     other = start_sleep(f"{run_id}-other")
     sleep = start_sleep(run_id)
     host.kill()
-    assert sleep.wait(PATIENCE) == -signal.SIGKILL
+    assert sleep.wait(TIMEOUT) == -signal.SIGKILL
     wait_for_end(pid)
     assert other.poll() is None
     other.kill()
     other.wait()
 
 
-def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_runs(run_id: str, watching: watchdog.Watchdog) -> None:
+def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_runs(run_id: str, watchdog_client: watchdog.Watchdog) -> None:
     second = f"{run_id}-second"
-    watching.watch(run_id, "")
-    pid = watchdog_of(os.getpid())
+    watchdog_client.watch(run_id, "")
+    pid = find_watchdog(os.getpid())
     os.kill(pid, signal.SIGKILL)
     wait_for_end(pid)
-    watching.watch(second, "")
-    assert watchdog_of(os.getpid()) != pid
+    watchdog_client.watch(second, "")
+    assert find_watchdog(os.getpid()) != pid
     sleeps = [start_sleep(run_id), start_sleep(second)]
-    watching.close()
-    assert [sleep.wait(PATIENCE) for sleep in sleeps] == [-signal.SIGKILL] * 2
+    watchdog_client.close()
+    assert [sleep.wait(TIMEOUT) for sleep in sleeps] == [-signal.SIGKILL] * 2
 
 
-def test_a_watchdog_that_is_stopped_is_replaced_and_kills_nothing(run_id: str, watching: watchdog.Watchdog) -> None:
-    watching.watch(run_id, "")
-    pid = watchdog_of(os.getpid())
+def test_a_watchdog_that_is_stopped_is_replaced_and_kills_nothing(run_id: str, watchdog_client: watchdog.Watchdog) -> None:
+    watchdog_client.watch(run_id, "")
+    pid = find_watchdog(os.getpid())
     os.kill(pid, signal.SIGSTOP)
     sleep = start_sleep(run_id)
-    deadline = time.monotonic() + PATIENCE
-    while watchdog_of(os.getpid()) == pid:
+    deadline = time.monotonic() + TIMEOUT
+    while find_watchdog(os.getpid()) == pid:
         assert time.monotonic() < deadline
         for number in range(100):
-            watching.watch(f"{run_id}-{number}", "")
+            watchdog_client.watch(f"{run_id}-{number}", "")
     assert not Path(f"/proc/{pid}").exists()
     assert sleep.poll() is None
-    watching.close()
-    assert sleep.wait(PATIENCE) == -signal.SIGKILL
+    watchdog_client.close()
+    assert sleep.wait(TIMEOUT) == -signal.SIGKILL

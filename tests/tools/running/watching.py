@@ -12,14 +12,14 @@ from switchtower.tools.running import proc, watchdog_process
 
 def kill_with_watchdog(daemon: int) -> None:
     """Kills a daemon that cannot leave the rest to its watchdog, so that the next daemon has something to clean up."""
-    for child in proc.children_of(daemon):
+    for child in proc.list_children(daemon):
         with suppress(OSError):
             if os.fsencode(watchdog_process.__file__) in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
     os.kill(daemon, signal.SIGKILL)
 
 
-class Reports:
+class PidReports:
     """A named pipe into which processes write their pids, so that a test knows they are there."""
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class Reports:
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._text = ""
 
-    async def pids(self, at_least: int, *, within: float = 5) -> list[int]:
+    async def wait_for_pids(self, at_least: int, *, within: float = 5) -> list[int]:
         """All that have reported so far, once there are enough of them."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
@@ -48,7 +48,7 @@ class Reports:
         os.close(self._pipe)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -56,7 +56,7 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-def with_token(token: str) -> dict[int, str]:
+def find_processes_with(token: str) -> dict[int, str]:
     """The processes with this in their command line, also those whose first thread alone has ended."""
     found = {}
     for folder in Path("/proc").iterdir():

@@ -23,8 +23,8 @@ BOTH = ("ripgrep", "python")
 def searcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "python":
         monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
-        assert ripgrep.program() is None
-    elif ripgrep.program() is None:
+        assert ripgrep.find_ripgrep() is None
+    elif ripgrep.find_ripgrep() is None:
         pytest.skip("ripgrep is not installed")
     return str(request.param)
 
@@ -47,24 +47,24 @@ def write(root: Path, path: str, content: str | bytes) -> None:
     file.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-async def output_of(root: Path, pattern: str, *, seconds: float = 30.0, **args: Any) -> outcome.ToolOutput:
+async def run_search(root: Path, pattern: str, *, seconds: float = 30.0, **args: Any) -> outcome.ToolOutput:
     context = outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}")
     try:
-        return await tool.Search(seconds=seconds).execute({"pattern": pattern, **args}, context)
-    except outcome.Failed as failed:
-        return outcome.failure(failed.type, failed.message)
+        return await tool.SearchTool(seconds=seconds).execute({"pattern": pattern, **args}, context)
+    except outcome.ToolFailed as failed:
+        return outcome.make_failure(failed.type, failed.message)
     finally:
-        await until_nothing_runs(context.run_id)
+        await wait_until_idle(context.run_id)
 
 
-async def until_nothing_runs(run_id: str) -> None:
+async def wait_until_idle(run_id: str) -> None:
     async with asyncio.timeout(60):
-        while await asyncio.to_thread(orphans.any_marked, run_id):
+        while await asyncio.to_thread(orphans.has_marked_processes, run_id):
             await asyncio.sleep(0)
 
 
-async def lines_of(root: Path, pattern: str, **args: Any) -> list[str]:
-    output = await output_of(root, pattern, **args)
+async def list_lines(root: Path, pattern: str, **args: Any) -> list[str]:
+    output = await run_search(root, pattern, **args)
     assert not output.is_error, output.text
     return [] if output.text == "[no match]" else output.text.split("\n")
 
@@ -73,28 +73,28 @@ async def test_a_find_is_a_path_a_line_and_its_text(searcher: str, root: Path) -
     write(root, "src/b.py", "def one():\n\treturn 1\n")
     write(root, "a.txt", "nothing\nreturn to sender")
 
-    assert await lines_of(root, "return") == ["a.txt:2:return to sender", "src/b.py:2:\treturn 1"]
-    assert await lines_of(root, r"^def \w+\(\):$") == ["src/b.py:1:def one():"]
-    assert await lines_of(root, "nowhere") == []
+    assert await list_lines(root, "return") == ["a.txt:2:return to sender", "src/b.py:2:\treturn 1"]
+    assert await list_lines(root, r"^def \w+\(\):$") == ["src/b.py:1:def one():"]
+    assert await list_lines(root, "nowhere") == []
 
 
 async def test_upper_and_lower_case_differ_unless_told_otherwise(searcher: str, root: Path) -> None:
     put(root, a="Hello\nhello\nÜBER\n")
 
-    assert await lines_of(root, "hello") == ["a:2:hello"]
-    assert await lines_of(root, "hello", case="ignore") == ["a:1:Hello", "a:2:hello"]
-    assert await lines_of(root, "über", case="ignore") == ["a:3:ÜBER"]
+    assert await list_lines(root, "hello") == ["a:2:hello"]
+    assert await list_lines(root, "hello", case="ignore") == ["a:1:Hello", "a:2:hello"]
+    assert await list_lines(root, "über", case="ignore") == ["a:3:ÜBER"]
 
 
 async def test_a_path_narrows_the_search_to_a_folder_or_a_file(searcher: str, root: Path) -> None:
     for path in ("a.txt", "src/a.txt", "src/deep/a.txt", "srcs/a.txt"):
         write(root, path, "x\n")
 
-    assert await lines_of(root, "x", path="src") == ["src/a.txt:1:x", "src/deep/a.txt:1:x"]
-    assert await lines_of(root, "x", path="src/deep/a.txt") == ["src/deep/a.txt:1:x"]
-    assert await lines_of(root, "x", path=f"{root}/src/deep") == ["src/deep/a.txt:1:x"]
-    assert (await output_of(root, "x", path="gone")).error is not None
-    assert (await output_of(root, "x", path="gone")).text == "`gone` does not exist"
+    assert await list_lines(root, "x", path="src") == ["src/a.txt:1:x", "src/deep/a.txt:1:x"]
+    assert await list_lines(root, "x", path="src/deep/a.txt") == ["src/deep/a.txt:1:x"]
+    assert await list_lines(root, "x", path=f"{root}/src/deep") == ["src/deep/a.txt:1:x"]
+    assert (await run_search(root, "x", path="gone")).error is not None
+    assert (await run_search(root, "x", path="gone")).text == "`gone` does not exist"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_a_glob_chooses_files(searcher: str, root: Path, glob: str, found:
     for path in ("a.py", "src/b.py", "src/deep/c.py", "src/deep/d.ts"):
         write(root, path, "x\n")
 
-    assert await lines_of(root, "x", glob=glob) == [f"{path}:1:x" for path in found]
+    assert await list_lines(root, "x", glob=glob) == [f"{path}:1:x" for path in found]
 
 
 async def test_what_git_ignores_is_left_out_and_hidden_files_are_not(searcher: str, root: Path) -> None:
@@ -149,7 +149,7 @@ async def test_what_git_ignores_is_left_out_and_hidden_files_are_not(searcher: s
     for path in (*kept, *ignored, ".git/config"):
         write(root, path, "x\n")
 
-    assert await lines_of(root, "^x$") == [f"{path}:1:x" for path in kept]
+    assert await list_lines(root, "^x$") == [f"{path}:1:x" for path in kept]
 
 
 async def test_rules_of_folders_above_count_for_a_search_below(searcher: str, root: Path) -> None:
@@ -157,8 +157,8 @@ async def test_rules_of_folders_above_count_for_a_search_below(searcher: str, ro
     for path in ("src/a.log", "src/a.txt", "src/skipped/a.txt"):
         write(root, path, "x\n")
 
-    assert await lines_of(root, "x", path="src") == ["src/a.txt:1:x"]
-    assert await lines_of(root, "x", path="src/skipped") == ["src/skipped/a.txt:1:x"], "named by the model, so wanted"
+    assert await list_lines(root, "x", path="src") == ["src/a.txt:1:x"]
+    assert await list_lines(root, "x", path="src/skipped") == ["src/skipped/a.txt:1:x"], "named by the model, so wanted"
 
 
 async def test_rules_are_the_same_inside_a_repository(searcher: str, root: Path) -> None:
@@ -168,16 +168,16 @@ async def test_rules_are_the_same_inside_a_repository(searcher: str, root: Path)
     for path in ("a.log", "a.txt", "mine.txt", "src/b.log", "src/mine.txt"):
         write(root, path, "x\n")
 
-    assert await lines_of(root, "x") == ["a.txt:1:x"]
-    assert await lines_of(root, "x", path="src") == []
+    assert await list_lines(root, "x") == ["a.txt:1:x"]
+    assert await list_lines(root, "x", path="src") == []
 
 
 async def test_a_rule_above_a_workspace_without_a_repository_hides_nothing(searcher: str, root: Path) -> None:
     write(root.parent, ".gitignore", "*\n")
     write(root, "src/a.txt", "x\n")
 
-    assert await lines_of(root, "x") == ["src/a.txt:1:x"]
-    assert await lines_of(root, "x", path="src") == ["src/a.txt:1:x"]
+    assert await list_lines(root, "x") == ["src/a.txt:1:x"]
+    assert await list_lines(root, "x", path="src") == ["src/a.txt:1:x"]
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ async def test_files_of_secrets_are_never_shown(searcher: str, root: Path, name:
     write(root, name, "hush x\n")
     write(root, "open.txt", "x\n")
 
-    assert await lines_of(root, "x") == ["open.txt:1:x"]
-    assert await lines_of(root, "x", glob=f"*{Path(name).suffix}*") == (["open.txt:1:x"] if not Path(name).suffix else [])
+    assert await list_lines(root, "x") == ["open.txt:1:x"]
+    assert await list_lines(root, "x", glob=f"*{Path(name).suffix}*") == (["open.txt:1:x"] if not Path(name).suffix else [])
     for path in (name, str(Path(name).parent)):
-        assert "hush" not in (await output_of(root, "x", path=path)).text
+        assert "hush" not in (await run_search(root, "x", path=path)).text
 
 
 async def test_links_are_not_followed_out_or_in(searcher: str, root: Path) -> None:
@@ -201,10 +201,10 @@ async def test_links_are_not_followed_out_or_in(searcher: str, root: Path) -> No
     (root / "again").symlink_to("real")
     (root / "circle").symlink_to(".")
 
-    assert await lines_of(root, "x") == ["real/plain.txt:1:x"]
-    assert await lines_of(root, "x", path="again") == ["real/plain.txt:1:x"]
+    assert await list_lines(root, "x") == ["real/plain.txt:1:x"]
+    assert await list_lines(root, "x", path="again") == ["real/plain.txt:1:x"]
     for path in ("out", "out.txt", "../outside", "/etc", "out/plain.txt"):
-        output = await output_of(root, "x", path=path)
+        output = await run_search(root, "x", path=path)
         assert output.error is not None
         assert output.error.type == "EDIT_GUARD_BLOCKED"
 
@@ -234,7 +234,7 @@ async def test_a_folder_and_a_file_swapped_for_links_all_the_time_give_nothing_a
         assert swapper.stdout.readline() == b"ready\n"
         try:
             for _ in range(60 if searcher == "ripgrep" else 12):
-                text = (await output_of(root, "needle")).text
+                text = (await run_search(root, "needle")).text
                 assert "outside" not in text
                 inside += "inside" in text
             assert swapper.poll() is None, "somebody was swapping all the time"
@@ -249,14 +249,14 @@ async def test_our_own_search_does_not_even_read_what_a_swapped_folder_leads_to(
     write(root, "file.txt", "needle inside\n")
     (root / "bait").symlink_to("../outside")
     (root / "bait.txt").symlink_to("../outside/plain.txt")
-    query = finding.Query(pattern="needle", start=".", glob=None, case_sensitive=True, most_results=10**6)
+    query = finding.LineQuery(pattern="needle", start=".", glob=None, case_sensitive=True, most_results=10**6)
     swapped = [root / "door", root / "bait", root / "file.txt", root / "bait.txt"]
     with subprocess.Popen([sys.executable, "-c", SWAPPER, *swapped], stdout=subprocess.PIPE) as swapper:
         assert swapper.stdout is not None
         assert swapper.stdout.readline() == b"ready\n"
         try:
             for _ in range(10):
-                told = subprocess.run(find_lines.command(str(root), query), capture_output=True, check=True).stdout
+                told = subprocess.run(find_lines.build_command(str(root), query), capture_output=True, check=True).stdout
                 assert b"outside" not in told
         finally:
             swapper.kill()
@@ -266,20 +266,20 @@ async def test_our_own_search_does_not_even_read_what_a_swapped_folder_leads_to(
 async def test_binary_files_are_skipped(searcher: str, root: Path, content: bytes) -> None:
     put(root, picture=content, text="x\n")
 
-    assert await lines_of(root, "x") == ["text:1:x"]
-    assert await lines_of(root, "x", path="picture") == []
+    assert await list_lines(root, "x") == ["text:1:x"]
+    assert await list_lines(root, "x", path="picture") == []
 
 
 async def test_a_file_that_turns_binary_after_a_while_does_not_spoil_the_finds_after_it(searcher: str, root: Path) -> None:
     put(root, a=b"x\n" + b"y" * 200_000 + b"\n\0x\n", b="x\n")
 
-    assert await lines_of(root, "x") == ["a:1:x", "b:1:x"]
+    assert await list_lines(root, "x") == ["a:1:x", "b:1:x"]
 
 
 async def test_text_that_is_not_utf8_is_searched_and_shown_as_well_as_may_be(searcher: str, root: Path) -> None:
     put(root, latin=b"caf\xe9 x\n")
 
-    assert await lines_of(root, "x") == ["latin:1:caf\ufffd x"]
+    assert await list_lines(root, "x") == ["latin:1:caf\ufffd x"]
 
 
 @pytest.mark.parametrize("name", ["-rf", "--help", "a\nb", "a:1:b", "a b", "'", "ü", "[x]", "*", "a\\nb", "\x1b[31m"])
@@ -287,11 +287,11 @@ async def test_hostile_names_are_searched_and_shown_on_one_line(searcher: str, r
     write(root, f"sub/{name}", "x\n")
     shown = name.replace("\n", "\\n").replace("\x1b", "\\x1b")
 
-    assert await lines_of(root, "x") == [f"sub/{shown}:1:x"]
-    assert await lines_of(root, "x", path=f"sub/{name}") == [f"sub/{shown}:1:x"]
+    assert await list_lines(root, "x") == [f"sub/{shown}:1:x"]
+    assert await list_lines(root, "x", path=f"sub/{name}") == [f"sub/{shown}:1:x"]
     (root / name).mkdir()
     (root / name / "inner").write_text("x")
-    assert await lines_of(root, "x", path=name) == [f"{shown}/inner:1:x"]
+    assert await list_lines(root, "x", path=name) == [f"{shown}/inner:1:x"]
 
 
 async def test_a_name_that_is_no_text_is_searched_too(searcher: str, root: Path) -> None:
@@ -299,15 +299,15 @@ async def test_a_name_that_is_no_text_is_searched_too(searcher: str, root: Path)
     os.write(file, b"x\n")
     os.close(file)
 
-    assert await lines_of(root, "x") == ["caf\\xe9:1:x"]
+    assert await list_lines(root, "x") == ["caf\\xe9:1:x"]
 
 
 @pytest.mark.parametrize("pattern", ["-x", "--help", "-e", "--", "-f/etc/passwd", "--pre=touch ran"])
 async def test_a_pattern_or_a_glob_is_never_an_option(searcher: str, root: Path, pattern: str) -> None:
     put(root, a=f"before {pattern} after\n", b="nothing\n")
 
-    assert await lines_of(root, pattern) == [f"a:1:before {pattern} after"]
-    assert await lines_of(root, "nothing", glob=pattern) == []
+    assert await list_lines(root, pattern) == [f"a:1:before {pattern} after"]
+    assert await list_lines(root, "nothing", glob=pattern) == []
     assert not (root / "ran").exists()
 
 
@@ -316,12 +316,12 @@ async def test_a_configuration_of_the_users_has_no_say(searcher: str, root: Path
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(root.parent / "ripgreprc"))
     put(root, a="x\ny\n")
 
-    assert await lines_of(root, "x") == ["a:1:x"]
+    assert await list_lines(root, "x") == ["a:1:x"]
 
 
 @pytest.mark.parametrize("pattern", ["a(", "[z-a]", "*", "(?P<a", "a{2,1}"])
 async def test_a_bad_pattern_is_a_clear_error(searcher: str, root: Path, pattern: str) -> None:
-    output = await output_of(root, pattern)
+    output = await run_search(root, pattern)
 
     assert output.error is not None
     assert output.error.type == "UNKNOWN"
@@ -330,37 +330,37 @@ async def test_a_bad_pattern_is_a_clear_error(searcher: str, root: Path, pattern
 
 
 async def test_a_bad_glob_is_a_clear_error(searcher: str, root: Path) -> None:
-    assert (await output_of(root, "x", glob="{a")).text.startswith("the pattern or the glob cannot be read: ")
-    assert (await output_of(root, "x", glob="[a")).text.startswith("the pattern or the glob cannot be read: ")
+    assert (await run_search(root, "x", glob="{a")).text.startswith("the pattern or the glob cannot be read: ")
+    assert (await run_search(root, "x", glob="[a")).text.startswith("the pattern or the glob cannot be read: ")
 
 
 @pytest.mark.parametrize("pattern", ["a\nb", r"a\nb", r"\\\n"])
 async def test_a_pattern_over_several_lines_is_refused(searcher: str, root: Path, pattern: str) -> None:
-    assert "within one line" in (await output_of(root, pattern)).text
+    assert "within one line" in (await run_search(root, pattern)).text
 
 
 async def test_a_backslash_before_an_n_is_no_newline(searcher: str, root: Path) -> None:
     put(root, a="C:\\new\n")
 
-    assert await lines_of(root, r"C:\\new") == ["a:1:C:\\new"]
+    assert await list_lines(root, r"C:\\new") == ["a:1:C:\\new"]
 
 
 async def test_results_are_counted_and_cut(searcher: str, root: Path) -> None:
     put(root, a="x\n" * 300, b="x\n" * 300)
 
-    shown = (await output_of(root, "x", max_results=5)).text.split("\n")
+    shown = (await run_search(root, "x", max_results=5)).text.split("\n")
     assert shown[:5] == [f"a:{number}:x" for number in range(1, 6)]
     assert shown[5:] == ["[… only the first 5 results are shown; narrow the pattern, the path or the glob …]"]
-    exact = (await output_of(root, "x", max_results=5, path="a", glob="none")).text
+    exact = (await run_search(root, "x", max_results=5, path="a", glob="none")).text
     assert exact.split("\n")[0] == "a:1:x", "a file that is named is searched whatever the glob says"
     put(root, c="only\n" * 5)
-    assert await lines_of(root, "only", max_results=5) == [f"c:{number}:only" for number in range(1, 6)]
+    assert await list_lines(root, "only", max_results=5) == [f"c:{number}:only" for number in range(1, 6)]
 
 
 async def test_an_answer_has_at_most_32_kib(searcher: str, root: Path) -> None:
     put(root, a=("x" * 390 + "\n") * 300)
 
-    text = (await output_of(root, "x", max_results=200)).text
+    text = (await run_search(root, "x", max_results=200)).text
 
     assert 30 * 1024 < len(text) < 33 * 1024
     assert text.endswith("narrow the pattern, the path or the glob …]")
@@ -369,7 +369,7 @@ async def test_an_answer_has_at_most_32_kib(searcher: str, root: Path) -> None:
 async def test_a_line_of_ten_megabytes_is_shown_around_its_match(searcher: str, root: Path) -> None:
     put(root, a="y" * 10_000_000 + "needle" + "z" * 1000)
 
-    [line] = await lines_of(root, "needle")
+    [line] = await list_lines(root, "needle")
 
     assert line.startswith("a:1:…yyy")
     assert "yneedlez" in line
@@ -380,20 +380,20 @@ async def test_a_line_of_ten_megabytes_is_shown_around_its_match(searcher: str, 
 async def test_crlf_ends_a_line_and_is_not_shown(searcher: str, root: Path) -> None:
     put(root, a=b"one\r\ntwo\r\nlast")
 
-    assert await lines_of(root, "^two$") == ["a:2:two"]
-    assert await lines_of(root, "one$|last$") == ["a:1:one", "a:3:last"]
+    assert await list_lines(root, "^two$") == ["a:2:two"]
+    assert await list_lines(root, "one$|last$") == ["a:1:one", "a:3:last"]
 
 
 async def test_a_huge_file_is_searched_to_its_end(searcher: str, root: Path) -> None:
     put(root, a=b"some words here\n" * 2_000_000 + b"needle\n")
 
-    assert await lines_of(root, "needle") == ["a:2000001:needle"]
+    assert await list_lines(root, "needle") == ["a:2000001:needle"]
 
 
 async def test_a_line_of_forty_megabytes_is_one_line(searcher: str, root: Path) -> None:
     put(root, a="first\n" + "y" * 20_000_000 + "needle" + "y" * 20_000_000 + "needle\nneedle\n")
 
-    [line, last] = await lines_of(root, "needle")
+    [line, last] = await list_lines(root, "needle")
 
     assert line.startswith("a:2:…yyy")
     assert "yneedley" in line
@@ -406,10 +406,10 @@ async def test_pipes_and_devices_are_not_opened(searcher: str, root: Path) -> No
     if os.geteuid() == 0:
         os.mknod(root / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
 
-    assert await lines_of(root, "x", seconds=10) == ["a:1:x"]
+    assert await list_lines(root, "x", seconds=10) == ["a:1:x"]
     for path in ("pipe", "zero"):
         if (root / path).exists():
-            assert (await output_of(root, "x", path=path, seconds=10)).text == f"`{path}` is not a regular file"
+            assert (await run_search(root, "x", path=path, seconds=10)).text == f"`{path}` is not a regular file"
 
 
 async def test_a_file_that_may_not_be_read_is_passed_over(searcher: str, root: Path) -> None:
@@ -419,7 +419,7 @@ async def test_a_file_that_may_not_be_read_is_passed_over(searcher: str, root: P
     (root / "locked").chmod(0)
     try:
         expected = ["a:1:x", "b:1:x"] if os.geteuid() == 0 else ["b:1:x"]
-        assert await lines_of(root, "x") == expected
+        assert await list_lines(root, "x") == expected
     finally:
         (root / "locked").chmod(0o755)
 
@@ -427,11 +427,11 @@ async def test_a_file_that_may_not_be_read_is_passed_over(searcher: str, root: P
 async def test_a_deep_tree_is_searched(searcher: str, root: Path) -> None:
     write(root, "/".join(["d"] * 100) + "/a", "x\n")
 
-    assert await lines_of(root, "x") == ["/".join(["d"] * 100) + "/a:1:x"]
+    assert await list_lines(root, "x") == ["/".join(["d"] * 100) + "/a:1:x"]
 
 
 async def test_a_missing_workspace_is_unreachable(searcher: str, root: Path) -> None:
-    output = await output_of(root / "gone", "x")
+    output = await run_search(root / "gone", "x")
 
     assert output.error is not None
     assert output.error.type == "SANDBOX_UNREACHABLE"
@@ -443,7 +443,7 @@ async def test_a_pattern_that_never_ends_is_given_up_and_leaves_nothing_running(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
     put(root, a="found aaaa\n", b="a" * 5000 + "!\n")
 
-    output = await output_of(root, r"found|(a+)+$", seconds=3)
+    output = await run_search(root, r"found|(a+)+$", seconds=3)
 
     assert output.error is not None
     assert output.error.type == "EXEC_TIMEOUT"
@@ -456,15 +456,15 @@ async def test_a_cancelled_search_leaves_nothing_running(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
     put(root, b="a" * 5000 + "!\n")
     context = outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}")
-    searching = asyncio.create_task(tool.Search().execute({"pattern": r"(a+)+$"}, context))
-    while not await asyncio.to_thread(orphans.any_marked, context.run_id):
+    searching = asyncio.create_task(tool.SearchTool().execute({"pattern": r"(a+)+$"}, context))
+    while not await asyncio.to_thread(orphans.has_marked_processes, context.run_id):
         assert not searching.done()
 
     searching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await searching
 
-    await until_nothing_runs(context.run_id)
+    await wait_until_idle(context.run_id)
 
 
 async def test_a_module_of_the_workspace_is_not_imported_by_our_own_search(
@@ -475,7 +475,7 @@ async def test_a_module_of_the_workspace_is_not_imported_by_our_own_search(
     for name in ("re.py", "os.py", "switchtower.py", "sitecustomize.py", "msgspec.py"):
         write(root, name, f"open({str(root / 'ran')!r}, 'w')\n")
 
-    assert len(await lines_of(root, "open")) == 5
+    assert len(await list_lines(root, "open")) == 5
     assert not (root / "ran").exists()
 
 
@@ -488,13 +488,13 @@ async def test_ripgrep_in_the_current_folder_is_not_ours(root: Path, monkeypatch
     assert shutil.which("rg", path=".") is not None
 
     monkeypatch.setenv("PATH", ".")
-    assert ripgrep.program() is None
+    assert ripgrep.find_ripgrep() is None
 
 
 async def test_our_own_search_ends_by_itself_when_whoever_started_it_is_gone(root: Path) -> None:
     put(root, a="x\n" * 100_000)
-    query = finding.Query(pattern="x", start=".", glob=None, case_sensitive=True, most_results=10**6)
-    with subprocess.Popen(find_lines.command(str(root), query), stdout=subprocess.PIPE) as searching:
+    query = finding.LineQuery(pattern="x", start=".", glob=None, case_sensitive=True, most_results=10**6)
+    with subprocess.Popen(find_lines.build_command(str(root), query), stdout=subprocess.PIPE) as searching:
         assert searching.stdout is not None
         assert searching.stdout.read(10) == b"./a\x001:1:0:"
         searching.stdout.close()
@@ -507,7 +507,7 @@ async def test_a_search_that_crashes_is_not_taken_for_one_that_found_nothing(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
     put(root, a="found\n")
 
-    output = await output_of(root, "(" * 497 + "found" + ")" * 497)  # deeper than Python's own parser can go
+    output = await run_search(root, "(" * 497 + "found" + ")" * 497)  # deeper than Python's own parser can go
 
     assert output.error is not None
     assert "the search broke off" in output.text

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.tools.git.repositories import git, insides, repository, state, write
+from tests.tools.git.repositories import run_git, read_git_folder, make_repository, read_tree, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
 from switchtower.tools.snapshots.checkpoints import Checkpoints
-from switchtower.tools.snapshots.limits import Limits
+from switchtower.tools.snapshots.limits import SnapshotLimits
 
 
 async def test_secrets_are_never_stored_and_never_touched(
@@ -28,16 +28,16 @@ async def test_secrets_are_never_stored_and_never_touched(
     assert (workspace / "sub/.ssh/new").read_text() == "new"
     assert "changed" in shown
     assert ".env" not in shown
-    contents = all_objects(workspace, tmp_path / "data")
+    contents = read_all_objects(workspace, tmp_path / "data")
     assert "plain\n" in contents
     assert secret not in contents
 
 
-def all_objects(workspace: Path, data: Path) -> str:
+def read_all_objects(workspace: Path, data: Path) -> str:
     """The content of every object that git can find, in the repository if there is one and in our stores."""
     stores = [f"--git-dir={store}" for store in data.glob("*/*") if (store / "objects").is_dir()]
     show = ("cat-file", "--batch-all-objects", "--batch")
-    return git(workspace, *show, check=False) + "".join(git(workspace, store, *show) for store in stores)
+    return run_git(workspace, *show, check=False) + "".join(run_git(workspace, store, *show) for store in stores)
 
 
 async def test_ignored_files_are_not_covered_unless_they_are_named(
@@ -66,36 +66,36 @@ async def test_a_file_that_was_only_ignored_before_is_not_taken_for_a_new_one(
 ) -> None:
     workspace = make_workspace({".gitignore": "data/\n*.log\n", "data/years of work": "precious\n", "logs/x.log": "precious\n"})
     write(workspace, {f"data/{number}": "precious\n" for number in range(200)})
-    was = state(workspace)
+    was = read_tree(workspace)
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, {".gitignore": "", "logs/new.txt": "new\n"})
     after = await checkpoints.take(str(workspace), SESSION, "after")
 
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo", force=True)
     assert undone.files == (".gitignore", "logs/new.txt")
-    assert state(workspace) == was
+    assert read_tree(workspace) == was
 
 
 async def test_repositories_inside_are_left_alone(make_workspace: MakeWorkspace, checkpoints: Checkpoints) -> None:
     workspace = make_workspace({"a.txt": "one\n", "inner-to-be/x.txt": "one\n"})
-    repository(workspace / "inner", {"b.txt": "one\n"})
+    make_repository(workspace / "inner", {"b.txt": "one\n"})
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, {"a.txt": "two\n", "inner/b.txt": "two\n", "inner/c.txt": "two\n", "inner-to-be/x.txt": "two\n"})
     after = await checkpoints.take(str(workspace), SESSION, "after")
-    repository(workspace / "inner-to-be")
-    was = insides(workspace / "inner")
+    make_repository(workspace / "inner-to-be")
+    was = read_git_folder(workspace / "inner")
 
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo", force=True)
     assert (undone.files, undone.skipped) == (("a.txt",), ("inner-to-be/x.txt",))
     assert (workspace / "inner/b.txt").read_text() == "two\n"
     assert (workspace / "inner/c.txt").exists()
-    assert insides(workspace / "inner") == was
+    assert read_git_folder(workspace / "inner") == was
 
 
 async def test_a_folder_that_becomes_a_repository_is_left_alone_from_then_on(tmp_path: Path, checkpoints: Checkpoints) -> None:
-    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n", "inner/x.txt": "one\n"})
+    workspace = make_repository(tmp_path / "workspace", {"a.txt": "one\n", "inner/x.txt": "one\n"})
     before = await checkpoints.take(str(workspace), SESSION, "before")
-    repository(workspace / "inner", {"x.txt": "two\n"})
+    make_repository(workspace / "inner", {"x.txt": "two\n"})
     write(workspace, {"a.txt": "two\n"})
     after = await checkpoints.take(str(workspace), SESSION, "after")
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo", force=True)
@@ -104,10 +104,10 @@ async def test_a_folder_that_becomes_a_repository_is_left_alone_from_then_on(tmp
 
 
 async def test_submodules_are_left_alone(tmp_path: Path, checkpoints: Checkpoints) -> None:
-    library = repository(tmp_path / "library", {"lib.txt": "lib\n"})
-    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
-    git(workspace, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "sub")
-    git(workspace, "commit", "--quiet", "--message", "with a submodule")
+    library = make_repository(tmp_path / "library", {"lib.txt": "lib\n"})
+    workspace = make_repository(tmp_path / "workspace", {"a.txt": "one\n"})
+    run_git(workspace, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "sub")
+    run_git(workspace, "commit", "--quiet", "--message", "with a submodule")
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, {"a.txt": "two\n", "sub/lib.txt": "two\n"})
     after = await checkpoints.take(str(workspace), SESSION, "after")
@@ -117,7 +117,7 @@ async def test_submodules_are_left_alone(tmp_path: Path, checkpoints: Checkpoint
 
     # In the submodule itself they work, and its objects go into its own repository.
     tree = await checkpoints.take(str(workspace / "sub"), SESSION, "before")
-    assert git(workspace / "sub", "cat-file", "-t", tree) == "tree\n"
+    assert run_git(workspace / "sub", "cat-file", "-t", tree) == "tree\n"
 
 
 async def test_rubbish_is_left_out_where_no_repository_says_what_to_ignore(tmp_path: Path, checkpoints: Checkpoints) -> None:
@@ -134,24 +134,24 @@ async def test_rubbish_is_left_out_where_no_repository_says_what_to_ignore(tmp_p
 
 
 async def test_large_and_special_files_are_left_out_and_never_removed(make_workspace: MakeWorkspace, data: Path) -> None:
-    checkpoints = Checkpoints(data, limits=Limits(file_bytes=1000))
+    checkpoints = Checkpoints(data, limits=SnapshotLimits(file_bytes=1000))
     workspace = make_workspace({"grows.txt": "small\n", "shrinks.txt": "x" * 1001, "large.bin": "x" * 1001})
     os.mkfifo(workspace / "pipe")
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, {"grows.txt": "x" * 1001, "shrinks.txt": "small\n", "large.bin": "y" * 1001})
-    became = state(workspace)
+    became = read_tree(workspace)
     after = await checkpoints.take(str(workspace), SESSION, "after")
 
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo", force=True)
     assert undone.files == ()
-    assert state(workspace) == became
+    assert read_tree(workspace) == became
     redone = await checkpoints.restore(str(workspace), before=before, after=after, direction="redo", force=True)
     assert redone.files == ()
-    assert state(workspace) == became
+    assert read_tree(workspace) == became
 
 
 async def test_our_own_folders_are_never_covered(tmp_path: Path) -> None:
-    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"})
+    workspace = make_repository(tmp_path / "workspace", {"a.txt": "one\n"})
     checkpoints = Checkpoints(workspace / "home/data/checkpoints", apart=[workspace / "home"])
     write(workspace, {"home/journal.db": "1\n"})
     before = await checkpoints.take(str(workspace), SESSION, "before")
@@ -175,20 +175,20 @@ async def test_without_a_word_about_apart_only_our_store_is_left_out(tmp_path: P
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        (Limits(folder_files=3, repository_files=3), "more than 3 files"),
-        (Limits(new_bytes=1000), "more than 1000 bytes have changed"),
-        (Limits(names_left_out=5), "more than 5 files that are ignored"),
+        (SnapshotLimits(folder_files=3, repository_files=3), "more than 3 files"),
+        (SnapshotLimits(new_bytes=1000), "more than 1000 bytes have changed"),
+        (SnapshotLimits(names_left_out=5), "more than 5 files that are ignored"),
     ],
 )
 async def test_what_is_too_much_is_refused_with_a_remedy(
-    make_workspace: MakeWorkspace, data: Path, limits: Limits, says: str
+    make_workspace: MakeWorkspace, data: Path, limits: SnapshotLimits, says: str
 ) -> None:
     workspace = make_workspace(
         {".gitignore": "*.log\n"}
         | {f"{number}.txt": "x" * 400 for number in range(4)}
         | {f"{number}.log": "x" for number in range(6)}
     )
-    with pytest.raises(Unavailable, match=f"{says}.*hint: let `.gitignore` name"):
+    with pytest.raises(GitUnavailable, match=f"{says}.*hint: let `.gitignore` name"):
         await Checkpoints(data, limits=limits).take(str(workspace), SESSION, "before")
     assert await Checkpoints(data).take(str(workspace), SESSION, "before")
 

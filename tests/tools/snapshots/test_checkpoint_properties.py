@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.tools.git.repositories import git, repository, state
+from tests.tools.git.repositories import run_git, make_repository, read_tree
 
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
@@ -48,7 +48,7 @@ def make_room(root: Path, path: Path) -> None:
     clear(path)
 
 
-def edit(root: Path, what: str, name: str, content: bytes) -> None:
+def apply_edit(root: Path, what: str, name: str, content: bytes) -> None:
     path = root / name
     match what:
         case "write" | "program":
@@ -65,8 +65,8 @@ def edit(root: Path, what: str, name: str, content: bytes) -> None:
             if path.parent.is_dir() and not any(parent.is_symlink() for parent in path.parents):
                 clear(path)
         case "commit" if (root / ".git").is_dir():
-            git(root, "add", "--all")
-            git(root, "commit", "--quiet", "--allow-empty", "--message", "x")
+            run_git(root, "add", "--all")
+            run_git(root, "commit", "--quiet", "--allow-empty", "--message", "x")
 
 
 @pytest.mark.parametrize("kind", ["plain folder", "repository"])
@@ -77,7 +77,7 @@ def test_undo_and_redo_are_exact(kind: str, first: list[Edit], run: list[Edit], 
         root = Path(folder) / "workspace"
         root.mkdir()
         if kind == "repository":
-            repository(root)
+            make_repository(root)
         asyncio.run(check(root, Checkpoints(Path(folder) / "data"), [first, run, second_run]))
 
 
@@ -87,18 +87,18 @@ async def check(root: Path, checkpoints: Checkpoints, rounds: list[list[Edit]]) 
     trees = []
     for number, edits in enumerate(rounds):
         for step in edits:
-            edit(root, *step)
-        states.append(state(root))
+            apply_edit(root, *step)
+        states.append(read_tree(root))
         trees.append(await checkpoints.take(workspace, "sess_01", str(number)))
 
     for now in (1, 0):
         undone = await checkpoints.restore(workspace, before=trees[now], after=trees[now + 1], direction="undo")
-        assert (state(root), undone.skipped, undone.failed) == (states[now], (), ())
+        assert (read_tree(root), undone.skipped, undone.failed) == (states[now], (), ())
     for now in (1, 2):
         redone = await checkpoints.restore(workspace, before=trees[now - 1], after=trees[now], direction="redo")
-        assert (state(root), redone.skipped, redone.failed) == (states[now], (), ())
+        assert (read_tree(root), redone.skipped, redone.failed) == (states[now], (), ())
     # All at once, from what is there now.
     await checkpoints.restore(workspace, before=trees[0], after=None, direction="undo")
-    assert state(root) == states[0]
+    assert read_tree(root) == states[0]
     assert await checkpoints.diff(workspace, trees[0]) == ""
     assert await checkpoints.take(workspace, "sess_01", "again") == trees[0]

@@ -7,13 +7,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.git.repositories import git, repository, write
+from tests.tools.git.repositories import run_git, make_repository, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
 from switchtower.tools.running import orphans
 from switchtower.tools.snapshots.checkpoints import Checkpoints
-from switchtower.tools.snapshots.limits import Limits
+from switchtower.tools.snapshots.limits import SnapshotLimits
 
 
 async def test_without_git_there_are_no_checkpoints(
@@ -21,40 +21,40 @@ async def test_without_git_there_are_no_checkpoints(
 ) -> None:
     write(tmp_path / "workspace", {"a.txt": "a\n"})
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(Unavailable, match="git is not installed; hint: install git"):
+    with pytest.raises(GitUnavailable, match="git is not installed; hint: install git"):
         await checkpoints.take(str(tmp_path / "workspace"), SESSION, "before")
 
 
 @pytest.mark.parametrize("where", [".git", ".git/hooks", "../bare.git"])
 async def test_a_repositorys_own_folder_is_no_workspace(tmp_path: Path, checkpoints: Checkpoints, where: str) -> None:
-    workspace = repository(tmp_path / "workspace", {"a.txt": "a\n"})
-    git(tmp_path, "init", "--quiet", "--bare", "bare.git")
-    with pytest.raises(Unavailable, match="repository's own store"):
+    workspace = make_repository(tmp_path / "workspace", {"a.txt": "a\n"})
+    run_git(tmp_path, "init", "--quiet", "--bare", "bare.git")
+    with pytest.raises(GitUnavailable, match="repository's own store"):
         await checkpoints.take(str(workspace / where), SESSION, "before")
 
 
 @pytest.mark.parametrize("tree", ["", "HEAD", "--help", "0" * 40, "0" * 64, "g" * 40])
 async def test_what_is_no_checkpoint_is_refused(make_workspace: MakeWorkspace, checkpoints: Checkpoints, tree: str) -> None:
     workspace = make_workspace({"a.txt": "a\n"})
-    with pytest.raises(Unavailable, match="gone or damaged"):
+    with pytest.raises(GitUnavailable, match="gone or damaged"):
         await checkpoints.restore(str(workspace), before=tree, after=None, direction="undo")
-    with pytest.raises(Unavailable, match="gone or damaged"):
+    with pytest.raises(GitUnavailable, match="gone or damaged"):
         await checkpoints.diff(str(workspace), tree)
 
 
 async def test_a_tree_of_the_repository_itself_is_no_checkpoint(tmp_path: Path, checkpoints: Checkpoints) -> None:
-    workspace = repository(tmp_path / "workspace", {"a.txt": "a\n"})
-    tree = git(workspace, "rev-parse", "HEAD^{tree}").strip()
-    with pytest.raises(Unavailable, match="is no checkpoint"):
+    workspace = make_repository(tmp_path / "workspace", {"a.txt": "a\n"})
+    tree = run_git(workspace, "rev-parse", "HEAD^{tree}").strip()
+    with pytest.raises(GitUnavailable, match="is no checkpoint"):
         await checkpoints.diff(str(workspace), tree)
 
 
-class Stuck:
+class StuckCheckpoints:
     """A repository that keeps git waiting: its configuration includes a pipe into which nobody writes."""
 
     def __init__(self, workspace: Path, pipe: Path) -> None:
         os.mkfifo(pipe)
-        git(workspace, "config", "include.path", str(pipe))
+        run_git(workspace, "config", "include.path", str(pipe))
         self._pipe = pipe
         self._end = -1
 
@@ -74,39 +74,43 @@ class Stuck:
 
 
 @pytest.fixture
-def stuck(tmp_path: Path) -> Stuck:
-    return Stuck(repository(tmp_path / "workspace", {"a.txt": "a\n"}), tmp_path / "pipe")
+def stuck_checkpoints(tmp_path: Path) -> StuckCheckpoints:
+    return StuckCheckpoints(make_repository(tmp_path / "workspace", {"a.txt": "a\n"}), tmp_path / "pipe")
 
 
-async def test_a_cancelled_checkpoint_leaves_no_process(tmp_path: Path, checkpoints: Checkpoints, stuck: Stuck) -> None:
+async def test_a_cancelled_checkpoint_leaves_no_process(
+    tmp_path: Path, checkpoints: Checkpoints, stuck_checkpoints: StuckCheckpoints
+) -> None:
     task = asyncio.create_task(checkpoints.take(str(tmp_path / "workspace"), SESSION, "before"))
-    await stuck.is_reached()
+    await stuck_checkpoints.is_reached()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    stuck.is_over()
+    stuck_checkpoints.is_over()
 
 
-async def test_a_checkpoint_that_takes_too_long_is_given_up(tmp_path: Path, data: Path, stuck: Stuck) -> None:
-    checkpoints = Checkpoints(data, limits=Limits(seconds=0.5))
+async def test_a_checkpoint_that_takes_too_long_is_given_up(
+    tmp_path: Path, data: Path, stuck_checkpoints: StuckCheckpoints
+) -> None:
+    checkpoints = Checkpoints(data, limits=SnapshotLimits(seconds=0.5))
     task = asyncio.create_task(checkpoints.take(str(tmp_path / "workspace"), SESSION, "before"))
-    await stuck.is_reached()
-    with pytest.raises(Unavailable, match=r"it took longer than 0.5 seconds; hint: let `\.gitignore`"):
+    await stuck_checkpoints.is_reached()
+    with pytest.raises(GitUnavailable, match=r"it took longer than 0.5 seconds; hint: let `\.gitignore`"):
         await task
-    stuck.is_over()
+    stuck_checkpoints.is_over()
 
 
 async def test_a_waiting_git_carries_its_runs_mark_so_that_it_is_found_after_a_crash(
-    tmp_path: Path, checkpoints: Checkpoints, stuck: Stuck
+    tmp_path: Path, checkpoints: Checkpoints, stuck_checkpoints: StuckCheckpoints
 ) -> None:
     run_id = f"run_{uuid4().hex}"
     task = asyncio.create_task(checkpoints.take(str(tmp_path / "workspace"), SESSION, "before", run_id=run_id))
-    await stuck.is_reached()
-    assert await asyncio.to_thread(orphans.any_marked, run_id)
+    await stuck_checkpoints.is_reached()
+    assert await asyncio.to_thread(orphans.has_marked_processes, run_id)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not await asyncio.to_thread(orphans.any_marked, run_id)
+    assert not await asyncio.to_thread(orphans.has_marked_processes, run_id)
 
 
 async def test_what_a_killed_daemon_left_is_swept_up(make_workspace: MakeWorkspace, checkpoints: Checkpoints, data: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.tools.git.repositories import git, repository, state, write
+from tests.tools.git.repositories import run_git, make_repository, read_tree, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
 from switchtower.tools.snapshots.checkpoints import Checkpoints
@@ -14,7 +14,7 @@ async def test_a_run_is_undone_and_made_again_in_any_kind_of_workspace(
 ) -> None:
     workspace = make_any_workspace({"a.txt": "one\n", "dir/b.txt": "two\n", "gone.txt": "three\n", "tool": "#!/bin/sh\n"})
     (workspace / "link").symlink_to("a.txt")
-    was = state(workspace)
+    was = read_tree(workspace)
     before = await checkpoints.take(str(workspace), SESSION, "run_1-before")
 
     write(workspace, {"a.txt": "ONE\n", "new/deep/c.txt": "four\n"})
@@ -22,37 +22,37 @@ async def test_a_run_is_undone_and_made_again_in_any_kind_of_workspace(
     (workspace / "tool").chmod(0o755)
     (workspace / "link").unlink()
     (workspace / "link").symlink_to("dir/b.txt")
-    became = state(workspace)
+    became = read_tree(workspace)
     after = await checkpoints.take(str(workspace), SESSION, "run_1-after")
 
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
-    assert state(workspace) == was
+    assert read_tree(workspace) == was
     assert undone.files == ("a.txt", "gone.txt", "link", "new/deep/c.txt", "tool")
     assert (undone.skipped, undone.failed) == ((), ())
     assert not (workspace / "new").exists()
 
     redone = await checkpoints.restore(str(workspace), before=before, after=after, direction="redo")
-    assert state(workspace) == became
+    assert read_tree(workspace) == became
     assert redone.files == undone.files
 
 
 async def test_a_checkpoint_of_a_subfolder_leaves_the_rest_of_the_repository_alone(
     tmp_path: Path, checkpoints: Checkpoints
 ) -> None:
-    top = repository(tmp_path / "top", {"above.txt": "above\n", "sub/inside.txt": "inside\n"})
+    top = make_repository(tmp_path / "top", {"above.txt": "above\n", "sub/inside.txt": "inside\n"})
     before = await checkpoints.take(str(top / "sub"), SESSION, "before")
     write(top, {"above.txt": "changed\n", "sub/inside.txt": "changed\n"})
     after = await checkpoints.take(str(top / "sub"), SESSION, "after")
 
     assert (await checkpoints.restore(str(top / "sub"), before=before, after=after, direction="undo")).files == ("inside.txt",)
-    assert state(top) == {"above.txt": ("file", b"changed\n"), "sub/inside.txt": ("file", b"inside\n")}
+    assert read_tree(top) == {"above.txt": ("file", b"changed\n"), "sub/inside.txt": ("file", b"inside\n")}
 
 
 async def test_bytes_are_kept_as_they_are_on_disk_whatever_git_would_make_of_them(
     tmp_path: Path, checkpoints: Checkpoints
 ) -> None:
-    workspace = repository(tmp_path / "workspace")
-    git(workspace, "config", "core.autocrlf", "true")
+    workspace = make_repository(tmp_path / "workspace")
+    run_git(workspace, "config", "core.autocrlf", "true")
     write(workspace, {".gitattributes": "*.txt text eol=crlf\n*.u16 working-tree-encoding=UTF-16\n*.id ident\n"})
     files: dict[str, str | bytes] = {
         "dos.txt": b"one\r\ntwo\r\n",
@@ -62,16 +62,16 @@ async def test_bytes_are_kept_as_they_are_on_disk_whatever_git_would_make_of_the
         "binary": bytes(range(256)),
     }
     write(workspace, files)
-    git(workspace, "add", "--all")
-    git(workspace, "commit", "--quiet", "--message", "first")
-    was = state(workspace)
+    run_git(workspace, "add", "--all")
+    run_git(workspace, "commit", "--quiet", "--message", "first")
+    was = read_tree(workspace)
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, dict.fromkeys(files, "changed\n"))
     after = await checkpoints.take(str(workspace), SESSION, "after")
 
     await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
-    assert state(workspace) == was
-    assert git(workspace, "status", "--porcelain") == ""
+    assert read_tree(workspace) == was
+    assert run_git(workspace, "status", "--porcelain") == ""
 
 
 async def test_names_may_hold_anything_that_the_system_allows(make_workspace: MakeWorkspace, checkpoints: Checkpoints) -> None:
@@ -89,30 +89,30 @@ async def test_names_may_hold_anything_that_the_system_allows(make_workspace: Ma
         ":(top)",
     ]
     workspace = make_workspace({f"{name}/{name}": "one\n" for name in names})
-    was = state(workspace)
+    was = read_tree(workspace)
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, {f"{name}/{name}": "two\n" for name in names})
-    became = state(workspace)
+    became = read_tree(workspace)
     after = await checkpoints.take(str(workspace), SESSION, "after")
 
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
-    assert state(workspace) == was
+    assert read_tree(workspace) == was
     assert len(undone.files) == len(names)
     assert "��/��" in undone.files  # whoever is told reads text
     await checkpoints.restore(str(workspace), before=before, after=after, direction="redo")
-    assert state(workspace) == became
+    assert read_tree(workspace) == became
 
 
 async def test_a_repository_of_sha256_has_checkpoints_of_sha256(tmp_path: Path, checkpoints: Checkpoints) -> None:
-    workspace = repository(tmp_path / "workspace", {"a.txt": "one\n"}, "--object-format=sha256")
+    workspace = make_repository(tmp_path / "workspace", {"a.txt": "one\n"}, "--object-format=sha256")
     before = await checkpoints.take(str(workspace), SESSION, "before")
     write(workspace, {"a.txt": "two\n"} | {f"{number}.txt": "x" for number in range(150)})
     after = await checkpoints.take(str(workspace), SESSION, "after")
     assert len(before) == 64
     assert "+two" in await checkpoints.diff(str(workspace), before, after)
     await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
-    assert state(workspace) == {"a.txt": ("file", b"one\n")}
-    git(workspace, "fsck", "--strict", "--no-dangling")
+    assert read_tree(workspace) == {"a.txt": ("file", b"one\n")}
+    run_git(workspace, "fsck", "--strict", "--no-dangling")
 
 
 async def test_a_folder_that_becomes_a_repository_on_the_way_can_still_be_undone(
@@ -121,13 +121,13 @@ async def test_a_folder_that_becomes_a_repository_on_the_way_can_still_be_undone
     workspace = tmp_path / "workspace"
     write(workspace, {"a.txt": "one\n", "target/x": "rubbish\n"})
     before = await checkpoints.take(str(workspace), SESSION, "before")
-    repository(workspace, {"a.txt": "two\n", "b.txt": "two\n"})
+    make_repository(workspace, {"a.txt": "two\n", "b.txt": "two\n"})
     after = await checkpoints.take(str(workspace), SESSION, "after")
 
     undone = await checkpoints.restore(str(workspace), before=before, after=after, direction="undo")
     assert undone.files == ("a.txt", "b.txt")
-    assert state(workspace) == {"a.txt": ("file", b"one\n"), "target/x": ("file", b"rubbish\n")}
-    assert git(workspace, "log", "--oneline") != ""
+    assert read_tree(workspace) == {"a.txt": ("file", b"one\n"), "target/x": ("file", b"rubbish\n")}
+    assert run_git(workspace, "log", "--oneline") != ""
 
     # And the other way round, as long as its objects are still there.
     (workspace / ".git/HEAD").rename(workspace / ".git/HEAD.away")
@@ -149,4 +149,4 @@ async def test_a_workspace_without_files_has_a_checkpoint_too(make_workspace: Ma
     write(workspace, {"a.txt": "one\n"})
     assert (await checkpoints.restore(str(workspace), before=before, after=None, direction="undo")).files == ("a.txt",)
     if (workspace / ".git").exists():
-        git(workspace, "fsck", "--strict", "--no-dangling")
+        run_git(workspace, "fsck", "--strict", "--no-dangling")

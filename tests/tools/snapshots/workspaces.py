@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.tools.git.repositories import git, repository, write
+from tests.tools.git.repositories import run_git, make_repository, write
 
 SESSION = "sess_01"
 MakeWorkspace = Callable[[dict[str, str | bytes]], Path]
@@ -16,15 +16,15 @@ def make(kind: str, tmp_path: Path, files: dict[str, str | bytes]) -> Path:
         case "plain folder":
             workspace.mkdir()
         case "repository":
-            repository(workspace, {"committed.txt": "committed\n"})
+            make_repository(workspace, {"committed.txt": "committed\n"})
         case "subfolder of a repository":
-            repository(tmp_path / "above", {"committed.txt": "above\n", "sub/committed.txt": "committed\n"})
+            make_repository(tmp_path / "above", {"committed.txt": "above\n", "sub/committed.txt": "committed\n"})
             workspace = tmp_path / "above" / "sub"
         case "repository without commits":
-            repository(workspace)
+            make_repository(workspace)
         case "worktree":
-            repository(tmp_path / "origin", {"committed.txt": "committed\n"})
-            git(tmp_path / "origin", "worktree", "add", "--quiet", str(workspace))
+            make_repository(tmp_path / "origin", {"committed.txt": "committed\n"})
+            run_git(tmp_path / "origin", "worktree", "add", "--quiet", str(workspace))
         case _:
             raise AssertionError(kind)
     write(workspace, files)

@@ -12,7 +12,7 @@ _EXCHANGE = 2
 
 
 @contextmanager
-def swapping(name: Path, link_to: Path) -> Iterator[None]:
+def swap_repeatedly(name: Path, link_to: Path) -> Iterator[None]:
     """The name is at each moment either what it was or a link. At the end it is what it was."""
     link = name.with_name(f"{name.name}.link")
     link.symlink_to(link_to)

@@ -66,5 +66,5 @@ async def test_what_is_no_folder_cannot_be_listed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, message in (("file", "not a directory"), ("pipe", "not a directory"), ("none", "no such file")):
         async with asyncio.timeout(60):
-            with pytest.raises(workbench.Refused, match=message):
+            with pytest.raises(workbench.OperationRefused, match=message):
                 await workbench.list_folder(str(tmp_path), path)

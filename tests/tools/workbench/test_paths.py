@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.workbench.swapping import swapping
+from tests.tools.workbench.swapping import swap_repeatedly
 
 from switchtower.tools import workbench
 
@@ -18,14 +18,14 @@ Door = Callable[[str, str], Awaitable[object]]
 
 
 async def write_something(cwd: str, path: str) -> object:
-    return await workbench.write(cwd, path, "from far away")
+    return await workbench.write_file(cwd, path, "from far away")
 
 
-DOORS = {"read": workbench.read, "list": workbench.list_folder, "write": write_something}
+DOORS = {"read": workbench.read_file, "list": workbench.list_folder, "write": write_something}
 
 
 @pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Door:
+def path_operation(request: pytest.FixtureRequest) -> Door:
     return DOORS[request.param]
 
 
@@ -39,15 +39,15 @@ def cwd(tmp_path: Path) -> Path:
     return cwd
 
 
-async def refusal(work: Awaitable[object]) -> str:
+async def get_refusal(work: Awaitable[object]) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.Refused) as caught:
+        with pytest.raises(workbench.OperationRefused) as caught:
             await work
     assert str(caught.value) == caught.value.message
     return caught.value.message
 
 
-def outside_of(cwd: Path) -> dict[str, str]:
+def make_outside_file(cwd: Path) -> dict[str, str]:
     return {entry.name: entry.read_text() for entry in (cwd.parent / "outside").iterdir()}
 
 
@@ -78,74 +78,76 @@ def outside_of(cwd: Path) -> dict[str, str]:
         ("inner/.ssh/id_rsa", "path may hold secrets"),
     ],
 )
-async def test_a_path_that_its_words_give_away_is_refused_at_each_door(door: Door, cwd: Path, path: str, message: str) -> None:
-    assert await refusal(door(str(cwd), path)) == message
-    assert outside_of(cwd) == {"file": OUTSIDE}
+async def test_a_path_that_its_words_give_away_is_refused_at_each_door(
+    path_operation: Door, cwd: Path, path: str, message: str
+) -> None:
+    assert await get_refusal(path_operation(str(cwd), path)) == message
+    assert make_outside_file(cwd) == {"file": OUTSIDE}
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "inner/../..", "a\0b", "\ud800", ".env"])
 async def test_a_path_can_be_checked_before_anybody_is_asked(cwd: Path, path: str) -> None:
-    with pytest.raises(workbench.Refused):
-        workbench.check(str(cwd), path)
-    workbench.check(str(cwd), "inner/new/file")
+    with pytest.raises(workbench.OperationRefused):
+        workbench.check_path(str(cwd), path)
+    workbench.check_path(str(cwd), "inner/new/file")
 
 
-async def test_an_absolute_path_is_refused_even_when_it_leads_inside(door: Door, cwd: Path) -> None:
-    assert await refusal(door(str(cwd), str(cwd / "inner" / "file"))) == "path must be relative"
+async def test_an_absolute_path_is_refused_even_when_it_leads_inside(path_operation: Door, cwd: Path) -> None:
+    assert await get_refusal(path_operation(str(cwd), str(cwd / "inner" / "file"))) == "path must be relative"
 
 
 async def test_an_empty_path_is_no_file_but_the_folder_itself_when_listed(cwd: Path) -> None:
-    assert await refusal(workbench.read(str(cwd), "")) == "path is empty"
-    assert await refusal(write_something(str(cwd), "")) == "path is empty"
+    assert await get_refusal(workbench.read_file(str(cwd), "")) == "path is empty"
+    assert await get_refusal(write_something(str(cwd), "")) == "path is empty"
     assert (await workbench.list_folder(str(cwd), "")).path == "."
 
 
 @pytest.mark.parametrize("target", ["../outside", "{outside}", "inner/../../outside", "hop", "/proc/self/root{outside}"])
-async def test_no_link_to_a_folder_leads_out(door: Door, cwd: Path, target: str) -> None:
+async def test_no_link_to_a_folder_leads_out(path_operation: Door, cwd: Path, target: str) -> None:
     (cwd / "hop").symlink_to("../outside")
     (cwd / "link").symlink_to(target.format(outside=cwd.parent / "outside"))
 
-    assert await refusal(door(str(cwd), "link/file")) == "path escapes run cwd"
-    assert await refusal(door(str(cwd), "link")) == "path escapes run cwd"
-    assert await refusal(door(str(cwd), "link/new/file")) == "path escapes run cwd"
-    assert outside_of(cwd) == {"file": OUTSIDE}
+    assert await get_refusal(path_operation(str(cwd), "link/file")) == "path escapes run cwd"
+    assert await get_refusal(path_operation(str(cwd), "link")) == "path escapes run cwd"
+    assert await get_refusal(path_operation(str(cwd), "link/new/file")) == "path escapes run cwd"
+    assert make_outside_file(cwd) == {"file": OUTSIDE}
 
 
 @pytest.mark.parametrize(
     "target", ["../outside/file", "{outside}/file", "../outside/not there yet", "/dev/zero", "/dev/null", "/"]
 )
-async def test_no_link_to_a_file_leads_out(door: Door, cwd: Path, target: str) -> None:
+async def test_no_link_to_a_file_leads_out(path_operation: Door, cwd: Path, target: str) -> None:
     (cwd / "link").symlink_to(target.format(outside=cwd.parent / "outside"))
 
-    assert await refusal(door(str(cwd), "link")) == "path escapes run cwd"
-    assert outside_of(cwd) == {"file": OUTSIDE}
+    assert await get_refusal(path_operation(str(cwd), "link")) == "path escapes run cwd"
+    assert make_outside_file(cwd) == {"file": OUTSIDE}
 
 
-async def test_links_that_go_in_circles_come_to_an_end(door: Door, cwd: Path) -> None:
+async def test_links_that_go_in_circles_come_to_an_end(path_operation: Door, cwd: Path) -> None:
     (cwd / "one").symlink_to("two")
     (cwd / "two").symlink_to("one")
-    assert await refusal(door(str(cwd), "one")) == "path escapes run cwd"
+    assert await get_refusal(path_operation(str(cwd), "one")) == "path escapes run cwd"
 
 
 async def test_links_that_stay_inside_are_followed(cwd: Path) -> None:
     (cwd / "link").symlink_to("inner")
     (cwd / "absolute").symlink_to(cwd / "inner" / "file")
 
-    assert (await workbench.read(str(cwd), "link/file")).content == "inside"
+    assert (await workbench.read_file(str(cwd), "link/file")).content == "inside"
     assert [entry.name for entry in (await workbench.list_folder(str(cwd), "link")).entries] == ["file"]
-    await workbench.write(str(cwd), "absolute", "changed")
+    await workbench.write_file(str(cwd), "absolute", "changed")
     assert (cwd / "inner" / "file").read_text() == "changed"
     assert (cwd / "absolute").is_symlink()
 
 
-async def test_a_run_whose_folder_is_gone_or_no_folder_is_told_so(door: Door, cwd: Path) -> None:
-    assert await refusal(door(str(cwd / "gone"), "file")) == "the run's cwd cannot be opened"
-    assert await refusal(door(str(cwd / "inner" / "file"), "file")) == "the run's cwd cannot be opened"
+async def test_a_run_whose_folder_is_gone_or_no_folder_is_told_so(path_operation: Door, cwd: Path) -> None:
+    assert await get_refusal(path_operation(str(cwd / "gone"), "file")) == "the run's cwd cannot be opened"
+    assert await get_refusal(path_operation(str(cwd / "inner" / "file"), "file")) == "the run's cwd cannot be opened"
 
 
 async def test_a_run_in_the_topmost_folder_does_not_show_the_daemons_environment() -> None:
     for path in ("proc/self/environ", f"proc/{os.getpid()}/environ", "proc/self/root/proc/self/environ"):
-        assert await refusal(workbench.read("/", path)) == "path may hold secrets"
+        assert await get_refusal(workbench.read_file("/", path)) == "path may hold secrets"
 
 
 @pytest.mark.parametrize("swapped", ["inner", "inner/file"])
@@ -154,13 +156,13 @@ async def test_a_link_swapped_in_while_we_read_shows_nothing(cwd: Path, swapped:
     outside = cwd.parent / "outside"
     seen: set[str] = set()
     reads = 0
-    with swapping(name, outside if swapped == "inner" else outside / "file"):
+    with swap_repeatedly(name, outside if swapped == "inner" else outside / "file"):
         async with asyncio.timeout(60):
             while reads < 300 or len(seen) < 2:
                 reads += 1
                 try:
-                    seen.add((await workbench.read(str(cwd), "inner/file")).content)
-                except workbench.Refused as refused:
+                    seen.add((await workbench.read_file(str(cwd), "inner/file")).content)
+                except workbench.OperationRefused as refused:
                     # A folder that turns into a link between the look and the step is no folder to the kernel.
                     seen.add(refused.message.replace("not a directory", "path escapes run cwd"))
     assert seen == {"inside", "path escapes run cwd"}
@@ -170,13 +172,13 @@ async def test_a_link_swapped_in_while_we_list_shows_nothing(cwd: Path) -> None:
     (cwd.parent / "outside" / "file").rename(cwd.parent / "outside" / "foreign")
     seen: set[str] = set()
     lists = 0
-    with swapping(cwd / "inner", cwd.parent / "outside"):
+    with swap_repeatedly(cwd / "inner", cwd.parent / "outside"):
         async with asyncio.timeout(60):
             while lists < 300 or len(seen) < 2:
                 lists += 1
                 try:
                     seen.update(entry.name for entry in (await workbench.list_folder(str(cwd), "inner")).entries)
-                except workbench.Refused:
+                except workbench.OperationRefused:
                     seen.add("refused")
     assert seen == {"file", "refused"}
 
@@ -184,16 +186,16 @@ async def test_a_link_swapped_in_while_we_list_shows_nothing(cwd: Path) -> None:
 async def test_a_link_swapped_in_while_we_write_gets_nothing(cwd: Path) -> None:
     outcomes: set[str] = set()
     writes = 0
-    with swapping(cwd / "inner", cwd.parent / "outside"):
+    with swap_repeatedly(cwd / "inner", cwd.parent / "outside"):
         async with asyncio.timeout(60):
             while writes < 200 or len(outcomes) < 2:
                 writes += 1
                 try:
-                    await workbench.write(str(cwd), "inner/new", f"{writes}")
+                    await workbench.write_file(str(cwd), "inner/new", f"{writes}")
                     outcomes.add("written")
-                except workbench.Refused:
+                except workbench.OperationRefused:
                     outcomes.add("refused")
-    assert outside_of(cwd) == {"file": OUTSIDE}
+    assert make_outside_file(cwd) == {"file": OUTSIDE}
     assert outcomes == {"written", "refused"}
 
 
@@ -202,5 +204,5 @@ def test_whatever_the_path_a_read_of_nothing_inside_is_refused(tmp_path_factory:
     folder = tmp_path_factory.getbasetemp() / "any-path"
     (folder / "run").mkdir(parents=True, exist_ok=True)
     (folder / "a").write_text(OUTSIDE)
-    with pytest.raises(workbench.Refused):
-        asyncio.run(workbench.read(str(folder / "run"), path))
+    with pytest.raises(workbench.OperationRefused):
+        asyncio.run(workbench.read_file(str(folder / "run"), path))

@@ -12,17 +12,17 @@ from switchtower.tools import workbench
 from switchtower.tools.workbench import reading
 
 
-async def refusal(cwd: Path, path: str) -> str:
+async def get_refusal(cwd: Path, path: str) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.Refused) as caught:
-            await workbench.read(str(cwd), path)
+        with pytest.raises(workbench.OperationRefused) as caught:
+            await workbench.read_file(str(cwd), path)
     return caught.value.message
 
 
 async def test_a_result_has_relays_fields(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("grüße\r\n")
 
-    result = await workbench.read(str(tmp_path), "./file")
+    result = await workbench.read_file(str(tmp_path), "./file")
 
     assert msgspec.to_builtins(result) == {"path": "./file", "content": "grüße\r\n", "truncated": False}
 
@@ -31,15 +31,15 @@ async def test_a_file_of_exactly_the_limit_is_whole_and_one_byte_more_is_cut(tmp
     (tmp_path / "whole").write_bytes(b"x" * reading.READ_LIMIT)
     (tmp_path / "more").write_bytes(b"x" * (reading.READ_LIMIT + 1))
 
-    assert not (await workbench.read(str(tmp_path), "whole")).truncated
-    more = await workbench.read(str(tmp_path), "more")
+    assert not (await workbench.read_file(str(tmp_path), "whole")).truncated
+    more = await workbench.read_file(str(tmp_path), "more")
     assert (len(more.content), more.truncated) == (reading.READ_LIMIT, True)
 
 
 async def test_a_cut_never_parts_a_character(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("xx" + "€" * reading.READ_LIMIT)
 
-    result = await workbench.read(str(tmp_path), "file")
+    result = await workbench.read_file(str(tmp_path), "file")
 
     assert result.truncated
     assert result.content == "xx" + "€" * ((reading.READ_LIMIT - 2) // 3)
@@ -49,7 +49,7 @@ async def test_a_cut_never_parts_a_character(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"a\0b", b"\xff\xfe", b"fine \xc3", b"\x80", b"\xed\xa0\x80"])
 async def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
-    assert await refusal(tmp_path, "file") == "not a UTF-8 file"
+    assert await get_refusal(tmp_path, "file") == "not a UTF-8 file"
 
 
 async def test_of_five_gigabytes_only_the_beginning_is_read(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ async def test_of_five_gigabytes_only_the_beginning_is_read(tmp_path: Path) -> N
             file.write(beginning)
             file.truncate(5 * 1024**3)
 
-    text = await workbench.read(str(tmp_path), "text")
+    text = await workbench.read_file(str(tmp_path), "text")
     assert text.truncated
     assert len(text.content) == reading.READ_LIMIT
-    assert await refusal(tmp_path, "holes") == "not a UTF-8 file"
+    assert await get_refusal(tmp_path, "holes") == "not a UTF-8 file"
 
 
 async def test_pipes_and_sockets_are_refused_without_waiting_for_their_other_end(tmp_path: Path) -> None:
@@ -70,24 +70,24 @@ async def test_pipes_and_sockets_are_refused_without_waiting_for_their_other_end
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         for name in ("pipe", "link", "socket"):
-            assert await refusal(tmp_path, name) == "not a regular file"
+            assert await get_refusal(tmp_path, name) == "not a regular file"
 
 
 async def test_devices_are_refused_without_being_opened() -> None:
     for name in ("zero", "null", "tty"):
-        assert await refusal(Path("/dev"), name) == "not a regular file"
+        assert await get_refusal(Path("/dev"), name) == "not a regular file"
 
 
 async def test_folders_and_things_that_are_not_there_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
 
-    assert await refusal(tmp_path, "folder") == "is a directory"
-    assert await refusal(tmp_path, "folder/") == "is a directory"
-    assert await refusal(tmp_path, ".") == "is a directory"
-    assert await refusal(tmp_path, "./") == "is a directory"
-    assert await refusal(tmp_path, "none") == "no such file"
-    assert await refusal(tmp_path, "none/") == "no such file"
-    assert await refusal(tmp_path, "none/none") == "no such file"
-    assert await refusal(tmp_path, "file/") == "not a directory"
-    assert await refusal(tmp_path, "file/inner") == "not a directory"
+    assert await get_refusal(tmp_path, "folder") == "is a directory"
+    assert await get_refusal(tmp_path, "folder/") == "is a directory"
+    assert await get_refusal(tmp_path, ".") == "is a directory"
+    assert await get_refusal(tmp_path, "./") == "is a directory"
+    assert await get_refusal(tmp_path, "none") == "no such file"
+    assert await get_refusal(tmp_path, "none/") == "no such file"
+    assert await get_refusal(tmp_path, "none/none") == "no such file"
+    assert await get_refusal(tmp_path, "file/") == "not a directory"
+    assert await get_refusal(tmp_path, "file/inner") == "not a directory"

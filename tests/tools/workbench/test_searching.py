@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from tests.tools.workbench.swapping import swapping
+from tests.tools.workbench.swapping import swap_repeatedly
 
 from switchtower.tools import workbench
 from switchtower.tools.running import orphans
@@ -22,17 +22,17 @@ def searcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return str(request.param)
 
 
-async def lines(cwd: Path, q: str) -> list[str]:
+async def list_lines(cwd: Path, q: str) -> list[str]:
     async with asyncio.timeout(60):
-        result = await workbench.search(str(cwd), q)
+        result = await workbench.search_folder(str(cwd), q)
     assert not result.truncated
     return [f"{match.path}:{match.line}:{match.column}:{match.text}" for match in result.matches]
 
 
-async def refusal(cwd: Path, q: str) -> str:
+async def get_refusal(cwd: Path, q: str) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.Refused) as caught:
-            await workbench.search(str(cwd), q)
+        with pytest.raises(workbench.OperationRefused) as caught:
+            await workbench.search_folder(str(cwd), q)
     return caught.value.message
 
 
@@ -40,21 +40,21 @@ async def test_a_match_has_relays_fields(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a").write_text("one\r\n  ätwo three\r\n")
 
-    result = await workbench.search(str(tmp_path), "two")
+    result = await workbench.search_folder(str(tmp_path), "two")
 
     match = {"path": "src/a", "line": 2, "column": 5, "text": "  ätwo three"}
     assert msgspec.to_builtins(result) == {"matches": [match], "truncated": False}
-    assert await lines(tmp_path, "nowhere") == []
+    assert await list_lines(tmp_path, "nowhere") == []
 
 
 async def test_a_query_is_a_regular_expression_and_text_when_it_is_none(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("foo(bar\nfoo1bar\n[x\na{1\nC:\\new file*\n")
 
-    assert await lines(tmp_path, r"foo\dbar") == ["a:2:1:foo1bar"]
-    assert await lines(tmp_path, "foo(bar") == ["a:1:1:foo(bar"]
-    assert await lines(tmp_path, "[x") == ["a:3:1:[x"]
-    assert await lines(tmp_path, "*") == ["a:5:12:C:\\new file*"]
-    assert await lines(tmp_path, "file*(") == []
+    assert await list_lines(tmp_path, r"foo\dbar") == ["a:2:1:foo1bar"]
+    assert await list_lines(tmp_path, "foo(bar") == ["a:1:1:foo(bar"]
+    assert await list_lines(tmp_path, "[x") == ["a:3:1:[x"]
+    assert await list_lines(tmp_path, "*") == ["a:5:12:C:\\new file*"]
+    assert await list_lines(tmp_path, "file*(") == []
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,17 @@ async def test_a_query_is_a_regular_expression_and_text_when_it_is_none(tmp_path
 )
 async def test_a_query_is_never_an_option(tmp_path: Path, q: str) -> None:
     (tmp_path / "a").write_text(f"nothing\nwith {q} inside\n")
-    assert await lines(tmp_path, q) == [f"a:2:6:with {q} inside"]
+    assert await list_lines(tmp_path, q) == [f"a:2:6:with {q} inside"]
 
 
 async def test_queries_that_cannot_match_a_line_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a\nb\n")
-    assert await refusal(tmp_path, "") == "query is empty"
+    assert await get_refusal(tmp_path, "") == "query is empty"
     for q in ("a\nb", "a\n--pre=sh", "\n", "a\0b"):
-        assert await refusal(tmp_path, q) == "query contains a null character or a newline"
-    assert await refusal(tmp_path, "\ud800") == "query is not valid Unicode"
-    assert await refusal(tmp_path, "x" * 10_000_000) == "query is too long"
-    assert await refusal(tmp_path / "gone", "x") == "the run's cwd cannot be opened"
+        assert await get_refusal(tmp_path, q) == "query contains a null character or a newline"
+    assert await get_refusal(tmp_path, "\ud800") == "query is not valid Unicode"
+    assert await get_refusal(tmp_path, "x" * 10_000_000) == "query is too long"
+    assert await get_refusal(tmp_path / "gone", "x") == "the run's cwd cannot be opened"
 
 
 async def test_nothing_outside_and_nothing_secret_is_found(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_nothing_outside_and_nothing_secret_is_found(tmp_path: Path) -> No
     os.mkfifo(cwd / "pipe")
     (cwd / "honest").write_text("needle inside\n")
 
-    assert await lines(cwd, "needle") == ["honest:1:1:needle inside"]
+    assert await list_lines(cwd, "needle") == ["honest:1:1:needle inside"]
 
 
 async def test_a_link_swapped_in_while_we_search_shows_nothing(tmp_path: Path) -> None:
@@ -109,20 +109,20 @@ async def test_a_link_swapped_in_while_we_search_shows_nothing(tmp_path: Path) -
     (cwd / "inner" / "file").write_text("needle inside\n")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_text("needle outside\n")
-    with swapping(cwd / "inner", tmp_path / "outside"):
-        found = {line for _ in range(15) for line in await lines(cwd, "needle")}
+    with swap_repeatedly(cwd / "inner", tmp_path / "outside"):
+        found = {line for _ in range(15) for line in await list_lines(cwd, "needle")}
     # The folder is searched under either of its names, the link under none.
     assert found <= {"inner/file:1:1:needle inside", "inner.link/file:1:1:needle inside"}
-    assert await lines(cwd, "needle") == ["inner/file:1:1:needle inside"]
+    assert await list_lines(cwd, "needle") == ["inner/file:1:1:needle inside"]
 
 
 async def test_only_so_many_matches_are_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n" * 150)
     (tmp_path / "b").write_text("x\n" * 50)
-    assert len(await lines(tmp_path, "x")) == searching.MOST_MATCHES
+    assert len(await list_lines(tmp_path, "x")) == searching.MOST_MATCHES
     (tmp_path / "c").write_text("x\n")
 
-    result = await workbench.search(str(tmp_path), "x")
+    result = await workbench.search_folder(str(tmp_path), "x")
 
     assert result.truncated
     assert len(result.matches) == searching.MOST_MATCHES
@@ -132,7 +132,7 @@ async def test_long_lines_are_cut_and_strange_bytes_survive(tmp_path: Path) -> N
     (tmp_path / "long").write_text("needle" + "€" * 1_000_000)
     (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"needle \xff\n")
 
-    result = await workbench.search(str(tmp_path), "needle")
+    result = await workbench.search_folder(str(tmp_path), "needle")
 
     assert msgspec.json.decode(msgspec.json.encode(result), type=searching.SearchResult) == result
     by_path = {match.path: match.text for match in result.matches}
@@ -143,7 +143,7 @@ async def test_a_file_of_five_gigabytes_of_nothing_is_passed_over(tmp_path: Path
     with (tmp_path / "a").open("wb") as file:
         file.truncate(5 * 1024**3)
     (tmp_path / "b").write_text("needle\n")
-    assert await lines(tmp_path, "needle") == ["b:1:1:needle"]
+    assert await list_lines(tmp_path, "needle") == ["b:1:1:needle"]
 
 
 @pytest.mark.parametrize("searcher", ["ours"], indirect=True)  # only Python's own expressions can take for ever
@@ -152,9 +152,9 @@ async def test_a_search_without_an_end_is_ended(tmp_path: Path) -> None:
     run_id = f"run_{uuid4().hex}"
 
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.Refused, match="the search took too long"):
-            await workbench.search(str(tmp_path), "(a|aa)+$", run_id=run_id, seconds=0.5)
-    assert not orphans.any_marked(run_id)
+        with pytest.raises(workbench.OperationRefused, match="the search took too long"):
+            await workbench.search_folder(str(tmp_path), "(a|aa)+$", run_id=run_id, seconds=0.5)
+    assert not orphans.has_marked_processes(run_id)
 
 
 @pytest.mark.parametrize("searcher", ["ours"], indirect=True)
@@ -162,7 +162,7 @@ async def test_what_was_found_in_time_is_told_as_a_part(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("aaa\n")
     (tmp_path / "b").write_text("a" * 60 + "!\n")
 
-    result = await workbench.search(str(tmp_path), "(a|aa)+$", seconds=3.0)
+    result = await workbench.search_folder(str(tmp_path), "(a|aa)+$", seconds=3.0)
 
     assert [match.path for match in result.matches] == ["a"]
     assert result.truncated
@@ -178,7 +178,7 @@ async def test_a_program_of_the_folder_is_not_taken_for_ripgrep(tmp_path: Path, 
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / ".ripgreprc"))
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
 
-    assert await lines(tmp_path, "needle") == ["a:1:1:needle"]
+    assert await list_lines(tmp_path, "needle") == ["a:1:1:needle"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -203,7 +203,7 @@ async def test_what_a_searcher_claims_is_believed_only_when_the_file_says_so(
     }
     pretend(tmp_path, claims, monkeypatch)
 
-    assert await lines(cwd, "needle") == ["a:2:1:needle"]
+    assert await list_lines(cwd, "needle") == ["a:2:1:needle"]
 
 
 @pytest.mark.parametrize("searcher", ["ours"], indirect=True)
@@ -211,7 +211,7 @@ async def test_nothing_is_shown_of_processes(tmp_path: Path, monkeypatch: pytest
     process = Path("/proc/self").resolve()
     pretend(tmp_path, {"comm": b"1:1:0:" + (process / "comm").read_bytes().rstrip()}, monkeypatch)
 
-    assert await lines(process, "x") == []
+    assert await list_lines(process, "x") == []
 
 
 def pretend(folder: Path, claims: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:

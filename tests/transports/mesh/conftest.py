@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from switchtower.transports.mesh import identity
-from switchtower.transports.mesh.link import Limits
+from switchtower.transports.mesh.link import LinkLimits
 from switchtower.transports.mesh.mesh import TcpMesh
-from switchtower.transports.mesh.ports import Peer
+from switchtower.transports.mesh.ports import MeshPeer
 
 if TYPE_CHECKING:
     from switchtower.testing.mesh_contract import MakeMeshes
@@ -31,10 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and item.path.parent == Path(__file__).parent
             and inspect.iscoroutinefunction(item.obj)
         ):
-            item.obj = _in_time(item.obj)
+            item.obj = _limit_time(item.obj)
 
 
-def _in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def _limit_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(test)
     async def timed(*args: Any, **kwargs: Any) -> None:
         async with asyncio.timeout(60):
@@ -43,24 +43,24 @@ def _in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[No
     return timed
 
 
-def peer(node_id: str) -> Peer:
-    return Peer(node_id=node_id, name=f"name of {node_id}", version="0.1.0", host_id=f"host of {node_id}")
+def make_peer(node_id: str) -> MeshPeer:
+    return MeshPeer(node_id=node_id, name=f"name of {node_id}", version="0.1.0", host_id=f"host of {node_id}")
 
 
 @pytest.fixture(scope="session")
-def key() -> identity.Key:
-    return identity.make()
+def key() -> identity.MeshKey:
+    return identity.generate_key()
 
 
 @pytest.fixture
-async def make_mesh(key: identity.Key) -> AsyncIterator[MakeMesh]:
+async def make_mesh(key: identity.MeshKey) -> AsyncIterator[MakeMesh]:
     """An open mesh. It is closed at the end, if it is not before."""
     async with AsyncExitStack() as stack:
 
         async def make(
-            node_id: str, *, key: identity.Key = key, host: str = "127.0.0.1", port: int = 0, **limits: Any
+            node_id: str, *, key: identity.MeshKey = key, host: str = "127.0.0.1", port: int = 0, **limits: Any
         ) -> TcpMesh:
-            mesh = TcpMesh(peer(node_id), key, host=host, port=port, limits=Limits(**limits))
+            mesh = TcpMesh(make_peer(node_id), key, host=host, port=port, limits=LinkLimits(**limits))
             await mesh.open()
             stack.push_async_callback(mesh.close)
             return mesh
@@ -74,13 +74,13 @@ def make_meshes(make_mesh: MakeMesh) -> "MakeMeshes":
 
     async def make(count: int) -> list[TcpMesh]:
         meshes = [await make_mesh(f"node_{number}") for number in range(1, count + 1)]
-        nodes = [(mesh.me.node_id, mesh.address) for mesh in meshes]
+        nodes = [(mesh.local_peer.node_id, mesh.address) for mesh in meshes]
         for mesh in meshes:
-            mesh.meet(nodes)
+            mesh.update_nodes(nodes)
         for mesh in meshes:
             for node_id, _address in nodes:
-                if node_id != mesh.me.node_id:
-                    await mesh_contract.until_met(mesh, node_id)
+                if node_id != mesh.local_peer.node_id:
+                    await mesh_contract.wait_until_met(mesh, node_id)
         return meshes
 
     return make

@@ -9,18 +9,18 @@ import uvloop
 from switchtower.testing import mesh_contract
 from switchtower.transports.mesh import identity
 from switchtower.transports.mesh.mesh import TcpMesh
-from switchtower.transports.mesh.ports import Peer
-from switchtower.transports.pair import Inbox
+from switchtower.transports.mesh.ports import MeshPeer
+from switchtower.transports.pair import RecordingReceiver
 
 
 async def main() -> None:
-    key = msgspec.json.decode(sys.stdin.readline(), type=identity.Key)
+    key = msgspec.json.decode(sys.stdin.readline(), type=identity.MeshKey)
     node_id, port = sys.argv[1:]
-    mesh = TcpMesh(Peer(node_id, node_id, "0.1.0", node_id), key, host="127.0.0.1", port=int(port))
+    mesh = TcpMesh(MeshPeer(node_id, node_id, "0.1.0", node_id), key, host="127.0.0.1", port=int(port))
     await mesh.open()
-    mesh.answers("echo", mesh_contract.echo)
-    mesh.answers("never", mesh_contract.never)
-    mesh.hosts("door", lambda _node_id, _opening: Inbox())
+    mesh.handle_requests("echo", mesh_contract.reply_echo)
+    mesh.handle_requests("never", mesh_contract.reply_never)
+    mesh.accept_tunnels("door", lambda _node_id, _opening: RecordingReceiver())
     print(mesh.address, flush=True)
     await asyncio.Event().wait()
 

@@ -9,26 +9,26 @@ from typing import Any
 import msgspec
 
 from switchtower.transports.mesh import envelopes
-from switchtower.transports.mesh.identity import Key
-from switchtower.transports.mesh.mesh import parse
-from switchtower.transports.mesh.ports import Peer
+from switchtower.transports.mesh.identity import MeshKey
+from switchtower.transports.mesh.mesh import parse_address
+from switchtower.transports.mesh.ports import MeshPeer
 
 
-class Stranger:
+class RawMeshPeer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    def say(self, *messages: Any) -> None:
-        self.writer.write(b"".join(envelopes.framed(msgspec.msgpack.encode(message)) for message in messages))
+    def send_bytes(self, *messages: Any) -> None:
+        self.writer.write(b"".join(envelopes.add_length_prefix(msgspec.msgpack.encode(message)) for message in messages))
 
-    def hello(self, peer: Peer, *, protocol: int = envelopes.PROTOCOL, **more: Any) -> None:
-        self.say({"protocol": protocol, "peer": msgspec.to_builtins(peer) | more, "window": 1_000, **more})
+    def send_hello(self, peer: MeshPeer, *, protocol: int = envelopes.PROTOCOL, **more: Any) -> None:
+        self.send_bytes({"protocol": protocol, "peer": msgspec.to_builtins(peer) | more, "window": 1_000, **more})
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         size = int.from_bytes(await self.reader.readexactly(4))
         return msgspec.msgpack.decode(await self.reader.readexactly(size))
 
-    async def until_hung_up(self) -> bytes:
+    async def read_to_end(self) -> bytes:
         """All that was said until then."""
         said = b""
         try:
@@ -40,26 +40,26 @@ class Stranger:
 
 
 @asynccontextmanager
-async def dial(address: str, context: ssl.SSLContext | None) -> AsyncIterator[Stranger]:
-    host, port = parse(address)
+async def dial(address: str, context: ssl.SSLContext | None) -> AsyncIterator[RawMeshPeer]:
+    host, port = parse_address(address)
     reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="" if context else None, limit=2**26)
     try:
-        yield Stranger(reader, writer)
+        yield RawMeshPeer(reader, writer)
     finally:
         writer.transport.abort()
 
 
 @asynccontextmanager
-async def listening(key: Key) -> "AsyncIterator[tuple[str, asyncio.Queue[Stranger]]]":
+async def open_listener(key: MeshKey) -> "AsyncIterator[tuple[str, asyncio.Queue[RawMeshPeer]]]":
     """An address, and whoever comes there."""
-    came: asyncio.Queue[Stranger] = asyncio.Queue()
+    came: asyncio.Queue[RawMeshPeer] = asyncio.Queue()
     writers: list[asyncio.StreamWriter] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
-        came.put_nowait(Stranger(reader, writer))
+        came.put_nowait(RawMeshPeer(reader, writer))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=key.server_context())
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=key.create_server_context())
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", came
     finally:

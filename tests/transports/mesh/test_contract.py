@@ -9,7 +9,7 @@ class TestMemoryMesh(mesh_contract.MeshContract):
     @pytest.fixture
     def make_meshes(self) -> mesh_contract.MakeMeshes:
         async def make(count: int) -> mesh_contract.Meshes:
-            return mesh_pair.ring(count)
+            return mesh_pair.make_cluster(count)
 
         return make
 

@@ -12,22 +12,22 @@ from typing import cast
 import msgspec
 import pytest
 from tests.transports.mesh import strangers
-from tests.transports.mesh.conftest import MakeMesh, peer
+from tests.transports.mesh.conftest import MakeMesh, make_peer
 
 from switchtower.testing import mesh_contract
 from switchtower.transports import errors
 from switchtower.transports.mesh import link, ports
 from switchtower.transports.mesh import mesh as meshes
-from switchtower.transports.mesh.identity import Key
-from switchtower.transports.pair import Inbox
+from switchtower.transports.mesh.identity import MeshKey
+from switchtower.transports.pair import RecordingReceiver
 
 PING, PONG = 9, 10
 
 
-class Node:
+class MeshNodeProcess:
     """A node in a process of its own."""
 
-    def __init__(self, key: Key, node_id: str, port: int = 0) -> None:
+    def __init__(self, key: MeshKey, node_id: str, port: int = 0) -> None:
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).parent / "node_process.py"), node_id, str(port)],
             stdin=subprocess.PIPE,
@@ -46,190 +46,192 @@ class Node:
         self.process.stdout.close()
 
 
-StartNode = Callable[..., Node]
+StartNode = Callable[..., MeshNodeProcess]
 
 
 @pytest.fixture
-def start_node(key: Key) -> Iterator[StartNode]:
+def start_node(key: MeshKey) -> Iterator[StartNode]:
     with ExitStack() as stack:
 
-        def start(node_id: str, port: int = 0) -> Node:
-            node = Node(key, node_id, port)
+        def start(node_id: str, port: int = 0) -> MeshNodeProcess:
+            node = MeshNodeProcess(key, node_id, port)
             stack.callback(node.kill)
             return node
 
         yield start
 
 
-def questions(mesh: ports.Mesh, node_id: str, count: int) -> list["asyncio.Future[bytes | ports.Problem]"]:
-    return [mesh_contract.ask(mesh, node_id, "never") for _ in range(count)]
+def send_requests(mesh: ports.Mesh, node_id: str, count: int) -> list["asyncio.Future[bytes | ports.MeshProblem]"]:
+    return [mesh_contract.request(mesh, node_id, "never") for _ in range(count)]
 
 
-async def all_unreachable(asked: list["asyncio.Future[bytes | ports.Problem]"], *, sent: bool) -> bool:
+async def check_all_unreachable(asked: list["asyncio.Future[bytes | ports.MeshProblem]"], *, sent: bool) -> bool:
     answers = [await question for question in asked]
-    return all(isinstance(answer, ports.Unreachable) and answer.sent is sent for answer in answers)
+    return all(isinstance(answer, ports.NodeUnreachable) and answer.sent is sent for answer in answers)
 
 
 async def test_kill_9_of_a_node_is_told_to_all_who_wait_and_it_is_met_again_when_it_is_back(
     make_mesh: MakeMesh, start_node: StartNode
 ) -> None:
-    mesh, node, mine = await make_mesh("node_1"), start_node("node_2"), Inbox()
-    mesh.meet([("node_2", node.address)])
-    await mesh_contract.until_met(mesh, "node_2")
-    mesh.tunnel("node_2", "door", b"", mine)
-    asked = questions(mesh, "node_2", 1_000)
-    assert await mesh_contract.ask(mesh, "node_2", "echo", b"on") == b"on"
+    mesh, node, mine = await make_mesh("node_1"), start_node("node_2"), RecordingReceiver()
+    mesh.update_nodes([("node_2", node.address)])
+    await mesh_contract.wait_until_met(mesh, "node_2")
+    mesh.open_tunnel("node_2", "door", b"", mine)
+    asked = send_requests(mesh, "node_2", 1_000)
+    assert await mesh_contract.request(mesh, "node_2", "echo", b"on") == b"on"
     node.kill()
-    assert await all_unreachable(asked, sent=True)
+    assert await check_all_unreachable(asked, sent=True)
     assert mine.closed
     assert mesh.peers == {}
-    _host, port = meshes.parse(node.address)
+    _host, port = meshes.parse_address(node.address)
     start_node("node_2", port)
-    await mesh_contract.until_met(mesh, "node_2")
-    assert await mesh_contract.ask(mesh, "node_2", "echo", b"on") == b"on"
+    await mesh_contract.wait_until_met(mesh, "node_2")
+    assert await mesh_contract.request(mesh, "node_2", "echo", b"on") == b"on"
 
 
 async def test_a_node_that_is_stopped_is_taken_for_gone_and_met_again_when_it_goes_on(
     make_mesh: MakeMesh, start_node: StartNode
 ) -> None:
-    mesh, node, mine = await make_mesh("node_1", silence=0.4), start_node("node_2"), Inbox()
-    mesh.meet([("node_2", node.address)])
-    await mesh_contract.until_met(mesh, "node_2")
-    mesh.tunnel("node_2", "door", b"", mine)
+    mesh, node, mine = await make_mesh("node_1", silence=0.4), start_node("node_2"), RecordingReceiver()
+    mesh.update_nodes([("node_2", node.address)])
+    await mesh_contract.wait_until_met(mesh, "node_2")
+    mesh.open_tunnel("node_2", "door", b"", mine)
     node.process.send_signal(signal.SIGSTOP)
-    asked = questions(mesh, "node_2", 10)
-    assert await all_unreachable(asked, sent=True)
+    asked = send_requests(mesh, "node_2", 10)
+    assert await check_all_unreachable(asked, sent=True)
     assert mine.closed
     node.process.send_signal(signal.SIGCONT)
-    await mesh_contract.until_met(mesh, "node_2")
-    assert await mesh_contract.ask(mesh, "node_2", "echo", b"on") == b"on"
+    await mesh_contract.wait_until_met(mesh, "node_2")
+    assert await mesh_contract.request(mesh, "node_2", "echo", b"on") == b"on"
 
 
-async def test_who_has_nothing_to_say_is_asked_whether_it_is_there_and_stays_when_it_is(make_mesh: MakeMesh, key: Key) -> None:
+async def test_who_has_nothing_to_say_is_asked_whether_it_is_there_and_stays_when_it_is(
+    make_mesh: MakeMesh, key: MeshKey
+) -> None:
     mesh = await make_mesh("node_1", silence=0.2)
-    went: list[ports.Peer] = []
-    async with strangers.listening(key) as (address, came):
-        mesh.meet([("node_2", address)])
+    went: list[ports.MeshPeer] = []
+    async with strangers.open_listener(key) as (address, came):
+        mesh.update_nodes([("node_2", address)])
         stranger = await came.get()
-        stranger.hello(peer("node_2"))
-        await mesh_contract.until_met(mesh, "node_2")
+        stranger.send_hello(make_peer("node_2"))
+        await mesh_contract.wait_until_met(mesh, "node_2")
         mesh.watch(lambda _peer: None, went.append)
-        assert (await stranger.hear())["peer"]["node_id"] == "node_1"
+        assert (await stranger.receive())["peer"]["node_id"] == "node_1"
         for _ in range(3 * link.TICKS_OF_SILENCE):
-            assert await stranger.hear() == [PING]
-            stranger.say([PONG])
+            assert await stranger.receive() == [PING]
+            stranger.send_bytes([PONG])
         assert went == []
-        stranger_is_silent = asyncio.create_task(stranger.until_hung_up())
-        await mesh_contract.until_gone(mesh, "node_2")
+        stranger_is_silent = asyncio.create_task(stranger.read_to_end())
+        await mesh_contract.wait_until_gone(mesh, "node_2")
         await stranger_is_silent
 
 
-async def test_who_is_asked_whether_it_is_there_says_so(make_mesh: MakeMesh, key: Key) -> None:
+async def test_who_is_asked_whether_it_is_there_says_so(make_mesh: MakeMesh, key: MeshKey) -> None:
     mesh = await make_mesh("node_1")
-    async with strangers.dial(mesh.address, key.client_context()) as stranger:
-        stranger.hello(peer("node_2"))
-        stranger.say([PING])
-        await stranger.hear()
-        assert await stranger.hear() == [PONG]
+    async with strangers.dial(mesh.address, key.create_client_context()) as stranger:
+        stranger.send_hello(make_peer("node_2"))
+        stranger.send_bytes([PING])
+        await stranger.receive()
+        assert await stranger.receive() == [PONG]
 
 
-async def test_a_node_that_does_not_read_is_hung_up_on_and_its_askers_are_told(make_mesh: MakeMesh, key: Key) -> None:
+async def test_a_node_that_does_not_read_is_hung_up_on_and_its_askers_are_told(make_mesh: MakeMesh, key: MeshKey) -> None:
     mesh = await make_mesh("node_1", unsent_bytes=8 * 1024 * 1024)
-    async with strangers.listening(key) as (address, came):
-        mesh.meet([("node_2", address)])
+    async with strangers.open_listener(key) as (address, came):
+        mesh.update_nodes([("node_2", address)])
         stranger = await came.get()
-        stranger.hello(peer("node_2"))
-        await mesh_contract.until_met(mesh, "node_2")
+        stranger.send_hello(make_peer("node_2"))
+        await mesh_contract.wait_until_met(mesh, "node_2")
         cast(asyncio.Transport, stranger.writer.transport).pause_reading()
-        first = mesh_contract.ask(mesh, "node_2", "echo", b"first")
-        more: list[asyncio.Future[bytes | ports.Problem]] = []
+        first = mesh_contract.request(mesh, "node_2", "echo", b"first")
+        more: list[asyncio.Future[bytes | ports.MeshProblem]] = []
         while not first.done():
-            more.append(mesh_contract.ask(mesh, "node_2", "echo", bytes(1024 * 1024)))
+            more.append(mesh_contract.request(mesh, "node_2", "echo", bytes(1024 * 1024)))
             await asyncio.sleep(0)
         answer = await first
-        assert isinstance(answer, ports.Unreachable)
+        assert isinstance(answer, ports.NodeUnreachable)
         assert answer.sent
         answers = [await question for question in more]
-        assert all(isinstance(answer, ports.Unreachable) for answer in answers)
+        assert all(isinstance(answer, ports.NodeUnreachable) for answer in answers)
         assert len(more) < 500
 
 
 async def test_an_asker_of_much_that_is_read_is_not_hung_up_on(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1", unsent_bytes=32 * 1024 * 1024), await make_mesh("node_2")
-    there.answers("size", lambda _node_id, body, reply: reply(b"%d" % len(body)))
-    here.meet([("node_2", there.address)])
-    await mesh_contract.until_met(here, "node_2")
+    there.handle_requests("size", lambda _node_id, body, reply: reply(b"%d" % len(body)))
+    here.update_nodes([("node_2", there.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
     for _round in range(4):
-        asked = [mesh_contract.ask(here, "node_2", "size", bytes(10 * 1024 * 1024)) for _ in range(3)]
+        asked = [mesh_contract.request(here, "node_2", "size", bytes(10 * 1024 * 1024)) for _ in range(3)]
         assert [await question for question in asked] == [b"%d" % (10 * 1024 * 1024)] * 3
 
 
 async def test_questions_beyond_the_bound_are_refused_and_were_not_sent(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1", unanswered=100), await make_mesh("node_2")
-    there.answers("never", mesh_contract.never)
-    here.meet([("node_2", there.address)])
-    await mesh_contract.until_met(here, "node_2")
-    within = questions(here, "node_2", 100)
-    assert await all_unreachable(questions(here, "node_2", 50), sent=False)
+    there.handle_requests("never", mesh_contract.reply_never)
+    here.update_nodes([("node_2", there.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
+    within = send_requests(here, "node_2", 100)
+    assert await check_all_unreachable(send_requests(here, "node_2", 50), sent=False)
     assert not any(question.done() for question in within)
     await there.close()
-    assert await all_unreachable(within, sent=True)
+    assert await check_all_unreachable(within, sent=True)
 
 
 async def test_a_node_is_dialled_until_it_is_there(make_mesh: MakeMesh, caplog: pytest.LogCaptureFixture) -> None:
     here, gone = await make_mesh("node_1"), await make_mesh("node_2")
     await gone.close()
-    here.meet([("node_2", gone.address)])
+    here.update_nodes([("node_2", gone.address)])
     while "no connection to node node_2" not in caplog.text:
-        await mesh_contract.ask(here, "node_2", "echo")
-    _host, port = meshes.parse(gone.address)
+        await mesh_contract.request(here, "node_2", "echo")
+    _host, port = meshes.parse_address(gone.address)
     await make_mesh("node_2", port=port)
-    await mesh_contract.until_met(here, "node_2")
+    await mesh_contract.wait_until_met(here, "node_2")
 
 
 async def test_another_node_at_an_address_is_not_the_one_that_was_dialled(
     make_mesh: MakeMesh, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, other = await make_mesh("node_1"), await make_mesh("node_3")
-    came: list[ports.Peer] = []
+    came: list[ports.MeshPeer] = []
     here.watch(came.append, lambda _peer: None)
-    here.meet([("node_2", other.address)])
+    here.update_nodes([("node_2", other.address)])
     while "at that address there is node node_3 now" not in caplog.text:
-        await mesh_contract.ask(here, "node_2", "echo")
+        await mesh_contract.request(here, "node_2", "echo")
     assert came == []
-    here.meet([("node_3", other.address)])
-    await mesh_contract.until_met(here, "node_3")
-    assert came == [other.me]
+    here.update_nodes([("node_3", other.address)])
+    await mesh_contract.wait_until_met(here, "node_3")
+    assert came == [other.local_peer]
 
 
 async def test_a_node_that_moved_is_met_at_its_new_address(make_mesh: MakeMesh) -> None:
     here, old, new = await make_mesh("node_1"), await make_mesh("node_2"), await make_mesh("node_2")
-    new.answers("echo", mesh_contract.echo)
-    here.meet([("node_2", old.address)])
-    await mesh_contract.until_met(here, "node_2")
-    here.meet([("node_2", new.address)])
+    new.handle_requests("echo", mesh_contract.reply_echo)
+    here.update_nodes([("node_2", old.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
+    here.update_nodes([("node_2", new.address)])
     assert here.peers == {}
-    await mesh_contract.until_met(here, "node_2")
-    assert await mesh_contract.ask(here, "node_2", "echo", b"new") == b"new"
+    await mesh_contract.wait_until_met(here, "node_2")
+    assert await mesh_contract.request(here, "node_2", "echo", b"new") == b"new"
 
 
 async def test_meeting_the_same_nodes_again_changes_nothing(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1"), await make_mesh("node_2")
-    there.answers("never", mesh_contract.never)
-    there.answers("echo", mesh_contract.echo)
-    here.meet([("node_2", there.address)])
-    await mesh_contract.until_met(here, "node_2")
-    asked = mesh_contract.ask(here, "node_2", "never")
-    here.meet([("node_2", there.address)])
-    assert await mesh_contract.ask(here, "node_2", "echo", b"on") == b"on"
+    there.handle_requests("never", mesh_contract.reply_never)
+    there.handle_requests("echo", mesh_contract.reply_echo)
+    here.update_nodes([("node_2", there.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
+    asked = mesh_contract.request(here, "node_2", "never")
+    here.update_nodes([("node_2", there.address)])
+    assert await mesh_contract.request(here, "node_2", "echo", b"on") == b"on"
     assert not asked.done()
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", ":80", "\0:80", "a..b:80"])
 async def test_what_is_no_address_is_nobody_and_harms_no_other(make_mesh: MakeMesh, address: str) -> None:
     here, there = await make_mesh("node_1"), await make_mesh("node_2")
-    here.meet([("node_9", address), ("node_2", there.address)])
-    await mesh_contract.until_met(here, "node_2")
+    here.update_nodes([("node_9", address), ("node_2", there.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
     assert set(here.peers) == {"node_2"}
 
 
@@ -243,11 +245,11 @@ async def test_what_was_said_before_the_close_still_arrives(make_mesh: MakeMesh)
         if body == b"999":
             last.set()
 
-    there.hears("count", hear)
-    here.meet([("node_2", there.address)])
-    await mesh_contract.until_met(here, "node_2")
+    there.handle_notifications("count", hear)
+    here.update_nodes([("node_2", there.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
     for number in range(1_000):
-        here.tell("node_2", "count", b"%d" % number)
+        here.notify("node_2", "count", b"%d" % number)
     await here.close()
     await last.wait()
     assert heard == [b"%d" % number for number in range(1_000)]
@@ -255,18 +257,18 @@ async def test_what_was_said_before_the_close_still_arrives(make_mesh: MakeMesh)
 
 async def test_a_closed_mesh_reaches_nobody_and_can_be_closed_again(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1"), await make_mesh("node_2")
-    here.meet([("node_2", there.address)])
-    await mesh_contract.until_met(here, "node_2")
+    here.update_nodes([("node_2", there.address)])
+    await mesh_contract.wait_until_met(here, "node_2")
     await here.close()
     await here.close()
-    here.meet([("node_2", there.address)])
+    here.update_nodes([("node_2", there.address)])
     assert here.peers == {}
-    assert isinstance(await mesh_contract.ask(here, "node_2", "echo"), ports.Unreachable)
+    assert isinstance(await mesh_contract.request(here, "node_2", "echo"), ports.NodeUnreachable)
 
 
 async def test_an_address_in_use_is_told_with_a_remedy(make_mesh: MakeMesh) -> None:
     first = await make_mesh("node_1")
-    _host, port = meshes.parse(first.address)
+    _host, port = meshes.parse_address(first.address)
     with pytest.raises(errors.AddressInUse, match="hint: "):
         await make_mesh("node_2", port=port)
     with pytest.raises(errors.CannotListen, match="hint: "):
@@ -275,4 +277,4 @@ async def test_an_address_in_use_is_told_with_a_remedy(make_mesh: MakeMesh) -> N
 
 def test_addresses_are_spelled_as_they_are_read() -> None:
     for address in ("127.0.0.1:80", "[::1]:65535", "host.example:1"):
-        assert meshes.spell(*meshes.parse(address)) == address
+        assert meshes.format_address(*meshes.parse_address(address)) == address

@@ -19,63 +19,63 @@ SECRETS = (
 )
 FILES = ("config/config.toml", "config/mcp.json", "config/prompts.toml", "config/AGENTS.md")
 FOLDERS = ("config/presets", "config/prompts", "config/skills")
-LARGEST_FILE = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 """Of those that are no database."""
-MOST_FILES = 20_000
-MOST_BYTES = 256 * 1024 * 1024
+MAX_FILES = 20_000
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
 """Of all of them together: they are held until they are written."""
-LONGEST_NAME = 1_024
+MAX_NAME_LENGTH = 1_024
 SEARCH_INDEX = "search.db"
 """Beside the journal, and made from it: after a restore it is another journal's."""
 
 
-class Found(NamedTuple):
+class BackupFile(NamedTuple):
     name: str
     path: Path
     executable: bool
 
 
-def is_known(name: str) -> bool:
+def is_backup_name(name: str) -> bool:
     if name in DATABASES or name in SECRETS or name in FILES:
         return True
-    if len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
+    if len(name.encode(errors="surrogatepass")) > MAX_NAME_LENGTH:
         return False
     parts = name.split("/")
-    return len(parts) > 2 and "/".join(parts[:2]) in FOLDERS and all(_is_plain(part) for part in parts)
+    return len(parts) > 2 and "/".join(parts[:2]) in FOLDERS and all(_is_plain_name(part) for part in parts)
 
 
-def place_of(name: str, settings: config.Settings) -> Path:
+def resolve_path(name: str, settings: config.Settings) -> Path:
     root, _, rest = name.partition("/")
-    return root_of(root, settings) / rest
+    return resolve_base_folder(root, settings) / rest
 
 
-def root_of(root: str, settings: config.Settings) -> Path:
+def resolve_base_folder(root: str, settings: config.Settings) -> Path:
     return {"data": settings.data_dir, "config": settings.folders.config}[root]
 
 
-def databases(settings: config.Settings) -> Iterator[tuple[str, Path, str]]:
+def find_databases(settings: config.Settings) -> Iterator[tuple[str, Path, str]]:
     """Name, path and kind of those that are there."""
     for name, kind in DATABASES.items():
-        if (path := place_of(name, settings)).exists():
+        if (path := resolve_path(name, settings)).exists():
             yield name, path, kind
 
 
-def files(settings: config.Settings, *, with_secrets: bool) -> Iterator[Found]:
+def find_files(settings: config.Settings, *, with_secrets: bool) -> Iterator[BackupFile]:
     """All but the databases. A link counts as the file that it names; folders behind links are left alone."""
     for name in (*FILES, *(SECRETS if with_secrets else ())):
-        path = place_of(name, settings)
+        path = resolve_path(name, settings)
         if path.is_file():
-            yield Found(name, path, executable=False)
+            yield BackupFile(name, path, executable=False)
     for folder in FOLDERS:
-        top = place_of(folder, settings)
+        top = resolve_path(folder, settings)
         for where, below, names in os.walk(top):
             below.sort()
             for file in sorted(names):
                 path = Path(where, file)
                 name = f"{folder}/{path.relative_to(top).as_posix()}"
-                if is_known(name) and path.is_file():
-                    yield Found(name, path, executable=bool(path.stat().st_mode & stat.S_IXUSR))
+                if is_backup_name(name) and path.is_file():
+                    yield BackupFile(name, path, executable=bool(path.stat().st_mode & stat.S_IXUSR))
 
 
-def _is_plain(part: str) -> bool:
+def _is_plain_name(part: str) -> bool:
     return part not in ("", ".", "..") and "\\" not in part and part.isprintable()

@@ -21,68 +21,68 @@ from switchtower.stores import sqlite_copy, sqlite_look
 from switchtower.stores.postgres_tools import addresses
 
 
-class CannotBackUp(Exception):
+class BackupError(Exception):
     """Why there is no backup, with a remedy."""
 
 
-class Made(Struct, frozen=True, kw_only=True):
+class BackupResult(Struct, frozen=True, kw_only=True):
     file: str
     bytes: int
     secrets: bool
-    members: list[manifest.Member]
+    members: list[manifest.BackupMember]
     left_out: list[str]
     """Files that are too large, or could not be read."""
 
 
-def make(
+def write_backup(
     settings: config.Settings,
     target: Path,
     *,
     with_secrets: bool,
     force: bool,
     store: str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Made:
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> BackupResult:
     """With a `store`, the journal and what belongs to it are that database's. Raises `CannotBackUp`, `looking.CannotLook` or
     `ports.CannotCopy`, or `OSError` when it cannot be written."""
     if target.is_dir():
-        raise CannotBackUp(f"`{target}` is a folder; hint: name a file in it, such as `{target / 'tower.tar.gz'}`")
+        raise BackupError(f"`{target}` is a folder; hint: name a file in it, such as `{target / 'tower.tar.gz'}`")
     if target.exists() and not force:
-        raise CannotBackUp(f"`{target}` is there already; hint: choose another name, or --force to replace it")
+        raise BackupError(f"`{target}` is there already; hint: choose another name, or --force to replace it")
     if not target.parent.is_dir():
-        raise CannotBackUp(f"there is no folder `{target.parent}`; hint: make it first")
+        raise BackupError(f"there is no folder `{target.parent}`; hint: make it first")
     # Beside the target: there must be room for it in any case, and the owner chose the place.
     with tempfile.TemporaryDirectory(prefix=".tower-backup-", dir=target.parent) as folder:
-        parts = _Parts(Path(folder))
+        parts = _BackupParts(Path(folder))
         if store is None:
-            for name, path, kind in contents.databases(settings):
-                tell(f"copying {path}")
+            for name, path, kind in contents.find_databases(settings):
+                on_progress(f"copying {path}")
                 parts.add_database(name, path, kind)
             shared: Mapping[str, object] = {}
         else:
             shared = store_parts.SECRETS
-            parts.add_store(store, with_secrets=with_secrets, tell=tell)
-        for found in contents.files(settings, with_secrets=with_secrets):
+            parts.add_store(store, with_secrets=with_secrets, on_progress=on_progress)
+        for found in contents.find_files(settings, with_secrets=with_secrets):
             if found.name not in shared:
                 parts.add_file(found)
         if not parts.members:
-            raise CannotBackUp(f"there is nothing to back up in `{settings.data_dir}`; hint: is `TOWER_HOME` the one you mean?")
-        described = manifest.Manifest(
-            format=manifest.FORMAT,
+            raise BackupError(f"there is nothing to back up in `{settings.data_dir}`; hint: is `TOWER_HOME` the one you mean?")
+        described = manifest.BackupManifest(
+            format=manifest.BACKUP_FORMAT,
             version=__version__,
             created_at_ms=time.time_ns() // 1_000_000,
             secrets=with_secrets,
             schemas=parts.schemas,
             members=parts.members,
         )
-        tell(f"writing {target}")
-        _write(target, described, parts)
-    return Made(
+        on_progress(f"writing {target}")
+        _write_archive(target, described, parts)
+    return BackupResult(
         file=str(target), bytes=target.stat().st_size, secrets=with_secrets, members=parts.members, left_out=parts.left_out
     )
 
 
-class _Parts:
+class _BackupParts:
     """What goes in: each database as a copy, each file as the bytes that it had when it was read."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,21 +90,21 @@ class _Parts:
         self._bytes: dict[str, bytes] = {}
         self._held = 0
         self._copies: dict[str, Path] = {}
-        self.members: list[manifest.Member] = []
+        self.members: list[manifest.BackupMember] = []
         self.schemas: dict[str, int] = {}
         self.left_out: list[str] = []
 
     def add_database(self, name: str, path: Path, kind: str) -> None:
         copy = self._folder / Path(name).name
-        self._add_copy(name, copy, sqlite_copy.copy(path, copy, kind))
+        self._add_copy(name, copy, sqlite_copy.copy_file(path, copy, kind))
 
-    def add_store(self, dsn: str, *, with_secrets: bool, tell: Callable[[str], None]) -> None:
-        tell(f"copying {addresses.shown(dsn)}")
-        shared = asyncio.run(store_parts.write(dsn, self._folder))
+    def add_store(self, dsn: str, *, with_secrets: bool, on_progress: Callable[[str], None]) -> None:
+        on_progress(f"copying {addresses.mask_password(dsn)}")
+        shared = asyncio.run(store_parts.copy_from_database(dsn, self._folder))
         for name, kind in contents.DATABASES.items():
             copy = self._folder / Path(name).name
-            with sqlite_look.opened(copy, kind) as connection:
-                schema = sqlite_look.schema_version(connection)
+            with sqlite_look.open_readonly(copy, kind) as connection:
+                schema = sqlite_look.read_schema_version(connection)
             self._add_copy(name, copy, schema)
         for name, secret in shared.items() if with_secrets else ():
             self._bytes[name] = secret
@@ -117,44 +117,44 @@ class _Parts:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         self._add(name, copy.stat().st_size, digest)
 
-    def add_file(self, found: contents.Found) -> None:
-        if len(self.members) >= contents.MOST_FILES:
-            raise CannotBackUp(f"there are more than {contents.MOST_FILES} files; hint: see what is in your prompts and skills")
+    def add_file(self, found: contents.BackupFile) -> None:
+        if len(self.members) >= contents.MAX_FILES:
+            raise BackupError(f"there are more than {contents.MAX_FILES} files; hint: see what is in your prompts and skills")
         try:
             with found.path.open("rb") as file:
-                content = file.read(contents.LARGEST_FILE + 1)
+                content = file.read(contents.MAX_FILE_BYTES + 1)
         except OSError as problem:
             self.left_out.append(f"{found.name}: {problem.strerror}")
             return
-        if len(content) > contents.LARGEST_FILE:
-            self.left_out.append(f"{found.name}: larger than {contents.LARGEST_FILE} bytes")
+        if len(content) > contents.MAX_FILE_BYTES:
+            self.left_out.append(f"{found.name}: larger than {contents.MAX_FILE_BYTES} bytes")
             return
         self._held += len(content)
-        if self._held > contents.MOST_BYTES:
-            raise CannotBackUp(
-                f"your files have more than {contents.MOST_BYTES} bytes; hint: see what is in your prompts and skills"
+        if self._held > contents.MAX_TOTAL_BYTES:
+            raise BackupError(
+                f"your files have more than {contents.MAX_TOTAL_BYTES} bytes; hint: see what is in your prompts and skills"
             )
         self._bytes[found.name] = content
         self._add(found.name, len(content), hashlib.sha256(content).hexdigest(), executable=found.executable)
 
     def _add(self, name: str, size: int, digest: str, *, executable: bool = False) -> None:
-        stored = manifest.stored_name(name, len(self.members))
-        self.members.append(manifest.Member(name=name, stored=stored, size=size, sha256=digest, executable=executable))
+        stored = manifest.make_member_name(name, len(self.members))
+        self.members.append(manifest.BackupMember(name=name, stored=stored, size=size, sha256=digest, executable=executable))
 
-    def opened(self, name: str) -> IO[bytes]:
+    def open_part(self, name: str) -> IO[bytes]:
         return io.BytesIO(self._bytes[name]) if name in self._bytes else self._copies[name].open("rb")
 
 
-def _write(target: Path, described: manifest.Manifest, parts: _Parts) -> None:
+def _write_archive(target: Path, described: manifest.BackupManifest, parts: _BackupParts) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
     try:
         with os.fdopen(descriptor, "w+b") as out:
             # GNU's headers can tell of files beyond 8 GiB without members of other kinds.
             with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6, format=tarfile.GNU_FORMAT) as tar:
-                for info, content in _members(described, parts):
+                for info, content in _iterate_members(described, parts):
                     with content:
                         tar.addfile(info, content)
-            checksum.append(out)
+            checksum.append_checksum(out)
             out.flush()
             os.fsync(out.fileno())
         Path(temporary).replace(target)
@@ -164,14 +164,14 @@ def _write(target: Path, described: manifest.Manifest, parts: _Parts) -> None:
         raise
 
 
-def _members(described: manifest.Manifest, parts: _Parts) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+def _iterate_members(described: manifest.BackupManifest, parts: _BackupParts) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
     text = msgspec.json.format(msgspec.json.encode(described))
-    yield _info(manifest.NAME, len(text), described), io.BytesIO(text)
+    yield _make_tar_info(manifest.MANIFEST_NAME, len(text), described), io.BytesIO(text)
     for member in described.members:
-        yield _info(member.stored, member.size, described, executable=member.executable), parts.opened(member.name)
+        yield _make_tar_info(member.stored, member.size, described, executable=member.executable), parts.open_part(member.name)
 
 
-def _info(name: str, size: int, described: manifest.Manifest, *, executable: bool = False) -> tarfile.TarInfo:
+def _make_tar_info(name: str, size: int, described: manifest.BackupManifest, *, executable: bool = False) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.size = size
     info.mode = 0o700 if executable else 0o600

@@ -8,14 +8,14 @@ import click
 from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
-    from switchtower.cli.replies import Reply
-    from switchtower.client.client import Client
-    from switchtower.client.dialogs import Dialog
+    from switchtower.cli.replies import DialogReply
+    from switchtower.client.client import DaemonClient
+    from switchtower.client.dialogs import PushDialog
 
-_UNDER_WAY = ("running", "awaiting_approval")
+_ACTIVE_STATES = ("running", "awaiting_approval")
 
 
-class Given(NamedTuple):
+class AnswerArguments(NamedTuple):
     """What the command line answers; all of it None where it only asks what is open."""
 
     text: str | None
@@ -24,13 +24,13 @@ class Given(NamedTuple):
     json: str | None
 
     @property
-    def is_nothing(self) -> bool:
-        return self == Given(None, None, False, None)
+    def is_empty(self) -> bool:
+        return self == AnswerArguments(None, None, False, None)
 
 
-class Waiting(NamedTuple):
+class SessionDialog(NamedTuple):
     session_id: str
-    dialog: "Dialog"
+    dialog: "PushDialog"
 
 
 @click.command()
@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
 @click.option("--yes/--no", "confirmed", default=None, help="To a question that wants a yes or a no.")
 @click.option("--dismiss", is_flag=True, help="Close it without an answer.")
 @click.option("--json", "as_json", metavar="OBJECT", help="The whole answer, as an interview needs it; `-` reads it from stdin.")
-@arguments.token
+@arguments.token_option
 def answer(
     session: str | None, value: str | None, confirmed: bool | None, dismiss: bool, as_json: str | None, token: str | None
 ) -> int:
@@ -66,33 +66,35 @@ def answer(
       tower answer last --json '{"responses": {"goal": "faster tests", "plan": true}}'
       tower answer last --dismiss
     """
-    given = Given(value, confirmed, dismiss, as_json)
+    given = AnswerArguments(value, confirmed, dismiss, as_json)
     if sum((value is not None, confirmed is not None, dismiss, as_json is not None)) > 1:
         raise click.UsageError("VALUE, `--yes`, `--no`, `--dismiss` and `--json` exclude each other")
     return asyncio.run(_answer(session, given, token))
 
 
-async def _answer(meant: str | None, given: Given, token: str | None) -> int:
+async def _answer(session_ref: str | None, given: AnswerArguments, token: str | None) -> int:
     from switchtower import config
     from switchtower.client import errors
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
     dialog_id = None
-    if meant is not None and meant.startswith("dlg_"):
-        meant, dialog_id = None, meant
-    reply = None if given.json is None else _from_json(given.json)
-    text = None if given.text is None else _from_text(given.text)
-    async with await Client.connect(config.load()) as client:
-        if not client.offers("dialogs"):
+    if session_ref is not None and session_ref.startswith("dlg_"):
+        session_ref, dialog_id = None, session_ref
+    reply = None if given.json is None else _parse_json_answer(given.json)
+    text = None if given.text is None else _read_text_answer(given.text)
+    async with await DaemonClient.connect(config.load()) as client:
+        if not client.supports("dialogs"):
             raise errors.DaemonTooOld("dialogs")
-        waiting = [found for found in await _open(client, meant, token) if dialog_id in (None, found.dialog.dialog_id)]
-        if given.is_nothing:
-            _list(waiting)
-            return console.Exit.OK
+        waiting = [
+            found for found in await _find_open_dialogs(client, session_ref, token) if dialog_id in (None, found.dialog.dialog_id)
+        ]
+        if given.is_empty:
+            _list_dialogs(waiting)
+            return console.ExitStatus.OK
         match waiting:
             case [only]:
-                await _submit(client, only, reply or _meant(only, given, text))
-                return console.Exit.OK
+                await _submit_reply(client, only, reply or _make_reply(only, given, text))
+                return console.ExitStatus.OK
             case []:
                 raise errors.ClientError("no such question is open", hint="see `tower answer`")
             case _:
@@ -103,83 +105,92 @@ async def _answer(meant: str | None, given: Given, token: str | None) -> int:
                 )
 
 
-def _from_text(text: str) -> str:
+def _read_text_answer(text: str) -> str:
     import sys
 
     if text == "-":
         return sys.stdin.buffer.read().decode(errors="replace").removesuffix("\n")
-    return arguments.sendable(text)
+    return arguments.make_sendable(text)
 
 
-def _from_json(text: str) -> "Reply":
+def _parse_json_answer(text: str) -> "DialogReply":
     import msgspec
 
-    from switchtower.cli.replies import Reply
+    from switchtower.cli.replies import DialogReply
 
     try:
-        given: Any = msgspec.json.decode(_from_text(text))
-        if isinstance(given, dict) and len(given) == 1 and given.keys() <= set(Reply._fields) and given != {"dismissed": False}:
-            return msgspec.convert([given.get(name, default) for name, default in Reply._field_defaults.items()], Reply)
+        given: Any = msgspec.json.decode(_read_text_answer(text))
+        if (
+            isinstance(given, dict)
+            and len(given) == 1
+            and given.keys() <= set(DialogReply._fields)
+            and given != {"dismissed": False}
+        ):
+            return msgspec.convert(
+                [given.get(name, default) for name, default in DialogReply._field_defaults.items()], DialogReply
+            )
     except (msgspec.MsgspecError, RecursionError) as problem:
         raise click.UsageError(f"`--json` cannot be read: {problem}") from None
     raise click.UsageError("`--json` is one object with one of `responses`, `value`, `confirmed` and `dismissed`")
 
 
-async def _open(client: "Client", meant: str | None, token: str | None) -> list[Waiting]:
+async def _find_open_dialogs(client: "DaemonClient", session_ref: str | None, token: str | None) -> list[SessionDialog]:
     from switchtower.cli import lookup
 
-    if meant is not None:
-        session_ids = [await lookup.session_id(client, meant)]
+    if session_ref is not None:
+        session_ids = [await lookup.find_session_id(client, session_ref)]
     else:
-        listed = await client.list_sessions(lookup.MOST_LISTED)
-        session_ids = [session.sessionId for session in listed if session.state in _UNDER_WAY]
+        listed = await client.list_sessions(lookup.MAX_LISTED)
+        session_ids = [session.sessionId for session in listed if session.state in _ACTIVE_STATES]
     found = []
     for session_id in session_ids:
         if token is not None:
-            client.remember(session_id, token)
-        found += [Waiting(session_id, dialog) for dialog in await client.open_dialogs(session_id)]
+            client.remember_attach_token(session_id, token)
+        found += [SessionDialog(session_id, dialog) for dialog in await client.list_open_dialogs(session_id)]
     return found
 
 
-def _list(waiting: list[Waiting]) -> None:
+def _list_dialogs(waiting: list[SessionDialog]) -> None:
     from switchtower.cli import dialog_lines, dialog_prompt
 
     if not waiting:
-        console.say("nobody is asked anything; hint: approvals are listed by `tower status`")
+        console.print_line("nobody is asked anything; hint: approvals are listed by `tower status`")
     for session_id, dialog in waiting:
-        output.line(f"{session_id} {dialog.dialog_id} ({dialog_prompt.time_left(dialog)})")
-        for line, _ in dialog_lines.lines(dialog):
-            output.line(console.printable(line))
-        for line in dialog_lines.form(dialog):
-            output.line(console.printable(line))
-        output.line(console.printable(f"  answer with {dialog_lines.how_to_answer(dialog, session_id)}; or `--dismiss`"))
+        output.write_line(f"{session_id} {dialog.dialog_id} ({dialog_prompt.format_time_left(dialog)})")
+        for line, _ in dialog_lines.format_dialog(dialog):
+            output.write_line(console.escape_unprintable(line))
+        for line in dialog_lines.format_interview(dialog):
+            output.write_line(console.escape_unprintable(line))
+        output.write_line(
+            console.escape_unprintable(f"  answer with {dialog_lines.format_answer_command(dialog, session_id)}; or `--dismiss`")
+        )
 
 
-def _meant(waiting: Waiting, given: Given, text: str | None) -> "Reply":
+def _make_reply(waiting: SessionDialog, given: AnswerArguments, text: str | None) -> "DialogReply":
     """Raises `ClientError` when it is no answer to this dialog."""
     from switchtower.cli import dialog_lines, replies
     from switchtower.client import errors
 
     if given.dismiss:
         return replies.DISMISSED
-    reply = replies.Reply(confirmed=given.confirmed) if text is None else replies.to_dialog(waiting.dialog, text)
+    reply = replies.DialogReply(confirmed=given.confirmed) if text is None else replies.parse_dialog_reply(waiting.dialog, text)
     if reply is None:
         raise errors.ClientError(
             f"that is no answer to “{waiting.dialog.title}”, a `{waiting.dialog.method}`",
-            hint=f"answer with {dialog_lines.how_to_answer(waiting.dialog, waiting.session_id)}",
+            hint=f"answer with {dialog_lines.format_answer_command(waiting.dialog, waiting.session_id)}",
         )
     return reply
 
 
-async def _submit(client: "Client", waiting: Waiting, reply: "Reply") -> None:
+async def _submit_reply(client: "DaemonClient", waiting: SessionDialog, reply: "DialogReply") -> None:
     from switchtower.cli import dialog_lines, replies
     from switchtower.client import errors
 
     session_id, dialog = waiting
-    if (problem := replies.problem(dialog, reply)) is not None:
+    if (problem := replies.find_reply_problem(dialog, reply)) is not None:
         raise errors.ClientError(
             f"that is no answer to “{dialog.title}”, a `{dialog.method}`: {problem}",
-            hint=f"answer with {dialog_lines.how_to_answer(dialog, session_id)}",
+            hint=f"answer with {dialog_lines.format_answer_command(dialog, session_id)}",
         )
     await client.answer_dialog(session_id, dialog.dialog_id, **reply._asdict())
-    console.say(f"{'dismissed' if reply.dismissed else 'answered'}: {dialog.title} ({session_id})")
+    console.print_line(f"{'dismissed' if reply.dismissed else 'answered'}: {dialog.title} ({session_id})")

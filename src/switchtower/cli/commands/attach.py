@@ -10,13 +10,13 @@ from switchtower.cli import arguments, console, output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from switchtower.cli.asker import Asker
-    from switchtower.client.client import Client
-    from switchtower.client.frames import Event
-    from switchtower.client.session import Session
+    from switchtower.cli.asker import QuestionQueue
+    from switchtower.client.client import DaemonClient
+    from switchtower.client.frames import PushEvent
+    from switchtower.client.session import SessionSubscription
     from switchtower.protocols.push import extensions
 
-    Show = Callable[[Event], None]
+    EventHandler = Callable[[PushEvent], None]
 
 
 @click.command()
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--follow/--no-follow", default=True, help="Stay for what happens next, or stop at the present.  [default: follow]")
 @click.option("--read-only", is_flag=True, help="Only show it: ask nothing, and pass on no key to a program in a terminal.")
 @click.option("--no-prompt", is_flag=True, help="Ask nothing here, and leave approvals and dialogs to others.")
-@arguments.token
+@arguments.token_option
 def attach(
     session: str,
     from_seq: int,
@@ -59,21 +59,21 @@ def attach(
 
 
 async def _attach(
-    meant: str, from_seq: int, token: str | None, form: str, *, follow: bool, read_only: bool, prompts: bool
+    session_ref: str, from_seq: int, token: str | None, form: str, *, follow: bool, read_only: bool, prompts: bool
 ) -> int:
     from switchtower.cli import lookup
 
-    async with lookup.opened(meant, token) as (client, session_id):
-        if form == "text" and follow and (about := await _program(client, session_id)) is not None:
-            return await _join(client, about, from_seq, read_only=read_only)
+    async with lookup.open_session(session_ref, token) as (client, session_id):
+        if form == "text" and follow and (about := await _find_program(client, session_id)) is not None:
+            return await _join_program(client, about, from_seq, read_only=read_only)
         return await _follow(client, session_id, from_seq, form, follow=follow, prompts=prompts and not read_only)
 
 
-async def _program(client: "Client", session_id: str) -> "extensions.SessionInfo | None":
+async def _find_program(client: "DaemonClient", session_id: str) -> "extensions.SessionInfo | None":
     """What is known of the session, if it is a program in a terminal."""
     from switchtower.client import errors
 
-    if not client.offers("terminals"):
+    if not client.supports("terminals"):
         return None
     try:
         about = await client.get_session(session_id)
@@ -82,34 +82,34 @@ async def _program(client: "Client", session_id: str) -> "extensions.SessionInfo
     return about if about.terminal is not None else None
 
 
-async def _join(client: "Client", about: "extensions.SessionInfo", from_seq: int, *, read_only: bool) -> int:
+async def _join_program(client: "DaemonClient", about: "extensions.SessionInfo", from_seq: int, *, read_only: bool) -> int:
     from switchtower.cli import seat
 
     assert about.terminal is not None, "a program has a terminal"
     after_seq = from_seq or max(0, about.terminal.screenSeq - 1)
     has_ended = about.activeRunId is None
     if has_ended and after_seq >= about.lastSeq:
-        parted = seat.Parted(has_ended=True, exit_code=about.terminal.exitCode)
+        parted = seat.DetachResult(has_ended=True, exit_code=about.terminal.exitCode)
     else:
-        place = seat.Place(about.sessionId, after_seq, answered_seq=about.lastSeq, read_only=read_only or has_ended)
-        parted = await seat.Seat(client, place).sit()
-    return seat.said_goodbye(parted, about.sessionId)
+        place = seat.AttachOptions(about.sessionId, after_seq, answered_seq=about.lastSeq, read_only=read_only or has_ended)
+        parted = await seat.TerminalAttachment(client, place).run()
+    return seat.print_detach_result(parted, about.sessionId)
 
 
-async def _follow(client: "Client", session_id: str, from_seq: int, form: str, *, follow: bool, prompts: bool) -> int:
+async def _follow(client: "DaemonClient", session_id: str, from_seq: int, form: str, *, follow: bool, prompts: bool) -> int:
     from switchtower.cli import signals, through
-    from switchtower.cli.asker import Asker
+    from switchtower.cli.asker import QuestionQueue
 
     lines: list[bytes] = []
-    with signals.interruption() as interrupted:
-        session = client.session(session_id, last_seen_seq=from_seq, on_lost=through.say_lost)
-        asker = Asker()
+    with signals.catch_interrupts() as interrupted:
+        session = client.subscribe(session_id, last_seen_seq=from_seq, on_lost=through.print_connection_lost)
+        asker = QuestionQueue()
         if form != "text":
-            show = _keeper(form, lines)
+            show = _make_line_writer(form, lines)
         elif not follow:
-            show = _shower()
+            show = _make_printer()
         else:
-            show = await _asking_shower(client, session, asker, prompts=prompts)
+            show = await _make_prompting_printer(client, session, asker, prompts=prompts)
         watching = asyncio.create_task(_watch(session, follow, show))
         asked = asyncio.create_task(interrupted.wait())
         try:
@@ -117,69 +117,71 @@ async def _follow(client: "Client", session_id: str, from_seq: int, form: str, *
             if watching.done():
                 watching.result()
             else:
-                console.say(f"detached; come back with `tower attach {session_id} --from {session.last_seen_seq}`", "dim")
+                console.print_line(f"detached; come back with `tower attach {session_id} --from {session.last_seen_seq}`", "dim")
         finally:
             watching.cancel()
             asked.cancel()
             await asker.close()
     if form == "json":
-        output.line(b"[" + b",".join(lines) + b"]")
-    return console.Exit.OK
+        output.write_line(b"[" + b",".join(lines) + b"]")
+    return console.ExitStatus.OK
 
 
-def _keeper(form: str, lines: list[bytes]) -> "Show":
-    return (lambda event: lines.append(event.line)) if form == "json" else (lambda event: output.line(event.line))
+def _make_line_writer(form: str, lines: list[bytes]) -> "EventHandler":
+    return (lambda event: lines.append(event.line)) if form == "json" else (lambda event: output.write_line(event.line))
 
 
-def _shower() -> "Show":
-    from switchtower.cli.screens import Transcript
-    from switchtower.cli.view import View
+def _make_printer() -> "EventHandler":
+    from switchtower.cli.screens import TranscriptOutput
+    from switchtower.cli.view import EventPrinter
 
-    return View(Transcript()).show
+    return EventPrinter(TranscriptOutput()).print_event
 
 
-async def _asking_shower(client: "Client", session: "Session", asker: "Asker", *, prompts: bool) -> "Show":
+async def _make_prompting_printer(
+    client: "DaemonClient", session: "SessionSubscription", asker: "QuestionQueue", *, prompts: bool
+) -> "EventHandler":
     """Also has open approvals and dialogs answered, or says how they are."""
     from switchtower.cli import approval_watch, dialog_watch, keyboard, prompt, waiting
-    from switchtower.cli.screens import Transcript
-    from switchtower.cli.view import View
+    from switchtower.cli.screens import TranscriptOutput
+    from switchtower.cli.view import EventPrinter
 
-    view = View(Transcript())
+    view = EventPrinter(TranscriptOutput())
     session_id, is_shown = session.session_id, output.is_terminal()
-    asks_dialogs: dialog_watch.Asks = dialog_watch.ByOthers(session_id)
-    asks_approvals: approval_watch.Asks = approval_watch.ByOthers(session_id)
-    if prompts and keyboard.is_possible():
-        asks_dialogs = dialog_watch.AtTerminal(asker, client, session_id, is_shown=is_shown)
-        asks_approvals = prompt.Prompt(asker, client, session_id, is_shown=is_shown, ours=False)
+    asks_dialogs: dialog_watch.DialogPresenter = dialog_watch.DialogHint(session_id)
+    asks_approvals: approval_watch.ApprovalPresenter = approval_watch.ApprovalHint(session_id)
+    if prompts and keyboard.is_interactive():
+        asks_dialogs = dialog_watch.TerminalDialogPresenter(asker, client, session_id, is_shown=is_shown)
+        asks_approvals = prompt.ApprovalPrompt(asker, client, session_id, is_shown=is_shown, is_own_run=False)
     dialogs, approvals = dialog_watch.DialogWatch(session, asks_dialogs), approval_watch.ApprovalWatch(session, asks_approvals)
     if session.last_seen_seq:
         # Who comes back may have been asked before.
-        before = await waiting.look(client, session_id)
+        before = await waiting.find_open_requests(client, session_id)
         for seq, dialog in before.dialogs.dialogs.values():
             if seq <= session.last_seen_seq:
-                view.dialog(dialog)
-                dialogs.found(seq, dialog)
+                view.print_dialog(dialog)
+                dialogs.add_earlier(seq, dialog)
         for asked in before.approvals.values():
             if asked.seq <= session.last_seen_seq:
-                view.question(asked.approval)
-                approvals.found(asked)
+                view.print_approval(asked.approval)
+                approvals.add_earlier(asked)
 
-    def show(event: "Event") -> None:
-        console.end_piece()  # a question that waits for its answer keeps its own line
-        view.show(event)
-        dialogs.saw(event)
-        approvals.saw(event)
+    def show(event: "PushEvent") -> None:
+        console.end_line()  # a question that waits for its answer keeps its own line
+        view.print_event(event)
+        dialogs.on_event(event)
+        approvals.on_event(event)
 
     return show
 
 
-async def _watch(session: "Session", follow: bool, show: "Show") -> None:
+async def _watch(session: "SessionSubscription", follow: bool, show: "EventHandler") -> None:
     from contextlib import aclosing
 
     until_seq = None if follow else (await session.attach()).replay.toSeq
     if until_seq is not None and session.last_seen_seq >= until_seq:
         return
-    async with aclosing(session.events()) as events:
+    async with aclosing(session.stream_events()) as events:
         async for event in events:
             show(event)
             if until_seq is not None and session.last_seen_seq >= until_seq:

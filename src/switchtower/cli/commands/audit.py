@@ -9,17 +9,17 @@ import click
 from switchtower.cli import arguments, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.stores.audit_chain import Link, Verified
+    from switchtower.stores.audit_chain import AuditLink, ChainReport
 
-USUAL, MOST = 50, 100_000
-_PAGE = 500
+DEFAULT_LIMIT, MAX_LIMIT = 50, 100_000
+_PAGE_SIZE = 500
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_WORDS = {"approve": "approved", "deny_continue": "denied", "deny_stop": "denied, stopped", "expired": "expired"}
+_DECISION_WORDS = {"approve": "approved", "deny_continue": "denied", "deny_stop": "denied, stopped", "expired": "expired"}
 
 
 @click.group(invoke_without_command=True)
 @click.option("--since", metavar="WHEN", help="Only from then on: a time (2026-01-31T08:00), or how long ago (90m, 12h, 7d).")
-@arguments.amount("--limit", "COUNT", f"How many at most; {USUAL} unless told.", most=MOST, whole=True)
+@arguments.amount_option("--limit", "COUNT", f"How many at most; {DEFAULT_LIMIT} unless told.", maximum=MAX_LIMIT, whole=True)
 @click.option("--accounts", is_flag=True, help="List logins and changes of users, tokens and hosts instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 @click.pass_context
@@ -36,23 +36,23 @@ def audit(ctx: click.Context, since: str | None, limit: float | None, accounts: 
       tower audit verify
     """
     if ctx.invoked_subcommand is not None:
-        return console.Exit.OK
+        return console.ExitStatus.OK
     import msgspec
 
     from switchtower.cli import listing
 
-    path, cells = (("audit", "accounts"), _note_cells) if accounts else (("audit",), _cells)
-    found = _fetched(path, None if since is None else moment(since, now=time.time()), int(limit or USUAL))
+    path, cells = (("audit", "accounts"), _format_note) if accounts else (("audit",), _format_decision)
+    found = _fetch_records(path, None if since is None else parse_moment(since, now=time.time()), int(limit or DEFAULT_LIMIT))
     if as_json:
-        output.line(msgspec.json.encode(found))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode(found))
+        return console.ExitStatus.OK
     if not found:
-        console.say("nothing has happened" if accounts else "no decisions yet")
-        return console.Exit.OK
+        console.print_line("nothing has happened" if accounts else "no decisions yet")
+        return console.ExitStatus.OK
     now = time.time()
-    for row in table.rows([cells(one, listing.ago(one, "ts", now=now)) for one in found]):
-        output.line(console.printable(row))
-    return console.Exit.OK
+    for row in table.format_rows([cells(one, listing.format_since(one, "ts", now=now)) for one in found]):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
 @audit.command(short_help="Check that the audit was not changed")
@@ -74,49 +74,51 @@ def verify(heads: tuple[str, ...], as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores.looking import CannotLook
+    from switchtower.stores.looking import StoreUnreadable
 
     wanted = frozenset(head.lower() for head in heads)
     try:
-        found = _verified(wanted)
-    except CannotLook as problem:
+        found = _verify_chains(wanted)
+    except StoreUnreadable as problem:
         raise click.ClickException(str(problem)) from None
     missing = sorted(wanted - {head for chain in found for head in chain.heads})
     if as_json:
         told = [{name: value for name, value in msgspec.to_builtins(chain).items() if name != "heads"} for chain in found]
-        output.line(msgspec.json.encode(told))
+        output.write_line(msgspec.json.encode(told))
     else:
         for chain in found:
-            _show(chain)
+            _print_chain(chain)
     for head in missing:
-        console.say(f"no chain holds the head {head[:64]}: it was rewritten, or this is another store")
+        console.print_line(f"no chain holds the head {head[:64]}: it was rewritten, or this is another store")
     if missing or any(chain.broken is not None for chain in found):
-        console.say("hint: keep the store as it is, and compare it with a backup")
-        return console.Exit.FAILED
-    return console.Exit.OK
+        console.print_line("hint: keep the store as it is, and compare it with a backup")
+        return console.ExitStatus.FAILED
+    return console.ExitStatus.OK
 
 
-def _show(chain: "Verified") -> None:
+def _print_chain(chain: "ChainReport") -> None:
     gone = f", {chain.deleted} of deleted sessions" if chain.deleted else ""
     if chain.broken is None:
-        output.line(f"{chain.name}: {chain.links} records hold{gone}; head {chain.head}")
+        output.write_line(f"{chain.name}: {chain.links} records hold{gone}; head {chain.head}")
     else:
-        output.line(console.printable(f"{chain.name}: broken at record {chain.broken.number}: {chain.broken.what}"))
+        output.write_line(
+            console.escape_unprintable(f"{chain.name}: broken at record {chain.broken.number}: {chain.broken.what}")
+        )
 
 
-def _verified(wanted: frozenset[str]) -> "list[Verified]":
+def _verify_chains(wanted: frozenset[str]) -> "list[ChainReport]":
     from switchtower import config
 
     settings = config.load()
     if settings.store is None:
         from switchtower.stores import sqlite_audit_check
 
-        return sqlite_audit_check.verify(settings.journal_path, settings.registry_path, wanted)
+        return sqlite_audit_check.verify_audit_chains(settings.journal_path, settings.registry_path, wanted)
     import asyncio
 
     from switchtower.stores.postgres_tools import audit_check
 
-    return asyncio.run(audit_check.verify(settings.store, wanted))
+    return asyncio.run(audit_check.verify_audit_chains(settings.store, wanted))
 
 
 @audit.command(short_help="Print all records of the audit")
@@ -131,36 +133,36 @@ def export() -> int:
     """
     import asyncio
 
-    from switchtower.stores.looking import CannotLook
+    from switchtower.stores.looking import StoreUnreadable
 
     async def write() -> None:
-        async for chain, link in _links():
-            output.line(_spelled(chain, link))
+        async for chain, link in _read_links():
+            output.write_line(_encode_link(chain, link))
 
     try:
         asyncio.run(write())
-    except CannotLook as problem:
+    except StoreUnreadable as problem:
         raise click.ClickException(str(problem)) from None
-    return console.Exit.OK
+    return console.ExitStatus.OK
 
 
-async def _links() -> "AsyncIterator[tuple[str, Link]]":
+async def _read_links() -> "AsyncIterator[tuple[str, AuditLink]]":
     from switchtower import config
 
     settings = config.load()
     if settings.store is None:
         from switchtower.stores import sqlite_audit_check
 
-        for found in sqlite_audit_check.read(settings.journal_path, settings.registry_path):
+        for found in sqlite_audit_check.read_audit_links(settings.journal_path, settings.registry_path):
             yield found
         return
     from switchtower.stores.postgres_tools import audit_check
 
-    async for found in audit_check.read(settings.store):
+    async for found in audit_check.read_audit_links(settings.store):
         yield found
 
 
-def _spelled(chain: str, link: "Link") -> bytes:
+def _encode_link(chain: str, link: "AuditLink") -> bytes:
     import msgspec
 
     return msgspec.json.encode(
@@ -178,7 +180,7 @@ def _spelled(chain: str, link: "Link") -> bytes:
     )
 
 
-def _fetched(path: tuple[str, ...], since: str | None, limit: int) -> list[dict[str, Any]]:
+def _fetch_records(path: tuple[str, ...], since: str | None, limit: int) -> list[dict[str, Any]]:
     import msgspec
 
     from switchtower.cli import admin
@@ -187,7 +189,7 @@ def _fetched(path: tuple[str, ...], since: str | None, limit: int) -> list[dict[
     found: list[dict[str, Any]] = []
     before: str | None = None
     while len(found) < limit:
-        page = admin.get(*path, since=since, before=before, limit=str(min(_PAGE, limit - len(found))))
+        page = admin.get(*path, since=since, before=before, limit=str(min(_PAGE_SIZE, limit - len(found))))
         try:
             found += msgspec.convert(page["items"], list[dict[str, Any]])
             before = page["next"]
@@ -198,7 +200,7 @@ def _fetched(path: tuple[str, ...], since: str | None, limit: int) -> list[dict[
     return found
 
 
-def moment(text: str, *, now: float) -> str:
+def parse_moment(text: str, *, now: float) -> str:
     """As the daemon reads it: a time of this machine's zone unless it names another, or some time ago."""
     import datetime
 
@@ -215,37 +217,37 @@ def moment(text: str, *, now: float) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _cells(decision: dict[str, Any], ago: str) -> tuple[str, ...]:
+def _format_decision(decision: dict[str, Any], ago: str) -> tuple[str, ...]:
     from switchtower.cli import listing
 
-    word = _WORDS.get(listing.text(decision, "decision"), listing.text(decision, "decision"))
-    who = _decider(decision)
-    where = _where(decision)
+    word = _DECISION_WORDS.get(listing.format_cell(decision, "decision"), listing.format_cell(decision, "decision"))
+    who = _format_decider(decision)
+    where = _format_origin(decision)
     what = " ".join(str(decision[key]) for key in ("title", "summary") if decision.get(key))
     always = " (always, for this session)" if decision.get("rule") else ""
-    return (ago, word, who, where, listing.text(decision, "run_id"), f"{what}{always}")
+    return (ago, word, who, where, listing.format_cell(decision, "run_id"), f"{what}{always}")
 
 
-def _decider(decision: dict[str, Any]) -> str:
+def _format_decider(decision: dict[str, Any]) -> str:
     """A user, or another machine and whom that names: its word, and not ours."""
     from switchtower.cli import listing
 
-    who, where, claims = listing.text(decision, "by"), listing.text(decision, "via"), decision.get("claims")
+    who, where, claims = listing.format_cell(decision, "by"), listing.format_cell(decision, "via"), decision.get("claims")
     if where not in ("host", "hub"):
         return who
     if not isinstance(claims, dict):
         return f"{where} {who}"
-    return f"{where} {who} says {listing.text(claims, 'by')} ({listing.text(claims, 'via')})"
+    return f"{where} {who} says {listing.format_cell(claims, 'by')} ({listing.format_cell(claims, 'via')})"
 
 
-def _note_cells(note: dict[str, Any], ago: str) -> tuple[str, ...]:
+def _format_note(note: dict[str, Any], ago: str) -> tuple[str, ...]:
     from switchtower.cli import listing
 
     about = " ".join(str(note[key]) for key in ("subject", "detail") if note.get(key))
-    return (ago, listing.text(note, "kind"), listing.text(note, "by"), _where(note), about)
+    return (ago, listing.format_cell(note, "kind"), listing.format_cell(note, "by"), _format_origin(note), about)
 
 
-def _where(row: dict[str, Any]) -> str:
+def _format_origin(row: dict[str, Any]) -> str:
     """How it came, from which machine, and what the client calls itself."""
     parts = [str(row[key])[:60] for key in ("via", "address", "device") if row.get(key)]
     return ", ".join(parts) or "-"

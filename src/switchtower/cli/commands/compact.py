@@ -10,7 +10,7 @@ from switchtower.cli import arguments
 @click.command()
 @click.argument("session")
 @click.argument("instructions", required=False, default="")
-@arguments.token
+@arguments.token_option
 def compact(session: str, instructions: str, token: str | None) -> int:
     """Have the beginning of a session's conversation summarised, so that its context is small again.
 
@@ -22,13 +22,13 @@ def compact(session: str, instructions: str, token: str | None) -> int:
       tower compact last
       tower compact last "keep the names of all failing tests"
     """
-    return asyncio.run(_compact(session, arguments.sendable(instructions), token))
+    return asyncio.run(_compact(session, arguments.make_sendable(instructions), token))
 
 
-async def _compact(meant: str, instructions: str, token: str | None) -> int:
+async def _compact(session_ref: str, instructions: str, token: str | None) -> int:
     from switchtower.cli import lookup
-    from switchtower.cli.chores import Chore
+    from switchtower.cli.chores import MaintenanceRun
 
-    async with lookup.opened(meant, token) as (client, session_id):
-        chore = Chore("Context compacted")
-        return await chore.see_through(client, session_id, lambda: client.compact(session_id, instructions))
+    async with lookup.open_session(session_ref, token) as (client, session_id):
+        chore = MaintenanceRun("Context compacted")
+        return await chore.run(client, session_id, lambda: client.compact_session(session_id, instructions))

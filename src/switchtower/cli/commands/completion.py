@@ -35,4 +35,4 @@ def completion(shell: str, program: str) -> int:
     # Not bash's own `source`: that asks the bash of this machine for its version, which need not be the one that reads this.
     text = ShellComplete.source(script) if isinstance(script, BashComplete) else script.source()
     output.write(text.encode())
-    return console.Exit.OK
+    return console.ExitStatus.OK

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from switchtower import config as settings_room
 
-_name = click.argument("name", metavar="NAME", callback=arguments.sendable_option)
-_as_object = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+_name_argument = click.argument("name", metavar="NAME", callback=arguments.validate_sendable)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 
 
 @click.group(invoke_without_command=True)
@@ -29,11 +29,11 @@ def config(ctx: click.Context) -> None:
       tower config set policy auto
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @config.command()
-@_as_object
+@_json_option
 def path(as_json: bool) -> int:
     """Print where the configuration file is, whether or not it is there yet.
 
@@ -43,9 +43,9 @@ def path(as_json: bool) -> int:
     """
     from switchtower.cli.configuring import sources
 
-    file = sources.file_in_force()
+    file = sources.locate_config_file()
     _print({"path": str(file), "exists": file.exists()} if as_json else str(file), as_json=as_json)
-    return console.Exit.OK
+    return console.ExitStatus.OK
 
 
 @config.command()
@@ -61,18 +61,18 @@ def show(as_json: bool) -> int:
     from switchtower import config as settings_room
     from switchtower.cli.configuring import sources
 
-    shown = sources.shown(settings_room.load())
+    shown = sources.list_settings(settings_room.load())
     if as_json:
         _print(shown, as_json=True)
-        return console.Exit.OK
-    cells = [(one.name, one.place or one.source, sources.spelled(one.value) or "-") for one in shown]
-    for row in table.rows(cells):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        return console.ExitStatus.OK
+    cells = [(one.name, one.place or one.source, sources.format_value(one.value) or "-") for one in shown]
+    for row in table.format_rows(cells):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
 @config.command()
-@_name
+@_name_argument
 @click.option("--json", "as_json", is_flag=True, help="Print the value as JSON.")
 def get(name: str, as_json: bool) -> int:
     """Print the value of one setting that is in force. An empty line: it has none.
@@ -84,16 +84,16 @@ def get(name: str, as_json: bool) -> int:
     from switchtower import config as settings_room
     from switchtower.cli.configuring import sources
 
-    setting = _known(name)
+    setting = _find_known_setting(name)
     value = getattr(settings_room.load(), setting.name)
-    _print(sources.plain(value) if as_json else sources.spelled(value), as_json=as_json)
-    return console.Exit.OK
+    _print(sources.to_plain_value(value) if as_json else sources.format_value(value), as_json=as_json)
+    return console.ExitStatus.OK
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})  # a value may begin with a dash
-@_name
-@click.argument("value", metavar="VALUE", callback=arguments.sendable_option)
-def set_(name: str, value: str) -> int:
+@_name_argument
+@click.argument("value", metavar="VALUE", callback=arguments.validate_sendable)
+def set_setting(name: str, value: str) -> int:
     """Give a setting a value in the file. It is checked as at a start; comments and the order of the file stay.
 
     \b
@@ -105,20 +105,20 @@ def set_(name: str, value: str) -> int:
     from switchtower import config as settings_room
     from switchtower.cli.configuring import changing, sources
 
-    setting, file = _of_the_file(name), sources.file_in_force()
+    setting, file = _find_file_setting(name), sources.locate_config_file()
     try:
         parsed = setting.parse(value)
     except ValueError as problem:
         raise settings_room.ConfigError(setting.name, "the command line", str(problem), hint=setting.remedy) from None
-    _changed(file, lambda: changing.set_value(file, setting, parsed))
-    hidden = setting.name in sources.HIDDEN
-    console.say(f"`{setting.name}` is {'set' if hidden else f'`{sources.spelled(parsed)}`'} in {file}")
-    _tell_what_goes_before(setting)
-    return console.Exit.OK
+    _apply_change(file, lambda: changing.set_value(file, setting, parsed))
+    hidden = setting.name in sources.SECRET_SETTINGS
+    console.print_line(f"`{setting.name}` is {'set' if hidden else f'`{sources.format_value(parsed)}`'} in {file}")
+    _warn_about_variable(setting)
+    return console.ExitStatus.OK
 
 
 @config.command()
-@_name
+@_name_argument
 def unset(name: str) -> int:
     """Take a setting out of the file, so that its default holds again. It is no mistake when it was not there.
 
@@ -128,16 +128,16 @@ def unset(name: str) -> int:
     """
     from switchtower.cli.configuring import changing, sources
 
-    file = sources.file_in_force()
-    found = _changed(file, lambda: changing.unset(file, name))
+    file = sources.locate_config_file()
+    found = _apply_change(file, lambda: changing.unset_value(file, name))
     if not found:
-        _of_the_file(name)  # a name that is none is a mistake, unless it was in the file
-        console.say(f"`{name}` is not in {file}")
-        return console.Exit.OK
-    console.say(f"`{name}` is no longer in {file}")
-    if (setting := sources.known(name)) is not None:
-        _tell_what_goes_before(setting)
-    return console.Exit.OK
+        _find_file_setting(name)  # a name that is none is a mistake, unless it was in the file
+        console.print_line(f"`{name}` is not in {file}")
+        return console.ExitStatus.OK
+    console.print_line(f"`{name}` is no longer in {file}")
+    if (setting := sources.find_setting(name)) is not None:
+        _warn_about_variable(setting)
+    return console.ExitStatus.OK
 
 
 @config.command()
@@ -150,37 +150,37 @@ def edit() -> int:
     """
     from switchtower.cli.configuring import editing, sources
 
-    file = sources.file_in_force()
+    file = sources.locate_config_file()
     try:
-        changed = editing.edit(file)
-    except editing.NotTaken as problem:
+        changed = editing.edit_in_editor(file)
+    except editing.EditRejected as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
-        raise _cannot_write(file, problem) from None
+        raise _make_write_error(file, problem) from None
     if changed:
-        console.say(f"{file} is written")
-        _show_restart()
+        console.print_line(f"{file} is written")
+        _print_restart_hint()
     else:
-        console.say("nothing was changed")
-    return console.Exit.OK
+        console.print_line("nothing was changed")
+    return console.ExitStatus.OK
 
 
 def _print(value: Any, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        output.line(msgspec.json.encode(value))
+        output.write_line(msgspec.json.encode(value))
     else:
-        output.line(value)
+        output.write_line(value)
 
 
-def _known(name: str) -> "settings_room.Setting":
+def _find_known_setting(name: str) -> "settings_room.Setting":
     from difflib import get_close_matches
 
     from switchtower import config as settings_room
     from switchtower.cli.configuring import sources
 
-    setting = sources.known(name.replace("-", "_"))
+    setting = sources.find_setting(name.replace("-", "_"))
     if setting is None:
         near = get_close_matches(name.replace("-", "_").lower(), [known.name for known in settings_room.SETTINGS], n=1)
         hint = f"did you mean `{near[0]}`?" if near else "see `tower config show`"
@@ -188,8 +188,8 @@ def _known(name: str) -> "settings_room.Setting":
     return setting
 
 
-def _of_the_file(name: str) -> "settings_room.Setting":
-    setting = _known(name)
+def _find_file_setting(name: str) -> "settings_room.Setting":
+    setting = _find_known_setting(name)
     if not setting.in_file:
         raise click.ClickException(
             f"`{name}` cannot be in the file; hint: set `{setting.variables[0]}`, the file is found through it"
@@ -197,26 +197,26 @@ def _of_the_file(name: str) -> "settings_room.Setting":
     return setting
 
 
-def _changed(file: "Path", change: Any) -> Any:
+def _apply_change(file: "Path", change: Any) -> Any:
     try:
         return change()
     except OSError as problem:
-        raise _cannot_write(file, problem) from None
+        raise _make_write_error(file, problem) from None
 
 
-def _cannot_write(file: "Path", problem: OSError) -> click.ClickException:
+def _make_write_error(file: "Path", problem: OSError) -> click.ClickException:
     return click.ClickException(f"`{file}` cannot be written: {problem.strerror}; hint: see who owns its folder")
 
 
-def _tell_what_goes_before(setting: "settings_room.Setting") -> None:
+def _warn_about_variable(setting: "settings_room.Setting") -> None:
     from switchtower.cli.configuring import sources
 
-    if (variable := sources.variable_of(setting, os.environ)) is not None:
-        console.say(f"`{variable}` is set and goes before the file; hint: unset it", "yellow")
-    _show_restart()
+    if (variable := sources.find_variable(setting, os.environ)) is not None:
+        console.print_line(f"`{variable}` is set and goes before the file; hint: unset it", "yellow")
+    _print_restart_hint()
 
 
-def _show_restart() -> None:
+def _print_restart_hint() -> None:
     """Whether the running daemon has to be restarted for what the file has now."""
     from switchtower import config as settings_room
     from switchtower.client import discover
@@ -226,4 +226,4 @@ def _show_restart() -> None:
     except settings_room.ConfigError:
         return  # of a variable, which the next command reports
     if discover.needs_restart(settings):
-        console.say("the daemon was started before config.toml changed: run `tower restart`", "yellow")
+        console.print_line("the daemon was started before config.toml changed: run `tower restart`", "yellow")

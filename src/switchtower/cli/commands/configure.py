@@ -12,10 +12,10 @@ from switchtower.cli import arguments, console
 @click.argument("session")
 @arguments.text_option("--provider", "The model provider, or one of the configured models.")
 @arguments.text_option("--model", "One of the provider's models.")
-@arguments.policy("What it may do unasked")
-@arguments.thinking("How long the model thinks, where it can")
-@click.option("--title", metavar="TEXT", callback=arguments.sendable_option, help="What the session is called.")
-@arguments.token
+@arguments.policy_option("What it may do unasked")
+@arguments.thinking_option("How long the model thinks, where it can")
+@click.option("--title", metavar="TEXT", callback=arguments.validate_sendable, help="What the session is called.")
+@arguments.token_option
 def configure(session: str, token: str | None, **changes: str | None) -> int:
     """Change how a session works from its next run on. What is not named stays as it is.
 
@@ -30,14 +30,14 @@ def configure(session: str, token: str | None, **changes: str | None) -> int:
     if not wanted:
         raise click.UsageError("nothing to change; hint: name something, such as `--policy ask`")
     asyncio.run(_configure(session, wanted, token))
-    console.say(f"configured: {', '.join(f'{name}={value}' for name, value in wanted.items())}")
+    console.print_line(f"configured: {', '.join(f'{name}={value}' for name, value in wanted.items())}")
     if wanted.get("policy") == "yolo":
-        console.say("warning: from its next run on this session asks nobody about anything", "yellow")
-    return console.Exit.OK
+        console.print_line("warning: from its next run on this session asks nobody about anything", "yellow")
+    return console.ExitStatus.OK
 
 
-async def _configure(meant: str, wanted: dict[str, Any], token: str | None) -> None:
+async def _configure(session_ref: str, wanted: dict[str, Any], token: str | None) -> None:
     from switchtower.cli import lookup
 
-    async with lookup.opened(meant, token) as (client, session_id):
-        await client.configure(session_id, **wanted)
+    async with lookup.open_session(session_ref, token) as (client, session_id):
+        await client.configure_session(session_id, **wanted)

@@ -8,11 +8,11 @@ import click
 from switchtower.cli import arguments, console
 
 if TYPE_CHECKING:
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
     from switchtower.protocols.push import messages
 
 
-class Waiting(NamedTuple):
+class SessionApproval(NamedTuple):
     session_id: str
     run_id: str
     approval: "messages.ApprovalRequired"
@@ -22,8 +22,8 @@ class Waiting(NamedTuple):
 @click.argument("session", required=False)
 @click.argument("approval_id", required=False)
 @click.option("--always", is_flag=True, help="And what is like it, for the rest of this session; prints the rule.")
-@click.option("--comment", metavar="TEXT", callback=arguments.sendable_option, help="Kept with the decision.")
-@arguments.token
+@click.option("--comment", metavar="TEXT", callback=arguments.validate_sendable, help="Kept with the decision.")
+@arguments.token_option
 def approve(session: str | None, approval_id: str | None, always: bool, comment: str | None, token: str | None) -> int:
     """Let a waiting action happen.
 
@@ -45,11 +45,11 @@ def approve(session: str | None, approval_id: str | None, always: bool, comment:
 @click.option(
     "--comment",
     metavar="TEXT",
-    callback=arguments.sendable_option,
+    callback=arguments.validate_sendable,
     help="Kept with the decision, and sent to an agent's model, which then continues without the action.",
 )
 @click.option("--stop", is_flag=True, help="End the run, or the program in the terminal, as well.")
-@arguments.token
+@arguments.token_option
 def deny(session: str | None, approval_id: str | None, comment: str | None, stop: bool, token: str | None) -> int:
     """Refuse a waiting action.
 
@@ -69,7 +69,7 @@ def deny(session: str | None, approval_id: str | None, comment: str | None, stop
 
 async def _decide(
     decision: Literal["approve", "deny"],
-    meant: str | None,
+    session_ref: str | None,
     approval_id: str | None,
     comment: str | None,
     token: str | None,
@@ -80,28 +80,28 @@ async def _decide(
     from switchtower import config
     from switchtower.cli import questions
     from switchtower.client import errors
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    if meant is not None and meant.startswith("appr_"):
-        meant, approval_id = None, meant
-    async with await Client.connect(config.load()) as client:
+    if session_ref is not None and session_ref.startswith("appr_"):
+        session_ref, approval_id = None, session_ref
+    async with await DaemonClient.connect(config.load()) as client:
         waiting = [
             found
-            for session_id in await _candidates(client, meant)
-            for found in await _open_questions(client, session_id, token)
+            for session_id in await _list_candidates(client, session_ref)
+            for found in await _list_open_approvals(client, session_id, token)
             if approval_id in (None, found.approval.approvalId)
         ]
         match waiting:
-            case [only] if always and questions.always(only.approval) is None:
+            case [only] if always and questions.format_always_rule(only.approval) is None:
                 raise errors.ClientError(
                     f"this is asked about every time: {only.approval.summary}", hint="approve it without `--always`"
                 )
             case [only]:
                 if decision == "approve" and approval_id is None and not await _confirm(only):
-                    console.say("Not approved.")
-                    return console.Exit.FAILED
-                await _submit(client, only, decision, comment, always=always, stop=stop)
-                return console.Exit.OK
+                    console.print_line("Not approved.")
+                    return console.ExitStatus.FAILED
+                await _submit_decision(client, only, decision, comment, always=always, stop=stop)
+                return console.ExitStatus.OK
             case []:
                 raise errors.ClientError("no such approval is waiting for a decision", hint="see `tower status`")
             case _:
@@ -111,22 +111,22 @@ async def _decide(
                 )
 
 
-async def _confirm(waiting: Waiting) -> bool:
+async def _confirm(waiting: SessionApproval) -> bool:
     """Shows what would be approved, because it may have changed since it was last looked at; at a terminal, asks as well."""
     from switchtower.cli import keyboard, questions
 
-    for text, colour in questions.lines(waiting.approval):
-        console.say(text, colour)
-    if not keyboard.is_possible():
+    for text, colour in questions.format_approval(waiting.approval):
+        console.print_line(text, colour)
+    if not keyboard.is_interactive():
         return True
-    keyboard.forget_typed()
-    answer = await keyboard.line("Approve this? [y/N] ")
+    keyboard.discard_typeahead()
+    answer = await keyboard.read_line("Approve this? [y/N] ")
     return answer is not None and answer.strip().lower() in ("y", "yes")
 
 
-async def _submit(
-    client: "Client",
-    waiting: Waiting,
+async def _submit_decision(
+    client: "DaemonClient",
+    waiting: SessionApproval,
     decision: Literal["approve", "deny"],
     comment: str | None,
     *,
@@ -137,30 +137,30 @@ async def _submit(
 
     session_id, run_id, approval = waiting
     scope: messages.ApprovalScope = "session" if always else "once"
-    await client.decide(session_id, run_id, approval.approvalId, decision, comment=comment, scope=scope, stop=stop)
-    console.say(f"{'approved' if decision == 'approve' else 'denied'}: {approval.summary} ({session_id})")
+    await client.decide_approval(session_id, run_id, approval.approvalId, decision, comment=comment, scope=scope, stop=stop)
+    console.print_line(f"{'approved' if decision == 'approve' else 'denied'}: {approval.summary} ({session_id})")
     if always:
-        console.say(f"allowed for the rest of this session: {questions.always(approval)}")
+        console.print_line(f"allowed for the rest of this session: {questions.format_always_rule(approval)}")
 
 
-async def _candidates(client: "Client", meant: str | None) -> list[str]:
+async def _list_candidates(client: "DaemonClient", session_ref: str | None) -> list[str]:
     from switchtower.cli import lookup
 
-    if meant is not None:
-        return [await lookup.session_id(client, meant)]
-    listed = await client.list_sessions(lookup.MOST_LISTED)
+    if session_ref is not None:
+        return [await lookup.find_session_id(client, session_ref)]
+    listed = await client.list_sessions(lookup.MAX_LISTED)
     return [session.sessionId for session in listed if session.state == "awaiting_approval"]
 
 
-async def _open_questions(client: "Client", session_id: str, token: str | None) -> list[Waiting]:
+async def _list_open_approvals(client: "DaemonClient", session_id: str, token: str | None) -> list[SessionApproval]:
     from switchtower.cli import lookup
 
     if token is not None:
-        client.remember(session_id, token)
-    elif client.offers("inbox"):
-        pending = await client.approvals(lookup.MOST_LISTED)
-        return [Waiting(session_id, one.runId, one.approval) for one in pending if one.sessionId == session_id]
-    snapshot = await client.session(session_id).snapshot()
+        client.remember_attach_token(session_id, token)
+    elif client.supports("inbox"):
+        pending = await client.list_approvals(lookup.MAX_LISTED)
+        return [SessionApproval(session_id, one.runId, one.approval) for one in pending if one.sessionId == session_id]
+    snapshot = await client.subscribe(session_id).fetch_snapshot()
     if snapshot.pendingApproval is None or snapshot.activeRunId is None:
         return []
-    return [Waiting(session_id, snapshot.activeRunId, snapshot.pendingApproval)]
+    return [SessionApproval(session_id, snapshot.activeRunId, snapshot.pendingApproval)]

@@ -11,7 +11,7 @@ from switchtower.cli import arguments, console
 @click.command()
 @click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
-@arguments.token
+@arguments.token_option
 def delete(sessions: tuple[str, ...], yes: bool, token: str | None) -> int:
     """Delete sessions for good, with all that the journal has of them. The files that they worked on stay.
 
@@ -25,29 +25,29 @@ def delete(sessions: tuple[str, ...], yes: bool, token: str | None) -> int:
     return asyncio.run(_delete(sessions, token, yes=yes))
 
 
-async def _delete(meant: tuple[str, ...], token: str | None, *, yes: bool) -> int:
+async def _delete(session_ref: tuple[str, ...], token: str | None, *, yes: bool) -> int:
     from switchtower import config
     from switchtower.cli import lookup
     from switchtower.client import errors
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load()) as client:
+    async with await DaemonClient.connect(config.load()) as client:
         # All are looked up before the first is gone: `last` means something else then.
-        found = list(dict.fromkeys([await lookup.session_id(client, one) for one in meant]))
+        found = list(dict.fromkeys([await lookup.find_session_id(client, one) for one in session_ref]))
         for session_id in found:
             title = (await client.get_session(session_id)).title
-            console.say(f"{session_id}  {title}")
-        if not yes and not _is_sure(len(found)):
+            console.print_line(f"{session_id}  {title}")
+        if not yes and not _confirm_deletion(len(found)):
             raise errors.ClientError("nothing was deleted", hint="say `y`, or give `--yes`")
         for session_id in found:
             if token is not None:
-                client.remember(session_id, token)
-            await client.delete(session_id)
-            console.say(f"deleted {session_id}")
-    return console.Exit.OK
+                client.remember_attach_token(session_id, token)
+            await client.delete_session(session_id)
+            console.print_line(f"deleted {session_id}")
+    return console.ExitStatus.OK
 
 
-def _is_sure(count: int) -> bool:
+def _confirm_deletion(count: int) -> bool:
     if not sys.stdin.isatty():
         return False
     what = "this session" if count == 1 else f"these {count} sessions"

@@ -30,48 +30,48 @@ def doctor(deep: bool, as_json: bool) -> int:
     import msgspec
 
     found: list[finding.Finding] = []
-    for one in _findings(deep=deep):
+    for one in _collect_findings(deep=deep):
         found.append(one)
         if not as_json:
-            _show(one)
+            _print_finding(one)
     fails, warns = (sum(one.status == status for one in found) for status in ("fail", "warn"))
     if as_json:
-        output.line(msgspec.json.encode({"ok": not fails, "checks": found}))
+        output.write_line(msgspec.json.encode({"ok": not fails, "checks": found}))
     else:
-        console.say(f"{len(found)} checks: {fails} failed, {warns} with a warning")
-    return console.Exit.FAILED if fails else console.Exit.OK
+        console.print_line(f"{len(found)} checks: {fails} failed, {warns} with a warning")
+    return console.ExitStatus.FAILED if fails else console.ExitStatus.OK
 
 
-def _findings(*, deep: bool) -> "Iterator[finding.Finding]":
+def _collect_findings(*, deep: bool) -> "Iterator[finding.Finding]":
     from switchtower import config
     from switchtower.cli.doctoring import finding, home, machine, parts
 
-    yield from machine.look()
+    yield from machine.check_machine()
     try:
         settings = config.load()
     except config.ConfigError as problem:
-        yield finding.fail("configuration", problem.message, problem.hint)
+        yield finding.report_failure("configuration", problem.message, problem.hint)
         return  # without the settings nobody knows where the rest is
     there = settings.config_file.exists()
-    yield finding.ok("configuration", f"{settings.config_file}{'' if there else ' is not there: the defaults hold'}")
-    yield machine.disk(settings)
-    yield from _guarded("home", home.look(settings))
-    yield from _guarded("parts", parts.look(settings, deep=deep))
+    yield finding.report_ok("configuration", f"{settings.config_file}{'' if there else ' is not there: the defaults hold'}")
+    yield machine.check_disk(settings)
+    yield from _run_guarded("home", home.check_home(settings))
+    yield from _run_guarded("parts", parts.check_services(settings, deep=deep))
 
 
-def _guarded(name: str, look: "Iterator[finding.Finding]") -> "Iterator[finding.Finding]":
+def _run_guarded(name: str, look: "Iterator[finding.Finding]") -> "Iterator[finding.Finding]":
     """What goes away, or is closed to us, between two looks ends one room's findings and not all of them."""
     from switchtower.cli.doctoring import finding
 
     try:
         yield from look
     except OSError as problem:
-        yield finding.fail(name, f"{problem.strerror or problem}: {problem.filename or '-'}", "see who owns it")
+        yield finding.report_failure(name, f"{problem.strerror or problem}: {problem.filename or '-'}", "see who owns it")
 
 
-def _show(one: "finding.Finding") -> None:
-    line = console.printable(one.detail if one.remedy is None else f"{one.detail}; hint: {one.remedy}")
+def _print_finding(one: "finding.Finding") -> None:
+    line = console.escape_unprintable(one.detail if one.remedy is None else f"{one.detail}; hint: {one.remedy}")
     status = f"{one.status:<4}"
-    if console.has_colour(1):
+    if console.supports_colour(1):
         status = console.paint(status, _COLOURS[one.status])
-    output.line(f"{status}  {one.name:<15} {' '.join(line.splitlines())}")
+    output.write_line(f"{status}  {one.name:<15} {' '.join(line.splitlines())}")

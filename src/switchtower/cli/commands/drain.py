@@ -10,13 +10,13 @@ from switchtower.cli import console
 
 if TYPE_CHECKING:
     from switchtower import config
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
     from switchtower.protocols.push import node_messages
 
-_EVERY = 1.0
+_POLL_INTERVAL = 1.0
 """Seconds between two looks at what is still here."""
-_MOST_LOOKED_AT = 500
-_AT_WORK = ("running", "awaiting_approval")
+_MAX_SESSIONS = 500
+_ACTIVE_STATES = ("running", "awaiting_approval")
 
 
 @click.command()
@@ -50,9 +50,9 @@ def drain(ctx: click.Context, wait: int, stop: bool) -> int:
     try:
         code = asyncio.run(_drain(config.load(), wait))
     except KeyboardInterrupt:
-        console.say("the node goes on draining; hint: `tower drain` again tells what came of it")
-        return console.Exit.CANCELLED
-    if code != console.Exit.OK or not stop:
+        console.print_line("the node goes on draining; hint: `tower drain` again tells what came of it")
+        return console.ExitStatus.CANCELLED
+    if code != console.ExitStatus.OK or not stop:
         return code
     from switchtower.cli.commands import stop as stopping
 
@@ -61,60 +61,60 @@ def drain(ctx: click.Context, wait: int, stop: bool) -> int:
 
 async def _drain(settings: "config.Settings", wait: int) -> int:
     from switchtower.client import homes
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(settings, start=False) as client:
-        known = homes.Homes(await client.nodes())
-        if known.this is None:
-            console.fail(
+    async with await DaemonClient.connect(settings, start=False) as client:
+        known = homes.NodeNames(await client.list_nodes())
+        if known.own_node is None:
+            console.print_error(
                 "this daemon is alone: there is nobody to hand its sessions to", "`tower stop` keeps them for its return"
             )
-            return console.Exit.FAILED
-        name = known.name(known.this.id)
-        if known.this.draining:
-            console.say(f"{name} is being drained already, or has been")
+            return console.ExitStatus.FAILED
+        name = known.get_name(known.own_node.id)
+        if known.own_node.draining:
+            console.print_line(f"{name} is being drained already, or has been")
         else:
             if not any(node.alive and not node.draining and not node.isThis for node in known.nodes):
-                console.say("no other node is there: the sessions wait until one comes", "yellow")
-            console.say(f"draining {name}; runs have {wait} s to end")
+                console.print_line("no other node is there: the sessions wait until one comes", "yellow")
+            console.print_line(f"draining {name}; runs have {wait} s to end")
         watching = asyncio.ensure_future(_watch(settings))
         try:
-            drained = await client.drain(wait)
+            drained = await client.drain_node(wait)
         finally:
             watching.cancel()
-    _say(drained)
-    return console.Exit.OK
+    _print_result(drained)
+    return console.ExitStatus.OK
 
 
 async def _watch(settings: "config.Settings") -> None:
     """Says what is still here, whenever that changes, until it is cancelled. Asks by itself: the other line waits."""
     from switchtower.client import errors
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
     said = ""
     while True:
         with suppress(errors.ClientError):  # clients are let go on the way, and a database may be away for a moment
-            async with await Client.connect(settings, start=False) as looking:
-                still_here = await _still_here(looking)
+            async with await DaemonClient.connect(settings, start=False) as looking:
+                still_here = await _describe_remaining(looking)
             if still_here and still_here != said:
                 said = still_here
-                console.say(f"  {still_here}")
-        await asyncio.sleep(_EVERY)
+                console.print_line(f"  {still_here}")
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
-async def _still_here(client: "Client") -> str:
-    this = next((node for node in await client.nodes() if node.isThis), None)
+async def _describe_remaining(client: "DaemonClient") -> str:
+    this = next((node for node in await client.list_nodes() if node.isThis), None)
     if this is None or not this.sessions:
         return ""
-    at_work = sum(card.home == this.id and card.state in _AT_WORK for card in await client.cards(_MOST_LOOKED_AT))
-    return f"{_counted(this.sessions, 'session')} here, {at_work} at work"
+    at_work = sum(card.home == this.id and card.state in _ACTIVE_STATES for card in await client.list_cards(_MAX_SESSIONS))
+    return f"{_format_count(this.sessions, 'session')} here, {at_work} at work"
 
 
-def _say(drained: "node_messages.NodeDrained") -> None:
-    console.say(f"the node is empty: {_counted(drained.sessions, 'session')} handed over", "green")
+def _print_result(drained: "node_messages.NodeDrained") -> None:
+    console.print_line(f"the node is empty: {_format_count(drained.sessions, 'session')} handed over", "green")
     if drained.interrupted:
-        console.say(f"{_counted(drained.interrupted, 'run')} did not end in time and had to be cut short", "yellow")
+        console.print_line(f"{_format_count(drained.interrupted, 'run')} did not end in time and had to be cut short", "yellow")
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count} {noun}s"

@@ -19,7 +19,7 @@ _BY_SUFFIX = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm
 @click.option(
     "-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to; stdout by default."
 )
-@arguments.token
+@arguments.token_option
 def export(session: str, form: str | None, file: Path | None, token: str | None) -> int:
     """Write a session's conversation as Markdown, as one HTML page, or as the events themselves.
 
@@ -40,25 +40,29 @@ def export(session: str, form: str | None, file: Path | None, token: str | None)
     return asyncio.run(_export(session, chosen, file, token))
 
 
-async def _export(meant: str, form: str, file: Path | None, token: str | None) -> int:
+async def _export(session_ref: str, form: str, file: Path | None, token: str | None) -> int:
     from switchtower.cli import lookup, signals, whole_file
     from switchtower.cli.exporting import document
     from switchtower.client import errors
 
-    with signals.interruption() as interrupted:
+    with signals.catch_interrupts() as interrupted:
         try:
-            async with lookup.opened(meant, token) as (client, session_id):
+            async with lookup.open_session(session_ref, token) as (client, session_id):
                 if file is None:
-                    await signals.unless(interrupted, document.write(client, session_id, form, output.write))
-                    return console.Exit.OK
+                    await signals.run_unless_interrupted(
+                        interrupted, document.write_document(client, session_id, form, output.write)
+                    )
+                    return console.ExitStatus.OK
                 try:
-                    with whole_file.writing(file, mode=0o600) as opened:
-                        await signals.unless(interrupted, document.write(client, session_id, form, opened.write))
+                    with whole_file.open_atomic(file, mode=0o600) as opened:
+                        await signals.run_unless_interrupted(
+                            interrupted, document.write_document(client, session_id, form, opened.write)
+                        )
                 except OSError as problem:
                     raise errors.ClientError(
                         f"cannot write `{file}`: {problem.strerror or problem}", hint="give another file with `-o`"
                     ) from None
-                console.say(f"wrote {file}")
-                return console.Exit.OK
+                console.print_line(f"wrote {file}")
+                return console.ExitStatus.OK
         except signals.Interrupted:
-            return console.Exit.CANCELLED
+            return console.ExitStatus.CANCELLED

@@ -10,16 +10,16 @@ import click
 from switchtower.cli import arguments, console, output
 
 _PATH = click.Path(path_type=Path)
-_with_inputs = click.option(
+_inputs_option = click.option(
     "--inputs", metavar="JSON|@FILE", help="What the flow is given: a JSON object, a file of it, or @- for stdin."
 )
-_with_executor = click.option(
+_executor_option = click.option(
     "--executor-path", metavar="PATH", help="Another runtime than the project's, to look into something."
 )
-_with_timeout = arguments.amount("--timeout", "SECONDS", "The engine timeout; 120 by default.", most=10**7)
-_with_shell = click.option("--allow-shell", is_flag=True, help="Let `shell` steps run.")
-_with_engine = click.option("--engine", required=True, metavar="NAME", help="The engine, as `runtime list` has it.")
-_as_object = click.option("--json", "as_json", is_flag=True, help="Print one object.")
+_timeout_option = arguments.amount_option("--timeout", "SECONDS", "The engine timeout; 120 by default.", maximum=10**7)
+_shell_option = click.option("--allow-shell", is_flag=True, help="Let `shell` steps run.")
+_engine_option = click.option("--engine", required=True, metavar="NAME", help="The engine, as `runtime list` has it.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one object.")
 
 
 @click.group(invoke_without_command=True)
@@ -37,7 +37,7 @@ def flow(ctx: click.Context) -> None:
       tm run weather --json
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @flow.command(short_help="Bind this folder to a runtime")
@@ -55,16 +55,16 @@ def init(runtime: str, language: str | None, plugins_language: str | None, force
     """
     from switchtower.cli.flows import making
 
-    return making.init(runtime, language, plugins_language, force=force)
+    return making.init_project(runtime, language, plugins_language, force=force)
 
 
 @flow.command(short_help="Run a flow and wait for its outcome")
 @click.argument("flow", metavar="FLOW")
-@_with_inputs
+@_inputs_option
 @click.option("--manifest", type=_PATH, metavar="FILE", help="FLOW is a name in it; `tm/flows/manifest.json` by default.")
-@_with_executor
-@_with_timeout
-@_with_shell
+@_executor_option
+@_timeout_option
+@_shell_option
 @click.option("--json", "as_json", is_flag=True, help="Print one object: flow, status, summary, events.")
 @click.option("--local", is_flag=True, help="Run it here, and not as a session of the daemon.")
 @click.option("--detach", is_flag=True, help="Print the session's id and do not wait for its end.")
@@ -93,8 +93,8 @@ def run(
     """
     from switchtower.cli.flows import running
 
-    return running.run(
-        running.Wishes(
+    return running.run_flow(
+        running.FlowRunOptions(
             flow=flow,
             manifest=manifest,
             inputs=inputs,
@@ -121,7 +121,7 @@ def validate(files: tuple[Path, ...]) -> int:
     """
     from switchtower.cli.flows import making
 
-    return making.validate(files)
+    return making.validate_flows(files)
 
 
 @flow.command(short_help="List the step kinds and what each takes")
@@ -138,14 +138,14 @@ def kinds(names: tuple[str, ...], as_json: bool) -> int:
     """
     from switchtower.cli.flows import looking
 
-    return looking.kinds(names, as_json=as_json)
+    return looking.print_kinds(names, as_json=as_json)
 
 
 @flow.command("compile")
 @click.argument("file", metavar="FILE", type=_PATH)
 @click.option("-o", "--out", type=_PATH, metavar="OUT", help="Where to write the IR; stdout without it.")
 @click.option("--manifest", type=_PATH, metavar="FILE", help="List the flow in this manifest, and write the IR beside it.")
-def compile_(file: Path, out: Path | None, manifest: Path | None) -> int:
+def compile_flow(file: Path, out: Path | None, manifest: Path | None) -> int:
     """Make Flow IR of a YAML flow.
 
     \b
@@ -155,7 +155,7 @@ def compile_(file: Path, out: Path | None, manifest: Path | None) -> int:
     """
     from switchtower.cli.flows import making
 
-    return making.compile_(file, out, manifest)
+    return making.compile_flow(file, out, manifest)
 
 
 @flow.group(invoke_without_command=True, short_help="Look at runtimes, or be one")
@@ -172,9 +172,9 @@ def runtime(ctx: click.Context, stdio: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     if not stdio and os.isatty(0):
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
         return
-    _be_the_runtime()
+    _serve_runtime()
 
 
 @runtime.command(hidden=True)
@@ -185,27 +185,27 @@ def serve() -> None:
     Example:
       tm runtime serve
     """
-    _be_the_runtime()
+    _serve_runtime()
 
 
-def _be_the_runtime() -> None:
+def _serve_runtime() -> None:
     from switchtower.daemon import flow_runtime
 
     try:
         flow_runtime.main()
     except OSError:
-        console.fail("stdin or stdout is not open", "connect both, as an orchestrator does")
+        console.print_error("stdin or stdout is not open", "connect both, as an orchestrator does")
         raise SystemExit(4) from None
 
 
 @runtime.command("run")
 @click.option("--manifest", type=_PATH, required=True, metavar="FILE", help="The manifest that has the flow.")
 @click.option("--flow", required=True, metavar="NAME", help="The flow's name in it.")
-@_with_inputs
-@_with_executor
-@_with_timeout
-@_with_shell
-def run_listed(
+@_inputs_option
+@_executor_option
+@_timeout_option
+@_shell_option
+def run_from_manifest(
     manifest: Path, flow: str, inputs: str | None, executor_path: str | None, timeout: float | None, allow_shell: bool
 ) -> int:
     """Run a flow of a manifest and print one object: flow, status, summary, events.
@@ -216,8 +216,8 @@ def run_listed(
     """
     from switchtower.cli.flows import running
 
-    return running.run(
-        running.Wishes(
+    return running.run_flow(
+        running.FlowRunOptions(
             flow=flow,
             manifest=manifest,
             inputs=inputs,
@@ -231,7 +231,7 @@ def run_listed(
 
 @runtime.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
-def list_(as_json: bool) -> int:
+def list_runtimes(as_json: bool) -> int:
     """List runtimes: the one used here, the one that comes with us, and those that were asked before.
 
     \b
@@ -240,13 +240,13 @@ def list_(as_json: bool) -> int:
     """
     from switchtower.cli.flows import looking
 
-    return looking.list_(as_json=as_json)
+    return looking.list_runtimes(as_json=as_json)
 
 
 @runtime.command()
-@_with_executor
-@arguments.amount("--timeout", "SECONDS", "How long it may take to answer; 10 by default.", most=10**7)
-@_as_object
+@_executor_option
+@arguments.amount_option("--timeout", "SECONDS", "How long it may take to answer; 10 by default.", maximum=10**7)
+@_json_option
 def info(executor_path: str | None, timeout: float | None, as_json: bool) -> int:
     """Start the runtime that is used here and print what it says of itself.
 
@@ -257,7 +257,7 @@ def info(executor_path: str | None, timeout: float | None, as_json: bool) -> int
     """
     from switchtower.cli.flows import looking
 
-    return looking.info(executor_path, timeout, as_json=as_json)
+    return looking.print_runtime_info(executor_path, timeout, as_json=as_json)
 
 
 @runtime.group(invoke_without_command=True)
@@ -270,11 +270,11 @@ def cache(ctx: click.Context) -> None:
       tm runtime cache show --engine proc
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @cache.command()
-@_with_engine
+@_engine_option
 def show(engine: str) -> int:
     """Print what a runtime last said it can do.
 
@@ -284,11 +284,11 @@ def show(engine: str) -> int:
     """
     from switchtower.cli.flows import looking
 
-    return looking.show(engine)
+    return looking.show_cached_capabilities(engine)
 
 
 @cache.command()
-@_with_engine
+@_engine_option
 def clear(engine: str) -> int:
     """Forget what a runtime said it can do.
 
@@ -298,4 +298,4 @@ def clear(engine: str) -> int:
     """
     from switchtower.cli.flows import looking
 
-    return looking.clear(engine)
+    return looking.clear_cached_capabilities(engine)

@@ -16,7 +16,7 @@ from switchtower.cli import arguments, console, output
     help="Only what was said before this message of yours; `tower export --format jsonl` has the numbers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-@arguments.token
+@arguments.token_option
 def fork(session: str, before: int | None, as_json: bool, token: str | None) -> int:
     """Begin a new session with the conversation of another, in the same folder and with the same model and policy.
 
@@ -32,17 +32,17 @@ def fork(session: str, before: int | None, as_json: bool, token: str | None) -> 
     return asyncio.run(_fork(session, before, token, as_json=as_json))
 
 
-async def _fork(meant: str, before: int | None, token: str | None, *, as_json: bool) -> int:
+async def _fork(session_ref: str, before: int | None, token: str | None, *, as_json: bool) -> int:
     import msgspec
 
     from switchtower.cli import lookup
 
-    async with lookup.opened(meant, token) as (client, session_id):
-        forked = await client.fork(session_id, before_seq=before)
+    async with lookup.open_session(session_ref, token) as (client, session_id):
+        forked = await client.fork_session(session_id, before_seq=before)
     if as_json:
-        output.line(msgspec.json.encode({"sessionId": forked.sessionId, "text": forked.text}))
-        return console.Exit.OK
-    output.line(forked.sessionId)
+        output.write_line(msgspec.json.encode({"sessionId": forked.sessionId, "text": forked.text}))
+        return console.ExitStatus.OK
+    output.write_line(forked.sessionId)
     if forked.text:
-        console.say(f"forked before: {' '.join(forked.text.split())[:200]}", "dim")
-    return console.Exit.OK
+        console.print_line(f"forked before: {' '.join(forked.text.split())[:200]}", "dim")
+    return console.ExitStatus.OK

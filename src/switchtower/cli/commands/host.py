@@ -14,18 +14,18 @@ from switchtower.cli.commands import serve
 
 if TYPE_CHECKING:
     from switchtower.core import redact
-    from switchtower.daemon.home import Endpoints
+    from switchtower.daemon.home import DaemonEndpoints
 
 HUB_VARIABLE = "SERVER_BASE_URL"
 """relay: where a host finds its hub."""
-_LINK = "switchtower.protocols.relay.link"
-_OFF_UNLESS_ASKED = ("http", "pi")
+_LINK_LOGGER = "switchtower.protocols.relay.link"
+_OFF_BY_DEFAULT = ("http", "pi")
 
 
 @click.command()
 @click.option("--name", metavar="NAME", help="The same as --host-name.")
 @click.option("--rotate-token", is_flag=True, help="Make a new token for this host, say what to do at the hub, and end.")
-@serve.with_flags
+@serve.add_setting_flags
 def host(name: str | None, rotate_token: bool, **flags: Any) -> int:
     """Run the daemon in the foreground as a host: it dials the hub at --hub and keeps dialling, and nobody needs to reach it.
 
@@ -38,9 +38,9 @@ def host(name: str | None, rotate_token: bool, **flags: Any) -> int:
       tower host --hub https://hub.example --name builder
       tower host --rotate-token
     """
-    settings = _settings({**flags, "host_name": name or flags["host_name"]}, os.environ)
+    settings = _load_settings({**flags, "host_name": name or flags["host_name"]}, os.environ)
     if rotate_token:
-        return _rotate(settings)
+        return _rotate_token(settings)
     if settings.hub is None:
         raise click.UsageError(
             f"no hub is named; hint: give `--hub https://hub.example`, or set `{HUB_VARIABLE}` or the setting `hub`"
@@ -49,36 +49,36 @@ def host(name: str | None, rotate_token: bool, **flags: Any) -> int:
 
     from switchtower.daemon import app
 
-    def announce(endpoints: "Endpoints") -> None:
-        console.say(f"switchtower {endpoints.version} is a host (pid {endpoints.pid}); Ctrl-C stops it")
-        console.say(f"  socket  {endpoints.socket}")
+    def announce(endpoints: "DaemonEndpoints") -> None:
+        console.print_line(f"switchtower {endpoints.version} is a host (pid {endpoints.pid}); Ctrl-C stops it")
+        console.print_line(f"  socket  {endpoints.socket}")
         for label, url in (("http", endpoints.http), ("pi", endpoints.pi)):
             if url:
-                console.say(f"  {label:<6}  {url}")
-        console.say(f"  hub     {settings.hub}, which is being dialled")
+                console.print_line(f"  {label:<6}  {url}")
+        console.print_line(f"  hub     {settings.hub}, which is being dialled")
 
-    _tell_of_the_link(settings)
+    _log_link_to_stderr(settings)
     try:
-        return app.run(settings, announce)
-    except app.CannotStart as problem:
-        console.fail(str(problem))
-        return console.Exit.FAILED
+        return app.run_daemon(settings, announce)
+    except app.DaemonStartError as problem:
+        console.print_error(str(problem))
+        return console.ExitStatus.FAILED
 
 
-def _settings(flags: Mapping[str, object], environ: Mapping[str, str]) -> config.Settings:
+def _load_settings(flags: Mapping[str, object], environ: Mapping[str, str]) -> config.Settings:
     flags = {**flags, "hub": flags.get("hub") or environ.get(HUB_VARIABLE) or None}
     asked = config.load(flags, environ).asked
-    return config.load({**flags, **{name: "off" for name in _OFF_UNLESS_ASKED if name not in asked}}, environ)
+    return config.load({**flags, **{name: "off" for name in _OFF_BY_DEFAULT if name not in asked}}, environ)
 
 
-def _tell_of_the_link(settings: config.Settings) -> None:
+def _log_link_to_stderr(settings: config.Settings) -> None:
     """What the link logs is what the person in front wants to know: whether the hub was reached, and why not."""
-    link = logging.getLogger(_LINK)
+    link = logging.getLogger(_LINK_LOGGER)
     link.setLevel(logging.INFO)
-    link.addHandler(_OnStderr(settings))
+    link.addHandler(_StderrHandler(settings))
 
 
-class _OnStderr(logging.Handler):
+class _StderrHandler(logging.Handler):
     def __init__(self, settings: config.Settings) -> None:
         super().__init__()
         self._settings = settings
@@ -89,22 +89,26 @@ class _OnStderr(logging.Handler):
             from switchtower.core import redact
             from switchtower.daemon import host_identity
 
-            self._redactor = redact.Redactor(known=[host_identity.identity(self._settings).host_token])
-        console.say(self._redactor.text(record.getMessage()), "yellow" if record.levelno >= logging.WARNING else None)
+            self._redactor = redact.Redactor(known=[host_identity.load_host_identity(self._settings).host_token])
+        console.print_line(
+            self._redactor.redact_text(record.getMessage()), "yellow" if record.levelno >= logging.WARNING else None
+        )
 
 
-def _rotate(settings: config.Settings) -> int:
+def _rotate_token(settings: config.Settings) -> int:
     from switchtower.daemon import host_identity
 
     try:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        host_identity.rotate(settings)
+        host_identity.rotate_host_token(settings)
     except OSError as problem:
-        console.fail(f"the new token cannot be kept: {problem.strerror}: {problem.filename}", "see who owns that folder")
-        return console.Exit.FAILED
-    host_id = host_identity.identity(settings).host_id
-    console.say(f"{host_id} has a new token, which the hub must be told to trust: run `tower hosts rotate {host_id}` there")
-    console.say("then start this host anew: one that runs still uses the old token", "dim")
+        console.print_error(f"the new token cannot be kept: {problem.strerror}: {problem.filename}", "see who owns that folder")
+        return console.ExitStatus.FAILED
+    host_id = host_identity.load_host_identity(settings).host_id
+    console.print_line(
+        f"{host_id} has a new token, which the hub must be told to trust: run `tower hosts rotate {host_id}` there"
+    )
+    console.print_line("then start this host anew: one that runs still uses the old token", "dim")
     if os.environ.get("HOST_TOKEN"):
-        console.say("`HOST_TOKEN` is set and goes before it; hint: unset it", "yellow")
-    return console.Exit.OK
+        console.print_line("`HOST_TOKEN` is set and goes before it; hint: unset it", "yellow")
+    return console.ExitStatus.OK

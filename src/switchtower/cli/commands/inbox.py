@@ -10,8 +10,8 @@ import click
 from switchtower.cli import ages, console, output
 
 if TYPE_CHECKING:
-    from switchtower.client.client import Client
-    from switchtower.client.homes import Homes
+    from switchtower.client.client import DaemonClient
+    from switchtower.client.homes import NodeNames
     from switchtower.protocols.push import listings
 
 
@@ -33,31 +33,31 @@ def inbox(as_json: bool, watch: bool, exit_code: bool) -> int:
       tower inbox --watch
     """
     try:
-        return asyncio.run(_watch(as_json=as_json) if watch else _list(as_json=as_json, exit_code=exit_code))
+        return asyncio.run(_watch(as_json=as_json) if watch else _list_pending(as_json=as_json, exit_code=exit_code))
     except KeyboardInterrupt:
-        return console.Exit.OK
+        return console.ExitStatus.OK
 
 
-async def _list(*, as_json: bool, exit_code: bool) -> int:
+async def _list_pending(*, as_json: bool, exit_code: bool) -> int:
     import msgspec
 
     from switchtower import config
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load()) as client:
-        waiting = await client.approvals()
-        known = await _homes(client, waiting)
+    async with await DaemonClient.connect(config.load()) as client:
+        waiting = await client.list_approvals()
+        known = await _fetch_node_names(client, waiting)
     if as_json:
-        output.line(msgspec.json.encode(waiting))
+        output.write_line(msgspec.json.encode(waiting))
     else:
         for one in waiting:
-            _show(one, known)
+            _print_approval(one, known)
         if not waiting:
-            console.say("nothing waits for a decision")
-    return console.Exit.FAILED if waiting and exit_code else console.Exit.OK
+            console.print_line("nothing waits for a decision")
+    return console.ExitStatus.FAILED if waiting and exit_code else console.ExitStatus.OK
 
 
-_EVERY = 1.0
+_POLL_INTERVAL = 1.0
 """Seconds between two looks: nobody tells of all sessions at once."""
 
 
@@ -65,43 +65,43 @@ async def _watch(*, as_json: bool) -> int:
     import msgspec
 
     from switchtower import config
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
     known: set[str] = set()
-    async with await Client.connect(config.load()) as client:
+    async with await DaemonClient.connect(config.load()) as client:
         while True:
-            waiting = await client.approvals()
-            known_homes = await _homes(client, waiting)
+            waiting = await client.list_approvals()
+            known_homes = await _fetch_node_names(client, waiting)
             for one in waiting:
                 if one.approval.approvalId not in known:
                     if as_json:
-                        output.line(msgspec.json.encode(one))
+                        output.write_line(msgspec.json.encode(one))
                     else:
-                        _show(one, known_homes)
+                        _print_approval(one, known_homes)
             known = {one.approval.approvalId for one in waiting}
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL)
 
 
-async def _homes(client: "Client", waiting: "Sequence[listings.PendingApproval]") -> "Homes":
+async def _fetch_node_names(client: "DaemonClient", waiting: "Sequence[listings.PendingApproval]") -> "NodeNames":
     """Asked for only when a session has one: alone, none has."""
     from switchtower.client import homes
 
-    return await homes.of(client) if any(one.home for one in waiting) else homes.ALONE
+    return await homes.fetch_node_names(client) if any(one.home for one in waiting) else homes.NO_NODES
 
 
-def _show(one: "listings.PendingApproval", homes: "Homes") -> None:
+def _print_approval(one: "listings.PendingApproval", node_names: "NodeNames") -> None:
     from switchtower.cli import questions
 
-    place = one.host or homes.shown(one.home)
+    place = one.host or node_names.format_owner(one.home)
     where = f" on {place}" if place else ""
-    left = ages.age(one.approval.expiresAt / 1_000 - time.time())
+    left = ages.format_age(one.approval.expiresAt / 1_000 - time.time())
     title = f" {one.sessionTitle}" if one.sessionTitle else ""
-    output.line(console.printable(f"{one.approval.approvalId}  {one.sessionId}{where}{title}"))
-    for text, _ in questions.lines(one.approval):
-        output.line(console.printable(text))
+    output.write_line(console.escape_unprintable(f"{one.approval.approvalId}  {one.sessionId}{where}{title}"))
+    for text, _ in questions.format_approval(one.approval):
+        output.write_line(console.escape_unprintable(text))
     approve = (
         f"`tower approve {one.approval.approvalId}`"
         if "approve" in one.approval.options
         else f"decide at the terminal: `tower attach {one.sessionId}`,"
     )
-    output.line(f"  expires in {left}; hint: {approve} or `tower deny {one.approval.approvalId}`")
+    output.write_line(f"  expires in {left}; hint: {approve} or `tower deny {one.approval.approvalId}`")

@@ -11,8 +11,8 @@ from switchtower.cli import console, output, table
 if TYPE_CHECKING:
     from switchtower.stores import sqlite_stats, verifying
 
-_TELL_EVERY = 2.0
-_file = click.argument("file", required=False, type=click.Path(path_type=str), metavar="[FILE]")
+_PROGRESS_INTERVAL = 2.0
+_file_argument = click.argument("file", required=False, type=click.Path(path_type=str), metavar="[FILE]")
 
 
 @click.group(invoke_without_command=True)
@@ -26,11 +26,11 @@ def journal(ctx: click.Context) -> None:
       tower journal stats --json
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @journal.command(short_help="Check that the journal holds what it promises")
-@_file
+@_file_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one object: what was counted, and each trouble with its place.")
 def verify(file: str | None, as_json: bool) -> int:
     """Check the journal, or FILE: the pages of the file, the order of each session, that every entry and receipt can be read,
@@ -46,26 +46,28 @@ def verify(file: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores.looking import CannotLook
+    from switchtower.stores.looking import StoreUnreadable
 
-    place = _place(file)
+    place = _locate_journal(file)
     try:
-        report = _verified(place)
-    except CannotLook as problem:
+        report = _verify_journal(place)
+    except StoreUnreadable as problem:
         raise click.ClickException(str(problem)) from None
     if as_json:
-        output.line(msgspec.json.encode({"ok": report.ok, **msgspec.to_builtins(report)}))
+        output.write_line(msgspec.json.encode({"ok": report.is_ok, **msgspec.to_builtins(report)}))
     else:
-        _show(report)
-    if report.ok:
-        return console.Exit.OK
+        _print_report(report)
+    if report.is_ok:
+        return console.ExitStatus.OK
     what = "file" if isinstance(place, Path) else "database"
-    console.say(f"hint: keep the {what} as it is, and see docs/operations.md for what to do; `tower restore` takes a backup")
-    return console.Exit.FAILED
+    console.print_line(
+        f"hint: keep the {what} as it is, and see docs/operations.md for what to do; `tower restore` takes a backup"
+    )
+    return console.ExitStatus.FAILED
 
 
 @journal.command(short_help="Count what is in the journal")
-@_file
+@_file_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def stats(file: str | None, as_json: bool) -> int:
     """Count what is in the journal, or in FILE: sessions, entries by kind, sizes, and the largest sessions. FILE may be a
@@ -77,22 +79,22 @@ def stats(file: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores.looking import CannotLook
+    from switchtower.stores.looking import StoreUnreadable
 
-    place = _place(file)
+    place = _locate_journal(file)
     try:
-        counted = _counted(place)
-    except CannotLook as problem:
+        counted = _count_entries(place)
+    except StoreUnreadable as problem:
         raise click.ClickException(str(problem)) from None
     if as_json:
-        output.line(msgspec.json.encode(counted))
-        return console.Exit.OK
-    for row in table.fields(_readable(counted, is_file=isinstance(place, Path))):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        output.write_line(msgspec.json.encode(counted))
+        return console.ExitStatus.OK
+    for row in table.format_fields(_format_stats(counted, is_file=isinstance(place, Path))):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-def _place(file: str | None) -> "Path | str":
+def _locate_journal(file: str | None) -> "Path | str":
     """A file, or the address of a database."""
     from switchtower import config
     from switchtower.cli.storing import places
@@ -105,78 +107,82 @@ def _place(file: str | None) -> "Path | str":
     return file if places.is_database(file) else Path(file)
 
 
-def _verified(place: "Path | str") -> "verifying.Report":
+def _verify_journal(place: "Path | str") -> "verifying.VerificationReport":
     import asyncio
 
     from switchtower.stores import sqlite_verify
     from switchtower.stores.postgres_tools import addresses, verify
 
     if isinstance(place, Path):
-        console.say(f"checking {place}", "dim")
-        return sqlite_verify.verify(place, _Progress().tell)
-    console.say(f"checking {addresses.shown(place)}", "dim")
-    return asyncio.run(verify.verify(place, _Progress().tell))
+        console.print_line(f"checking {place}", "dim")
+        return sqlite_verify.verify_journal(place, _VerifyProgress().report_progress)
+    console.print_line(f"checking {addresses.mask_password(place)}", "dim")
+    return asyncio.run(verify.verify_journal(place, _VerifyProgress().report_progress))
 
 
-def _counted(place: "Path | str") -> "sqlite_stats.Stats":
+def _count_entries(place: "Path | str") -> "sqlite_stats.JournalStats":
     import asyncio
 
     from switchtower.stores import sqlite_stats
     from switchtower.stores.postgres_tools import stats
 
-    return sqlite_stats.stats(place) if isinstance(place, Path) else asyncio.run(stats.stats(place))
+    return (
+        sqlite_stats.collect_journal_stats(place) if isinstance(place, Path) else asyncio.run(stats.collect_journal_stats(place))
+    )
 
 
-class _Progress:
+class _VerifyProgress:
     """A line every few moments: a journal of a few megabytes needs none."""
 
     def __init__(self) -> None:
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
-    def tell(self, what: str, done: int, of: int) -> None:
-        if time.monotonic() - self._told_at >= _TELL_EVERY:
-            self._told_at = time.monotonic()
-            console.say(f"{what}: {done:,} of {of:,}", "dim")
+    def report_progress(self, what: str, done: int, total: int) -> None:
+        if time.monotonic() - self._reported_at >= _PROGRESS_INTERVAL:
+            self._reported_at = time.monotonic()
+            console.print_line(f"{what}: {done:,} of {total:,}", "dim")
 
 
-def _show(report: "verifying.Report") -> None:
+def _print_report(report: "verifying.VerificationReport") -> None:
     for trouble in report.troubles:
-        output.line(console.printable(f"{trouble.place}: {trouble.what}"))
+        output.write_line(console.escape_unprintable(f"{trouble.place}: {trouble.what}"))
     if report.more_troubles:
-        output.line(f"and {report.more_troubles:,} more")
+        output.write_line(f"and {report.more_troubles:,} more")
     counted = (
         f"{report.sessions:,} sessions, {report.entries:,} entries, {report.receipts:,} receipts,"
         f" {report.snapshots_compared:,} of {report.snapshots:,} snapshots compared"
     )
     pruned = f" ({report.pruned_sessions:,} sessions are pruned)" if report.pruned_sessions else ""
-    output.line(f"{'ok' if report.ok else 'not ok'}: {counted}{pruned}")
+    output.write_line(f"{'ok' if report.is_ok else 'not ok'}: {counted}{pruned}")
 
 
-def _readable(counted: "sqlite_stats.Stats", *, is_file: bool) -> list[tuple[str, str]]:
+def _format_stats(counted: "sqlite_stats.JournalStats", *, is_file: bool) -> list[tuple[str, str]]:
     from switchtower.cli import amounts
 
-    kinds = table.rows([(kind.kind, f"{kind.entries:,}", amounts.size(kind.bytes)) for kind in counted.kinds[:10]])
-    largest = table.rows([(one.session_id, f"{one.entries:,} entries", amounts.size(one.bytes)) for one in counted.largest[:5]])
+    kinds = table.format_rows([(kind.kind, f"{kind.entries:,}", amounts.format_size(kind.bytes)) for kind in counted.kinds[:10]])
+    largest = table.format_rows(
+        [(one.session_id, f"{one.entries:,} entries", amounts.format_size(one.bytes)) for one in counted.largest[:5]]
+    )
     states = ", ".join(f"{count:,} {state}" for state, count in counted.states.items())
     of_a_file = [
         ("file", counted.path),
-        ("size", f"{amounts.size(counted.file_bytes)}, {amounts.size(counted.free_bytes)} of it free"),
-        ("log", amounts.size(counted.log_bytes)),
+        ("size", f"{amounts.format_size(counted.file_bytes)}, {amounts.format_size(counted.free_bytes)} of it free"),
+        ("log", amounts.format_size(counted.log_bytes)),
     ]
     return [
-        *(of_a_file if is_file else [("database", counted.path), ("size", amounts.size(counted.file_bytes))]),
+        *(of_a_file if is_file else [("database", counted.path), ("size", amounts.format_size(counted.file_bytes))]),
         ("schema", str(counted.schema)),
         ("sessions", f"{counted.sessions:,}" + (f" ({states})" if states else "")),
-        ("entries", f"{counted.entries:,}, {amounts.size(counted.entry_bytes)}"),
+        ("entries", f"{counted.entries:,}, {amounts.format_size(counted.entry_bytes)}"),
         ("snapshots", f"{counted.snapshots:,}"),
         ("receipts", f"{counted.receipts:,}"),
         ("pruned", f"{counted.pruned_sessions:,} sessions"),
-        ("since", _moment(counted.oldest_ms)),
-        ("until", _moment(counted.newest_ms)),
+        ("since", _format_moment(counted.oldest_ms)),
+        ("until", _format_moment(counted.newest_ms)),
         ("kinds", "\n".join(kinds)),
         ("largest", "\n".join(largest)),
     ]
 
 
-def _moment(at_ms: int | None) -> str:
+def _format_moment(at_ms: int | None) -> str:
     return "-" if at_ms is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))

@@ -41,12 +41,12 @@ def login(provider: str, model: str | None, no_verify: bool) -> int:
     settings = config.load()
     target = find_target(settings, provider)
     key = secret_input.read_key(f"Key of {provider} (not shown): ")
-    if not no_verify and (problem := asyncio.run(verify(settings, target, key, model))) is not None:
+    if not no_verify and (problem := asyncio.run(verify_key(settings, target, key, model))) is not None:
         raise errors.ClientError(f"the key was not stored: {problem}", hint="`--no-verify` stores it without a test")
-    console.say(store(settings, target, key))
+    console.print_line(store_key(settings, target, key))
     if variable := next((name for name in target.variables if os.environ.get(name)), None):
-        console.say(f"`{variable}` is set in this shell and goes before the stored key", "yellow")
-    return console.Exit.OK
+        console.print_line(f"`{variable}` is set in this shell and goes before the stored key", "yellow")
+    return console.ExitStatus.OK
 
 
 @click.command()
@@ -60,16 +60,16 @@ def logout(provider: str) -> int:
     """
     from switchtower import config
     from switchtower.client import errors
-    from switchtower.models.key_store import KeyStore, StoreProblem
+    from switchtower.models.key_store import KeyStore, KeyStoreError
 
     try:
         place = KeyStore(config.load().folders.config).remove(provider)
-    except StoreProblem as problem:
+    except KeyStoreError as problem:
         raise errors.ClientError(problem.message, hint=problem.hint) from None
     if place is None:
         raise errors.ClientError(f"no key of `{provider}` is stored", hint="see `tower models` for where keys come from")
-    console.say(f"removed the key of {provider} from {_named(place)}")
-    return console.Exit.OK
+    console.print_line(f"removed the key of {provider} from {_describe_place(place)}")
+    return console.ExitStatus.OK
 
 
 def find_target(settings: "config.Settings", provider: str) -> "LoginTarget":
@@ -79,35 +79,35 @@ def find_target(settings: "config.Settings", provider: str) -> "LoginTarget":
     from switchtower.models.catalog import Catalog
 
     try:
-        return Catalog(settings.models, os.environ).login_target(provider)
+        return Catalog(settings.models, os.environ).find_login_target(provider)
     except CoreError as problem:
         raise errors.ClientError(problem.detail or problem.message, hint=problem.hint) from None
 
 
-async def verify(settings: "config.Settings", target: "LoginTarget", key: str, model: str | None) -> str | None:
+async def verify_key(settings: "config.Settings", target: "LoginTarget", key: str, model: str | None) -> str | None:
     """What one small call with this key says; None when it succeeds."""
     from switchtower.cli.settingup import trial
 
-    console.say(f"testing the key of {target.name} with one small call …", "dim")
+    console.print_line(f"testing the key of {target.name} with one small call …", "dim")
     environ = {**os.environ, target.variable: key}
-    tried = await trial.call(settings, target.tables(settings.models), target.name, model, environ)
+    tried = await trial.try_model(settings, target.make_trial_tables(settings.models), target.name, model, environ)
     return None if tried.problem is None else tried.problem.replace(key, "[the key]")
 
 
-def store(settings: "config.Settings", target: "LoginTarget", key: str) -> str:
+def store_key(settings: "config.Settings", target: "LoginTarget", key: str) -> str:
     """Keeps the key; where, for people. Raises `ClientError`."""
     from switchtower.client import errors
-    from switchtower.models.key_store import FILE, KeyStore, StoreProblem
+    from switchtower.models.key_store import FILE, KeyStore, KeyStoreError
 
     try:
         place = KeyStore(settings.folders.config).write(target.name, key, target.address)
-    except StoreProblem as problem:
+    except KeyStoreError as problem:
         raise errors.ClientError(problem.message, hint=problem.hint) from None
     if place == "keyring":
-        return f"stored the key of {target.name} in {_named(place)}"
+        return f"stored the key of {target.name} in {_describe_place(place)}"
     file = settings.folders.config / FILE
     return f"no system keyring works here: stored the key of {target.name} in {file}, which only you can read"
 
 
-def _named(place: str) -> str:
+def _describe_place(place: str) -> str:
     return "the system keyring" if place == "keyring" else "the file of stored keys"

@@ -27,36 +27,36 @@ def logs(follow: bool, count: int, as_json: bool) -> int:
     from switchtower.cli import logbook
 
     path = config.load().log_path
-    if not follow and not logbook.files(path):
+    if not follow and not logbook.list_log_files(path):
         raise click.ClickException(f"there is no log at `{path}`; hint: a daemon writes it, start one with `tower serve`")
-    last = logbook.Follower(path)
+    last = logbook.LogFollower(path)
     try:
-        for line in last.tail(count, following=follow):
-            _print(line, as_json=as_json)
+        for line in last.read_tail(count, following=follow):
+            _print_log_line(line, as_json=as_json)
         if follow:
-            for line in last.follow(_say_missed):
-                _print(line, as_json=as_json)
+            for line in last.follow_lines(_print_missed):
+                _print_log_line(line, as_json=as_json)
     except KeyboardInterrupt:
         pass  # how following ends
     except OSError as problem:
         raise click.ClickException(f"`{path}` cannot be read: {problem.strerror}; hint: see whose file it is") from None
     finally:
         last.close()
-    return console.Exit.OK
+    return console.ExitStatus.OK
 
 
-def _say_missed() -> None:
-    console.say("the log went away while it was read; lines may be missing", "yellow")
+def _print_missed() -> None:
+    console.print_line("the log went away while it was read; lines may be missing", "yellow")
 
 
-def _print(line: bytes, *, as_json: bool) -> None:
+def _print_log_line(line: bytes, *, as_json: bool) -> None:
     from switchtower.cli import logbook
 
     if as_json:
         import msgspec
 
-        output.line(msgspec.json.encode(logbook.entry(line)))
+        output.write_line(msgspec.json.encode(logbook.parse_entry(line)))
     elif output.is_terminal():
-        output.line(console.printable(line.decode(errors="replace")))
+        output.write_line(console.escape_unprintable(line.decode(errors="replace")))
     else:
-        output.line(line)
+        output.write_line(line)

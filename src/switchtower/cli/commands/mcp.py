@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from switchtower.cli.mcp_servers import probing
     from switchtower.tools.mcp import ServerConfig
 
-_in_folder = arguments.folder("The folder whose `.mcp.json` counts too; by default this one.")
-_patience = arguments.amount("--timeout", "SECONDS", "How long a server may take to be ready; 20 by default.", most=600)
+_folder_option = arguments.folder_option("The folder whose `.mcp.json` counts too; by default this one.")
+_timeout_option = arguments.amount_option(
+    "--timeout", "SECONDS", "How long a server may take to be ready; 20 by default.", maximum=600
+)
 
 
 @click.group(invoke_without_command=True)
@@ -26,12 +28,12 @@ def mcp(ctx: click.Context) -> None:
       tower mcp test github
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @mcp.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one object: your file, and this folder's.")
-@_in_folder
+@_folder_option
 def path(as_json: bool, folder: Path) -> int:
     """Print where your own servers are named, whether or not the file is there yet.
 
@@ -45,18 +47,18 @@ def path(as_json: bool, folder: Path) -> int:
     if as_json:
         import msgspec
 
-        output.line(msgspec.json.encode({"own": str(file), "workspace": str(folder.absolute() / ".mcp.json")}))
+        output.write_line(msgspec.json.encode({"own": str(file), "workspace": str(folder.absolute() / ".mcp.json")}))
     else:
-        output.line(str(file))
-    return console.Exit.OK
+        output.write_line(str(file))
+    return console.ExitStatus.OK
 
 
 @mcp.command("list", short_help="List the servers, and their tools with --tools")
 @click.option("--tools", "with_tools", is_flag=True, help="Start your own servers for a moment and list their tools too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object: servers, and what is wrong with the files.")
-@_patience
-@_in_folder
-def list_(with_tools: bool, as_json: bool, timeout: float | None, folder: Path) -> int:
+@_timeout_option
+@_folder_option
+def list_servers(with_tools: bool, as_json: bool, timeout: float | None, folder: Path) -> int:
     """List the servers that a session in this folder would have: yours, and those of the folder, which it would ask about.
 
     Exits with 1 when an entry cannot be used, or with --tools when a server of yours cannot be started.
@@ -74,30 +76,30 @@ def list_(with_tools: bool, as_json: bool, timeout: float | None, folder: Path) 
     from switchtower.cli.mcp_servers import probing
 
     settings, folder = config.load(), folder.absolute()
-    found = probing.found(settings, folder)
-    probed: dict[str, probing.Probed] = {}
+    found = probing.find_servers(settings, folder)
+    probed: dict[str, probing.ProbeResult] = {}
     if with_tools:
-        tried = asyncio.run(probing.probe_all(settings, folder, timeout or probing.TIMEOUT))
+        tried = asyncio.run(probing.probe_servers(settings, folder, timeout or probing.TIMEOUT))
         probed = {one.name: one for one in tried}
     if as_json:
-        servers = [_as_object(server, probed.get(server.name)) for server in found.servers]
-        output.line(msgspec.json.encode({"servers": servers, "problems": found.problems}))
+        servers = [_to_object(server, probed.get(server.name)) for server in found.servers]
+        output.write_line(msgspec.json.encode({"servers": servers, "problems": found.problems}))
     else:
-        _show(found.servers, probed, settings.mcp_file)
+        _print_servers(found.servers, probed, settings.mcp_file)
     for problem in found.problems:
-        console.say(problem, "yellow")
-    failed = [one for one in probed.values() if not one.ok]
+        console.print_line(problem, "yellow")
+    failed = [one for one in probed.values() if not one.is_ok]
     for one in failed:
-        _say_why(one)
-    return console.Exit.FAILED if found.problems or failed else console.Exit.OK
+        _print_failure(one)
+    return console.ExitStatus.FAILED if found.problems or failed else console.ExitStatus.OK
 
 
 @mcp.command(short_help="Start a server for a moment and list its tools")
-@click.argument("name", callback=arguments.sendable_option)
-@_patience
+@click.argument("name", callback=arguments.validate_sendable)
+@_timeout_option
 @click.option("--yes", is_flag=True, help="Start a server of this folder's file without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-@_in_folder
+@_folder_option
 def test(name: str, timeout: float | None, yes: bool, as_json: bool, folder: Path) -> int:
     """Start the server NAME for a moment, list its tools and end it. Says why when it cannot be used.
 
@@ -116,28 +118,28 @@ def test(name: str, timeout: float | None, yes: bool, as_json: bool, folder: Pat
     from switchtower.cli.mcp_servers import probing
 
     settings, folder = config.load(), folder.absolute()
-    found = probing.found(settings, folder)
+    found = probing.find_servers(settings, folder)
     server = next((one for one in found.servers if one.name == name), None)
     if server is None:
-        raise click.ClickException(_unknown(name, found.problems, [one.name for one in found.servers]))
+        raise click.ClickException(_describe_unknown(name, found.problems, [one.name for one in found.servers]))
     if not server.trusted and not yes:
-        _ask_about(server)
-    probed = asyncio.run(probing.probe(server, settings, folder, timeout or probing.TIMEOUT))
+        _confirm_start(server)
+    probed = asyncio.run(probing.probe_server(server, settings, folder, timeout or probing.TIMEOUT))
     if as_json:
-        output.line(msgspec.json.encode(_as_object(server, probed)))
+        output.write_line(msgspec.json.encode(_to_object(server, probed)))
     else:
-        for row in table.rows(_tool_cells(probed)):
-            output.line(console.printable(row))
-    if not probed.ok:
-        _say_why(probed)
-        return console.Exit.FAILED
+        for row in table.format_rows(_format_tools(probed)):
+            output.write_line(console.escape_unprintable(row))
+    if not probed.is_ok:
+        _print_failure(probed)
+        return console.ExitStatus.FAILED
     for told in probed.told:
-        console.say(told, "yellow")
-    console.say(f"`{name}` has {len(probed.tools or ())} tools; it was ready after {probed.seconds:.1f} s")
-    return console.Exit.OK
+        console.print_line(told, "yellow")
+    console.print_line(f"`{name}` has {len(probed.tools or ())} tools; it was ready after {probed.seconds:.1f} s")
+    return console.ExitStatus.OK
 
 
-def _unknown(name: str, problems: tuple[str, ...], names: list[str]) -> str:
+def _describe_unknown(name: str, problems: tuple[str, ...], names: list[str]) -> str:
     from difflib import get_close_matches
 
     about = next((problem for problem in problems if f"`{name}`" in problem), None)
@@ -147,18 +149,18 @@ def _unknown(name: str, problems: tuple[str, ...], names: list[str]) -> str:
     return f"there is no MCP server `{name}`; hint: {f'did you mean `{near[0]}`?' if near else 'see `tower mcp list`'}"
 
 
-def _ask_about(server: "ServerConfig") -> None:
+def _confirm_start(server: "ServerConfig") -> None:
     import sys
 
-    for row in table.fields([(key, str(value)) for key, value in server.shown.items() if value]):
-        console.say(row)
+    for row in table.format_fields([(key, str(value)) for key, value in server.shown.items() if value]):
+        console.print_line(row)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.ClickException(f"`{server.name}` is of this folder's file, and nobody can be asked; hint: --yes starts it")
     if not click.confirm("Start it?", default=False, err=True):
         raise click.Abort
 
 
-def _as_object(server: "ServerConfig", probed: "probing.Probed | None") -> dict[str, Any]:
+def _to_object(server: "ServerConfig", probed: "probing.ProbeResult | None") -> dict[str, Any]:
     """Shown as people see it in an approval: variables unfilled, secrets hidden."""
     described: dict[str, Any] = {
         "name": server.name,
@@ -167,7 +169,7 @@ def _as_object(server: "ServerConfig", probed: "probing.Probed | None") -> dict[
     }
     if probed is not None:
         described |= {
-            "ok": probed.ok,
+            "ok": probed.is_ok,
             "seconds": round(probed.seconds, 3),
             "told": list(probed.told),
             "tools": [
@@ -177,9 +179,9 @@ def _as_object(server: "ServerConfig", probed: "probing.Probed | None") -> dict[
     return described
 
 
-def _show(servers: "tuple[ServerConfig, ...]", probed: "dict[str, probing.Probed]", file: Path) -> None:
+def _print_servers(servers: "tuple[ServerConfig, ...]", probed: "dict[str, probing.ProbeResult]", file: Path) -> None:
     if not servers:
-        console.say(f"no servers; hint: name them in {file}, see docs/mcp.md")
+        console.print_line(f"no servers; hint: name them in {file}, see docs/mcp.md")
         return
     cells = [
         (
@@ -189,18 +191,18 @@ def _show(servers: "tuple[ServerConfig, ...]", probed: "dict[str, probing.Probed
         )
         for server in servers
     ]
-    for server, row in zip(servers, table.rows(cells), strict=True):
-        output.line(console.printable(row))
+    for server, row in zip(servers, table.format_rows(cells), strict=True):
+        output.write_line(console.escape_unprintable(row))
         if (one := probed.get(server.name)) is not None:
-            for tool in table.rows(_tool_cells(one)):
-                output.line(console.printable(f"  {tool}"))
+            for tool in table.format_rows(_format_tools(one)):
+                output.write_line(console.escape_unprintable(f"  {tool}"))
 
 
-def _tool_cells(probed: "probing.Probed") -> list[tuple[str, str]]:
+def _format_tools(probed: "probing.ProbeResult") -> list[tuple[str, str]]:
     """The name, and the first line of what the server says about it."""
     return [(tool.name, tool.description.partition("\n")[0]) for tool in probed.tools or ()]
 
 
-def _say_why(probed: "probing.Probed") -> None:
+def _print_failure(probed: "probing.ProbeResult") -> None:
     for told in probed.told or (f"the MCP server `{probed.name}` cannot be had",):
-        console.fail(told, None if "hint: " in told else "see what it says when you run its `command` by hand")
+        console.print_error(told, None if "hint: " in told else "see what it says when you run its `command` by hand")

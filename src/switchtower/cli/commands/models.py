@@ -34,74 +34,74 @@ def models(provider: str | None, of_all: bool, as_json: bool) -> int:
     import msgspec
 
     if provider is not None or of_all:
-        return asyncio.run(_list_servers(provider, as_json=as_json))
-    listed = sorted(asyncio.run(_list()), key=lambda model: (not model.usable, not model.isDefault))
+        return asyncio.run(_print_server_models(provider, as_json=as_json))
+    listed = sorted(asyncio.run(_fetch_models()), key=lambda model: (not model.usable, not model.isDefault))
     if as_json:
-        output.line(msgspec.json.encode(listed))
-        return console.Exit.OK
-    for row in table.rows(_cells(listed)):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        output.write_line(msgspec.json.encode(listed))
+        return console.ExitStatus.OK
+    for row in table.format_rows(_format_model(listed)):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-async def _list() -> "list[extensions.ModelListing]":
+async def _fetch_models() -> "list[extensions.ModelListing]":
     from switchtower import config
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load()) as client:
-        return await client.models()
+    async with await DaemonClient.connect(config.load()) as client:
+        return await client.list_models()
 
 
-async def _list_servers(provider: str | None, *, as_json: bool) -> int:
+async def _print_server_models(provider: str | None, *, as_json: bool) -> int:
     import msgspec
 
     from switchtower import config
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load()) as client:
-        names = [provider] if provider else [one.name for one in await client.models() if one.usable and one.name != "demo"]
-        found = {name: await client.server_models(name) for name in names}
+    async with await DaemonClient.connect(config.load()) as client:
+        names = [provider] if provider else [one.name for one in await client.list_models() if one.usable and one.name != "demo"]
+        found = {name: await client.list_server_models(name) for name in names}
     if as_json:
         rows = [{"provider": name, "model": model} for name, listed in found.items() for model in listed or ()]
-        output.line(msgspec.json.encode(rows))
+        output.write_line(msgspec.json.encode(rows))
     for name, listed in found.items():
         if listed is None:
-            console.say(f"{name}: the server lists no models", "yellow")
+            console.print_line(f"{name}: the server lists no models", "yellow")
         elif not as_json:
             for model in listed:
-                output.line(console.printable(model if provider else f"{name}  {model}"))
-    return console.Exit.OK if any(listed is not None for listed in found.values()) else console.Exit.FAILED
+                output.write_line(console.escape_unprintable(model if provider else f"{name}  {model}"))
+    return console.ExitStatus.OK if any(listed is not None for listed in found.values()) else console.ExitStatus.FAILED
 
 
-def _cells(listed: "Sequence[extensions.ModelListing]") -> list[tuple[str, ...]]:
+def _format_model(listed: "Sequence[extensions.ModelListing]") -> list[tuple[str, ...]]:
     return [
         (
             "*" if model.isDefault else " ",
             model.name,
             model.provider,
             model.model or "-",
-            _tokens(model.contextWindow),
-            _prices(model.priceIn, model.priceOut),
-            _status(model),
+            _format_token_count(model.contextWindow),
+            _format_prices(model.priceIn, model.priceOut),
+            _format_model_status(model),
         )
         for model in listed
     ]
 
 
-def _status(model: "extensions.ModelListing") -> str:
+def _format_model_status(model: "extensions.ModelListing") -> str:
     if model.usable and model.keySource and not model.reason:
         return f"usable, key from {model.keySource}"
     status = "usable" if model.usable else "not usable"
     return f"{status}: {model.reason}" if model.reason else status
 
 
-def _tokens(count: int | None) -> str:
+def _format_token_count(count: int | None) -> str:
     if count is None:
         return "-"
     return f"{count / 1_000_000:g}M" if count >= 1_000_000 else f"{count / 1_000:.0f}k" if count >= 1_000 else str(count)
 
 
-def _prices(price_in: float | None, price_out: float | None) -> str:
+def _format_prices(price_in: float | None, price_out: float | None) -> str:
     if price_in is None and price_out is None:
         return "-"
     return "/".join("?" if price is None else f"${price:g}" for price in (price_in, price_out))

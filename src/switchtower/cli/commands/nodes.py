@@ -10,7 +10,7 @@ import click
 from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.client.homes import Homes
+    from switchtower.client.homes import NodeNames
     from switchtower.protocols.push import listings, node_messages
 
 
@@ -35,68 +35,68 @@ def nodes(as_json: bool, sessions: bool, limit: int) -> int:
     """
     import msgspec
 
-    homes, cards = asyncio.run(_ask(limit if sessions else 0))
+    homes, cards = asyncio.run(_fetch_nodes(limit if sessions else 0))
     if as_json:
-        output.line(msgspec.json.encode([_told(card, homes) for card in cards] if sessions else homes.nodes))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode([_encode_card(card, homes) for card in cards] if sessions else homes.nodes))
+        return console.ExitStatus.OK
     if not homes.nodes:
-        console.say("this daemon is alone; hint: `tower serve --store postgresql://…` lets several share one store")
-        return console.Exit.OK
+        console.print_line("this daemon is alone; hint: `tower serve --store postgresql://…` lets several share one store")
+        return console.ExitStatus.OK
     now = time.time()
-    cells = [_session(card, homes, now=now) for card in cards]
+    cells = [_format_session(card, homes, now=now) for card in cards]
     if not sessions:
-        cells = [_node(node, homes, now=now) for node in homes.nodes]
-    for row in table.rows(cells):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        cells = [_format_node(node, homes, now=now) for node in homes.nodes]
+    for row in table.format_rows(cells):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-async def _ask(limit: int) -> "tuple[Homes, list[listings.Card]]":
+async def _fetch_nodes(limit: int) -> "tuple[NodeNames, list[listings.Card]]":
     """The nodes, and so many sessions by home."""
     from switchtower import config
     from switchtower.client import homes
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load(), start=False) as client:
-        known = homes.Homes(sorted(await client.nodes(), key=lambda node: (node.name, node.joinedAt)))
-        cards = await client.cards(limit) if limit and known.nodes else []
-    return known, _by_home(cards, known.nodes)
+    async with await DaemonClient.connect(config.load(), start=False) as client:
+        known = homes.NodeNames(sorted(await client.list_nodes(), key=lambda node: (node.name, node.joinedAt)))
+        cards = await client.list_cards(limit) if limit and known.nodes else []
+    return known, _sort_by_node(cards, known.nodes)
 
 
-def _by_home(cards: "list[listings.Card]", nodes: "Sequence[node_messages.Node]") -> "list[listings.Card]":
+def _sort_by_node(cards: "list[listings.Card]", nodes: "Sequence[node_messages.Node]") -> "list[listings.Card]":
     """In the order of the nodes, and each node's as the daemon listed them; those that nobody has come last."""
     places = {node.id: place for place, node in enumerate(nodes)}
     return sorted(cards, key=lambda card: (card.home is None, places.get(card.home or "", len(nodes)), card.home or ""))
 
 
-def _node(node: "node_messages.Node", homes: "Homes", *, now: float) -> tuple[str, ...]:
+def _format_node(node: "node_messages.Node", node_names: "NodeNames", *, now: float) -> tuple[str, ...]:
     return (
         "*" if node.isThis else "",
-        homes.name(node.id),
-        state(node),
+        node_names.get_name(node.id),
+        describe_state(node),
         "1 session" if node.sessions == 1 else f"{node.sessions} sessions",
         node.version or "-",
         node.address,
-        f"joined {ages.age(now - node.joinedAt / 1_000)} ago",
+        f"joined {ages.format_age(now - node.joinedAt / 1_000)} ago",
         node.id,
     )
 
 
-def state(node: "node_messages.Node") -> str:
+def describe_state(node: "node_messages.Node") -> str:
     return "silent" if not node.alive else "draining" if node.draining else "alive"
 
 
-def _session(card: "listings.Card", homes: "Homes", *, now: float) -> tuple[str, ...]:
+def _format_session(card: "listings.Card", node_names: "NodeNames", *, now: float) -> tuple[str, ...]:
     return (
-        homes.name(card.home) if card.home else "-",
+        node_names.get_name(card.home) if card.home else "-",
         card.sessionId,
         card.state,
-        ages.age(now - card.updatedAt / 1_000),
+        ages.format_age(now - card.updatedAt / 1_000),
         card.title or card.rootPath,
     )
 
 
-def _told(card: "listings.Card", homes: "Homes") -> dict[str, Any]:
+def _encode_card(card: "listings.Card", node_names: "NodeNames") -> dict[str, Any]:
     return {
         "sessionId": card.sessionId,
         "state": card.state,
@@ -104,5 +104,5 @@ def _told(card: "listings.Card", homes: "Homes") -> dict[str, Any]:
         "rootPath": card.rootPath,
         "updatedAt": card.updatedAt,
         "home": card.home,
-        "node": homes.name(card.home) if card.home else None,
+        "node": node_names.get_name(card.home) if card.home else None,
     }

@@ -11,7 +11,7 @@ from switchtower.cli.commands import serve
 
 
 @click.command()
-@serve.with_flags
+@serve.add_setting_flags
 def pi_server(**flags: Any) -> int:
     """Run the daemon in the foreground and speak the pi protocol, at a port of this machine and over stdin and stdout.
 
@@ -25,10 +25,10 @@ def pi_server(**flags: Any) -> int:
     from switchtower.transports import descriptors
 
     try:
-        claimed = descriptors.claim()  # before anything else is loaded that might print
+        claimed = descriptors.claim_stdio()  # before anything else is loaded that might print
     except OSError:
-        console.fail("stdin or stdout is not open", "connect both, as a pipe does, or use `tower serve`")
-        return console.Exit.FAILED
+        console.print_error("stdin or stdout is not open", "connect both, as a pipe does, or use `tower serve`")
+        return console.ExitStatus.FAILED
 
     from switchtower import config
 
@@ -36,13 +36,13 @@ def pi_server(**flags: Any) -> int:
     gc.disable()  # as in `tower serve`
 
     from switchtower.daemon import app, home
-    from switchtower.daemon.stdio import Descriptors
+    from switchtower.daemon.stdio import StdioDescriptors
 
     try:
-        return app.run(settings, partial(serve.announce, settings), stdio=Descriptors(*claimed))
-    except app.CannotStart as problem:
+        return app.run_daemon(settings, partial(serve.print_endpoints, settings), stdio=StdioDescriptors(*claimed))
+    except app.DaemonStartError as problem:
         if isinstance(problem.__cause__, home.AlreadyRunning):
-            console.fail(problem.__cause__.message, "`tower stdio --protocol pi` talks to it")
+            console.print_error(problem.__cause__.message, "`tower stdio --protocol pi` talks to it")
         else:
-            console.fail(str(problem))
-        return console.Exit.FAILED
+            console.print_error(str(problem))
+        return console.ExitStatus.FAILED

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.folder("The folder to look in; the current one by default.")
+@arguments.folder_option("The folder to look in; the current one by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 def presets(folder: Path, as_json: bool) -> int:
     """List the presets of a folder and the user's own, and why some cannot be used.
@@ -29,29 +29,29 @@ def presets(folder: Path, as_json: bool) -> int:
     """
     import msgspec
 
-    listed = asyncio.run(_list(folder))
+    listed = asyncio.run(_fetch_presets(folder))
     if as_json:
-        output.line(msgspec.json.encode(listed))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode(listed))
+        return console.ExitStatus.OK
     if not listed:
-        console.say("no presets here; hint: put one in `.tower/presets/NAME.toml`")
-        return console.Exit.OK
-    for row in table.rows(_cells(listed)):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        console.print_line("no presets here; hint: put one in `.tower/presets/NAME.toml`")
+        return console.ExitStatus.OK
+    for row in table.format_rows(_format_preset(listed)):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-async def _list(folder: Path) -> "list[extensions.Preset]":
+async def _fetch_presets(folder: Path) -> "list[extensions.Preset]":
     from switchtower import config
     from switchtower.client import workspace
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    root = workspace.root_of(folder)
-    async with await Client.connect(config.load()) as client:
-        return await client.presets(root)
+    root = workspace.resolve_root(folder)
+    async with await DaemonClient.connect(config.load()) as client:
+        return await client.list_presets(root)
 
 
-def _cells(listed: "Sequence[extensions.Preset]") -> list[tuple[str, ...]]:
+def _format_preset(listed: "Sequence[extensions.Preset]") -> list[tuple[str, ...]]:
     return [
         (
             preset.name,

@@ -37,33 +37,33 @@ def restart(force: bool) -> int:
     from switchtower.cli.commands import stop
     from switchtower.client import discover, errors
 
-    settings = config.load(_options(config.load()))
-    pid = discover.holder(settings)
+    settings = config.load(_read_options(config.load()))
+    pid = discover.find_lock_holder(settings)
     if pid:
-        if (remedy := _service_command(pid)) is not None:
+        if (remedy := _find_service_command(pid)) is not None:
             raise errors.ClientError(f"a service manager holds the daemon (pid {pid})", hint=f"run `{remedy}`")
-        active = asyncio.run(_active(settings))
-        if active and not force and not _is_sure(active):
+        active = asyncio.run(_count_active_runs(settings))
+        if active and not force and not _confirm_restart(active):
             raise errors.ClientError(
-                f"the daemon was not restarted: {_counted(active)} would end", hint="wait for it, or use `--force`"
+                f"the daemon was not restarted: {_format_run_count(active)} would end", hint="wait for it, or use `--force`"
             )
-        if not stop.end(pid, settings):
-            console.fail(f"the daemon (pid {pid}) is still busy ending", f"see its log at `{settings.log_path}`")
-            return console.Exit.FAILED
-    asyncio.run(_start(settings))
-    console.say(f"restarted the daemon (pid {discover.holder(settings)})" if pid else "started the daemon")
-    return console.Exit.OK
+        if not stop.stop_process(pid, settings):
+            console.print_error(f"the daemon (pid {pid}) is still busy ending", f"see its log at `{settings.log_path}`")
+            return console.ExitStatus.FAILED
+    asyncio.run(_start_daemon(settings))
+    console.print_line(f"restarted the daemon (pid {discover.find_lock_holder(settings)})" if pid else "started the daemon")
+    return console.ExitStatus.OK
 
 
-def _options(settings: "config.Settings") -> dict[str, str]:
+def _read_options(settings: "config.Settings") -> dict[str, str]:
     """The flags of the running daemon's own command line."""
     from switchtower.client import discover
 
     endpoints = discover.read_endpoints(settings)
-    return {} if endpoints is None or endpoints.pid != discover.holder(settings) else endpoints.options
+    return {} if endpoints is None or endpoints.pid != discover.find_lock_holder(settings) else endpoints.options
 
 
-def _service_command(pid: int) -> str | None:
+def _find_service_command(pid: int) -> str | None:
     """How to restart a daemon that systemd started; launchd starts one that was stopped by itself."""
     from switchtower.cli.services import systemd
 
@@ -71,34 +71,34 @@ def _service_command(pid: int) -> str | None:
         groups = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
         return None
-    return f"systemctl --user restart {systemd.SERVICE}" if f"/{systemd.SERVICE}" in groups else None
+    return f"systemctl --user restart {systemd.SERVICE_UNIT}" if f"/{systemd.SERVICE_UNIT}" in groups else None
 
 
-async def _active(settings: "config.Settings") -> int:
+async def _count_active_runs(settings: "config.Settings") -> int:
     """How many runs would be interrupted. A run that waits for a decision continues to wait."""
     from switchtower.cli import lookup
     from switchtower.client import errors
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
     try:
-        async with await Client.connect(settings, start=False) as client:
-            return sum(session.state == "running" for session in await client.list_sessions(lookup.MOST_LISTED))
+        async with await DaemonClient.connect(settings, start=False) as client:
+            return sum(session.state == "running" for session in await client.list_sessions(lookup.MAX_LISTED))
     except errors.DaemonUnreachable:
         return 0
 
 
-async def _start(settings: "config.Settings") -> None:
-    from switchtower.client.client import Client
+async def _start_daemon(settings: "config.Settings") -> None:
+    from switchtower.client.client import DaemonClient
 
-    (await Client.connect(settings)).close()
+    (await DaemonClient.connect(settings)).close()
 
 
-def _is_sure(active: int) -> bool:
+def _confirm_restart(active: int) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
         return False
-    console.piece(f"{_counted(active)} will end. Restart the daemon? [y/N] ")
+    console.print_piece(f"{_format_run_count(active)} will end. Restart the daemon? [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _counted(active: int) -> str:
+def _format_run_count(active: int) -> str:
     return "1 active run" if active == 1 else f"{active} active runs"

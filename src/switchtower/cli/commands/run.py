@@ -12,7 +12,7 @@ from switchtower.cli import arguments
 from switchtower.config import POLICIES
 
 
-def _criteria(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
+def _parse_criteria(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
     pairs = []
     for value in values:
         criterion_id, equals, command = value.partition("=")
@@ -22,23 +22,23 @@ def _criteria(ctx: click.Context, parameter: click.Parameter, values: tuple[str,
     return pairs
 
 
-def _rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
+def _parse_rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
     from switchtower.cli import approvals
 
     try:
-        return approvals.parse(values)
+        return approvals.parse_approval_rules(values)
     except ValueError as problem:
         raise click.BadParameter(str(problem), ctx, parameter) from None
 
 
-def _configured_policy(settings: config.Settings, preset: str | None) -> Any:
+def _get_configured_policy(settings: config.Settings, preset: str | None) -> Any:
     """None where nothing else is configured than usual: the daemon may have been started with something stricter. A preset
     goes before what is configured, but for what is the strictest: no file of a workspace is to lift that."""
     usual = settings.policy == config.Settings.policy
     return None if usual or (preset is not None and settings.policy != POLICIES[0]) else settings.policy
 
 
-def _model(settings: config.Settings, provider: str | None, preset: str | None) -> tuple[str, str | None]:
+def _choose_model(settings: config.Settings, provider: str | None, preset: str | None) -> tuple[str, str | None]:
     """With a preset the daemon chooses, from what the preset says and what is configured there."""
     from switchtower.cli.headless import AUTO
 
@@ -48,7 +48,7 @@ def _model(settings: config.Settings, provider: str | None, preset: str | None) 
     return settings.provider, settings.model if settings.provider != AUTO else None
 
 
-_OF_A_NEW_SESSION = (
+_NEW_SESSION_PARAMETERS = (
     "folder",
     "preset",
     "provider",
@@ -74,7 +74,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
                 f"`{'--queue' if queue else '--token'}` is for a session that is there; hint: name it with `--attach`"
             )
         return
-    for name in _OF_A_NEW_SESSION:
+    for name in _NEW_SESSION_PARAMETERS:
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
             raise click.UsageError(
@@ -90,7 +90,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
     "criteria",
     multiple=True,
     metavar="ID=COMMAND",
-    callback=_criteria,
+    callback=_parse_criteria,
     help="Counts as success only if COMMAND, run afterwards in the folder, exits with 0. Repeatable.",
 )
 @click.option(
@@ -98,7 +98,7 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
     "rules",
     multiple=True,
     metavar="never|always|RULE",
-    callback=_rules,
+    callback=_parse_rules,
     help="A rule of the policy for this run: KIND, TOOL or TOOL:PATTERN, such as `run:make test`. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object: the run's completion.")
@@ -118,21 +118,21 @@ def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: st
 )
 @arguments.text_option("--attach", "Run in this session, which is there already, and not in a new one.")
 @click.option("--queue", is_flag=True, help="With --attach: wait while another run is under way.")
-@arguments.amount("--timeout", "SECONDS", "Cancel the run after this long, and exit with 124.")
-@arguments.folder("The folder to work in; the current one by default.")
+@arguments.amount_option("--timeout", "SECONDS", "Cancel the run after this long, and exit with 124.")
+@arguments.folder_option("The folder to work in; the current one by default.")
 @arguments.text_option("--preset", "Begin as this preset says, see `tower presets`; other options go before it.")
 @arguments.text_option("--provider", "The model or provider, see `tower models`; by default the first usable one.")
 @arguments.text_option("--model", "One of the provider's models; its usual one by default.")
-@arguments.thinking("How long the model thinks, where it can")
-@arguments.policy("What it may do unasked, by default as configured")
-@arguments.sandbox("Where commands run, by default as configured")
+@arguments.thinking_option("How long the model thinks, where it can")
+@arguments.policy_option("What it may do unasked, by default as configured")
+@arguments.sandbox_option("Where commands run, by default as configured")
 @click.option("--trust", is_flag=True, help="Trust the folder: its instructions count from now on, see `tower trust`.")
 @click.option("--worktree", is_flag=True, help="Work in a git worktree made for this session; the folder stays as it is.")
-@arguments.amount("--max-turns", "N", "End the run after N calls of the model.", most=2**31, whole=True)
-@arguments.amount("--max-tokens", "N", "End the run after N tokens, in and out.", most=2**53, whole=True)
-@arguments.amount("--max-cost", "USD", "End the run when it has cost so much; refused for a model without a known price.")
-@arguments.amount("--max-minutes", "M", "End the run when it has taken so long.")
-@arguments.token
+@arguments.amount_option("--max-turns", "N", "End the run after N calls of the model.", maximum=2**31, whole=True)
+@arguments.amount_option("--max-tokens", "N", "End the run after N tokens, in and out.", maximum=2**53, whole=True)
+@arguments.amount_option("--max-cost", "USD", "End the run when it has cost so much; refused for a model without a known price.")
+@arguments.amount_option("--max-minutes", "M", "End the run when it has taken so long.")
+@arguments.token_option
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -197,22 +197,22 @@ def run(
     _check_attach(ctx, attach, queue, token)
     if as_json and as_jsonl:
         raise click.UsageError("`--json` and `--jsonl` exclude each other")
-    text = arguments.message(text)
+    text = arguments.read_message(text)
 
     from switchtower.cli import annotations, keyboard
     from switchtower.cli import headless as headless_run
     from switchtower.protocols.push import messages
 
     settings = config.load()
-    chosen, usual_model = _model(settings, provider, preset)
+    chosen, usual_model = _choose_model(settings, provider, preset)
     limits = messages.Limits(max_turns, max_tokens, max_cost, max_minutes)
-    job = headless_run.Job(
+    job = headless_run.HeadlessRun(
         text=text,
         folder=folder,
         preset=preset,
         provider=chosen,
         model=model or usual_model,
-        policy=policy or _configured_policy(settings, preset),
+        policy=policy or _get_configured_policy(settings, preset),
         sandbox=sandbox or "auto",
         trust=trust,
         worktree=worktree,
@@ -221,13 +221,17 @@ def run(
         criteria=tuple(messages.AcceptanceCriterion(criterion_id, check) for criterion_id, check in criteria),
         approved=rules,
         timeout=timeout,
-        form=headless_run.Form.JSON if as_json else headless_run.Form.JSONL if as_jsonl else headless_run.Form.TEXT,
-        prompts=not headless and keyboard.is_possible(),
+        form=headless_run.OutputFormat.JSON
+        if as_json
+        else headless_run.OutputFormat.JSONL
+        if as_jsonl
+        else headless_run.OutputFormat.TEXT,
+        prompts=not headless and keyboard.is_interactive(),
         attach=attach,
         token=token,
         queue=queue,
         junit=junit,
-        annotates=annotations.are_wanted(annotated_for, os.environ),
+        annotates=annotations.should_annotate(annotated_for, os.environ),
         in_ci=headless_run.is_in_ci(os.environ),
     )
-    return asyncio.run(headless_run.execute(settings, job))
+    return asyncio.run(headless_run.run_headless(settings, job))

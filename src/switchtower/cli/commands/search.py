@@ -13,7 +13,7 @@ from switchtower.cli import ages, arguments, console, output
 @click.option("--session", metavar="SESSION", help="Only in this one.")
 @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
-@arguments.token
+@arguments.token_option
 def search(text: tuple[str, ...], session: str | None, limit: int, as_json: bool, token: str | None) -> int:
     """Find words in all sessions: what people and models said, commands, results, titles.
 
@@ -28,27 +28,29 @@ def search(text: tuple[str, ...], session: str | None, limit: int, as_json: bool
     return asyncio.run(_search(" ".join(text), session, limit, token, as_json=as_json))
 
 
-async def _search(text: str, meant: str | None, limit: int, token: str | None, *, as_json: bool) -> int:
+async def _search(text: str, session_ref: str | None, limit: int, token: str | None, *, as_json: bool) -> int:
     import msgspec
 
     from switchtower import config
     from switchtower.cli import lookup
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load()) as client:
-        session_id = await lookup.session_id(client, meant) if meant is not None else None
+    async with await DaemonClient.connect(config.load()) as client:
+        session_id = await lookup.find_session_id(client, session_ref) if session_ref is not None else None
         if session_id is not None and token is not None:
-            client.remember(session_id, token)
+            client.remember_attach_token(session_id, token)
         hits = await client.search(text, limit, session_id=session_id)
     if as_json:
-        output.line(msgspec.json.encode(hits))
+        output.write_line(msgspec.json.encode(hits))
     else:
         now = time.time()
         for hit in hits:
             said = " ".join(hit.snippet.split())
             title = f"  {hit.title}" if hit.title else ""
-            output.line(console.printable(f"{hit.sessionId}  {ages.age(now - hit.ts / 1_000)} ago  {hit.kind}{title}"))
-            output.line(console.printable(f"    {said}"))
+            output.write_line(
+                console.escape_unprintable(f"{hit.sessionId}  {ages.format_age(now - hit.ts / 1_000)} ago  {hit.kind}{title}")
+            )
+            output.write_line(console.escape_unprintable(f"    {said}"))
         if not hits:
-            console.say("nothing was found; hint: fewer words, or only the beginning of the last one")
-    return console.Exit.OK if hits else console.Exit.FAILED
+            console.print_line("nothing was found; hint: fewer words, or only the beginning of the last one")
+    return console.ExitStatus.OK if hits else console.ExitStatus.FAILED

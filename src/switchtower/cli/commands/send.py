@@ -8,7 +8,7 @@ import click
 from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
-    from switchtower.client.client import Client, Delivery
+    from switchtower.client.client import DaemonClient, MessageDelivery
 
 
 @click.command()
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--follow-up", is_flag=True, help="For after the run that is under way.")
 @click.option("--wait", is_flag=True, help="Show the run until it ends; the exit code is then the run's, as in `tower run`.")
 @click.option("--no-prompt", is_flag=True, help="With --wait: ask nothing here, and leave approvals and dialogs to others.")
-@arguments.token
+@arguments.token_option
 def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, no_prompt: bool, token: str | None) -> int:
     """Send a message to a session, which starts a run, and print the run's id.
 
@@ -37,75 +37,77 @@ def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, no_p
         raise click.UsageError("`--steer`, `--follow-up` and `--wait` exclude each other; hint: watch with `tower attach`")
     if no_prompt and not wait:
         raise click.UsageError("`--no-prompt` is for who waits; hint: add `--wait`")
-    text = arguments.message(text)
-    delivery: Delivery | None = "steer" if steer else "follow_up" if follow_up else None
+    text = arguments.read_message(text)
+    delivery: MessageDelivery | None = "steer" if steer else "follow_up" if follow_up else None
     return asyncio.run(_send(session, text, delivery, token, wait=wait, prompts=not no_prompt))
 
 
-async def _send(meant: str, text: str, delivery: "Delivery | None", token: str | None, *, wait: bool, prompts: bool) -> int:
+async def _send(
+    session_ref: str, text: str, delivery: "MessageDelivery | None", token: str | None, *, wait: bool, prompts: bool
+) -> int:
     from switchtower.cli import lookup
 
-    async with lookup.opened(meant, token) as (client, session_id):
+    async with lookup.open_session(session_ref, token) as (client, session_id):
         if delivery is not None:
-            return await queue(client, session_id, text, delivery)
+            return await queue_message(client, session_id, text, delivery)
         if wait:
             return await _send_and_wait(client, session_id, text, prompts=prompts)
-        output.line(await _start_run(client, session_id, text))
-        return console.Exit.OK
+        output.write_line(await _start_run(client, session_id, text))
+        return console.ExitStatus.OK
 
 
-async def queue(client: "Client", session_id: str, text: str, delivery: "Delivery") -> int:
-    queued = await client.queue(session_id, text, delivery)
-    output.line(queued.runId or queued.messageId)
+async def queue_message(client: "DaemonClient", session_id: str, text: str, delivery: "MessageDelivery") -> int:
+    queued = await client.queue_message(session_id, text, delivery)
+    output.write_line(queued.runId or queued.messageId)
     if queued.runId is not None:
-        console.say("no run was under way, so this started one")
+        console.print_line("no run was under way, so this started one")
     else:
         when = "at its next step" if delivery == "steer" else "when the run has ended well"
-        console.say(f"queued: the model reads it {when}")
-    return console.Exit.OK
+        console.print_line(f"queued: the model reads it {when}")
+    return console.ExitStatus.OK
 
 
-async def _send_and_wait(client: "Client", session_id: str, text: str, *, prompts: bool) -> int:
+async def _send_and_wait(client: "DaemonClient", session_id: str, text: str, *, prompts: bool) -> int:
     from switchtower.cli import approval_watch, dialog_watch, keyboard, prompt, through
-    from switchtower.cli.asker import Asker
-    from switchtower.cli.follow import Follower
-    from switchtower.cli.screens import Progress
-    from switchtower.cli.view import View
-    from switchtower.client.frames import Event
+    from switchtower.cli.asker import QuestionQueue
+    from switchtower.cli.follow import RunFollower
+    from switchtower.cli.screens import ProgressOutput
+    from switchtower.cli.view import EventPrinter
+    from switchtower.client.frames import PushEvent
     from switchtower.protocols.push import messages
 
-    head = (await client.session(session_id).attach()).replay.toSeq
+    head = (await client.subscribe(session_id).attach()).replay.toSeq
     run_id = await _start_run(client, session_id, text)
-    session = client.session(session_id, last_seen_seq=head, on_lost=through.say_lost)
-    view, asker = View(Progress()), Asker()
-    dialogs: dialog_watch.Asks = dialog_watch.ByOthers(session_id)
-    approvals: approval_watch.Asks = approval_watch.ByOthers(session_id)
-    if prompts and keyboard.is_possible():
-        dialogs = dialog_watch.AtTerminal(asker, client, session_id)
-        approvals = prompt.Prompt(asker, client, session_id, ours=False)
+    session = client.subscribe(session_id, last_seen_seq=head, on_lost=through.print_connection_lost)
+    view, asker = EventPrinter(ProgressOutput()), QuestionQueue()
+    dialogs: dialog_watch.DialogPresenter = dialog_watch.DialogHint(session_id)
+    approvals: approval_watch.ApprovalPresenter = approval_watch.ApprovalHint(session_id)
+    if prompts and keyboard.is_interactive():
+        dialogs = dialog_watch.TerminalDialogPresenter(asker, client, session_id)
+        approvals = prompt.ApprovalPrompt(asker, client, session_id, is_own_run=False)
     watch = dialog_watch.DialogWatch(session, dialogs)
 
-    def show(event: Event) -> None:
-        view.show(event)
-        approvals.saw(event)
-        watch.saw(event)
+    def show(event: PushEvent) -> None:
+        view.print_event(event)
+        approvals.on_event(event)
+        watch.on_event(event)
 
     def decide(approval: messages.ApprovalRequired) -> None:
         approvals.ask(approval, run_id)
 
     try:
-        follower = Follower(client, session, run_id, show=show, decide=decide)
-        return (await follower.until_complete()).headless.exitCodeHint
+        follower = RunFollower(client, session, run_id, show=show, decide=decide)
+        return (await follower.follow_to_end()).headless.exitCodeHint
     finally:
         view.end()
         await asker.close()
 
 
-async def _start_run(client: "Client", session_id: str, text: str) -> str:
+async def _start_run(client: "DaemonClient", session_id: str, text: str) -> str:
     from switchtower.client import errors
 
     try:
-        return await client.send(session_id, text)
+        return await client.send_message(session_id, text)
     except errors.RequestFailed as problem:
         if problem.code == "RUN_IN_PROGRESS":
             problem.hint = "join it with `--steer`, or wait for its end with `--follow-up`"

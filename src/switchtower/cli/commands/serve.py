@@ -13,7 +13,7 @@ from switchtower import config
 from switchtower.cli import console
 
 if TYPE_CHECKING:
-    from switchtower.daemon.home import Endpoints
+    from switchtower.daemon.home import DaemonEndpoints
 
 
 def _read_as_setting(setting: config.Setting) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -28,7 +28,7 @@ def _read_as_setting(setting: config.Setting) -> Callable[[click.Context, click.
     return read
 
 
-def with_flags(command: Callable[..., int]) -> Callable[..., int]:
+def add_setting_flags(command: Callable[..., int]) -> Callable[..., int]:
     """A flag for every setting."""
     for setting in reversed(config.SETTINGS):
         default = "" if setting.default is None else f"  [default: {setting.default}]"
@@ -47,7 +47,7 @@ def with_flags(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.command()
-@with_flags
+@add_setting_flags
 def serve(**flags: Any) -> int:
     """Run the daemon in the foreground until it is stopped (Ctrl-C, SIGTERM or `tower stop`).
 
@@ -66,35 +66,35 @@ def serve(**flags: Any) -> int:
     from switchtower.daemon import app
 
     try:
-        return app.run(settings, partial(announce, settings))
-    except app.CannotStart as problem:
-        console.fail(str(problem))
-        return console.Exit.FAILED
+        return app.run_daemon(settings, partial(print_endpoints, settings))
+    except app.DaemonStartError as problem:
+        console.print_error(str(problem))
+        return console.ExitStatus.FAILED
 
 
-def announce(settings: config.Settings, endpoints: "Endpoints") -> None:
+def print_endpoints(settings: config.Settings, endpoints: "DaemonEndpoints") -> None:
     from switchtower.cli import reachability
 
-    reached = reachability.describe(
+    reached = reachability.describe_reachability(
         http=endpoints.http, pi=endpoints.pi, listening=endpoints.listening, public_url=settings.public_url
     )
-    console.say(f"switchtower {endpoints.version} is listening (pid {endpoints.pid}); Ctrl-C stops it")
-    console.say(f"  socket  {endpoints.socket}")
+    console.print_line(f"switchtower {endpoints.version} is listening (pid {endpoints.pid}); Ctrl-C stops it")
+    console.print_line(f"  socket  {endpoints.socket}")
     if endpoints.http:
-        console.say(f"  http    {endpoints.http}")
+        console.print_line(f"  http    {endpoints.http}")
         if sys.stderr.isatty():  # for the one who sits there, and for no log
-            console.say(f"  log in  {reached.http or endpoints.http}/?token={endpoints.token}")
+            console.print_line(f"  log in  {reached.http or endpoints.http}/?token={endpoints.token}")
     if reached.http:
-        console.say(f"  others  {reached.http}")
+        console.print_line(f"  others  {reached.http}")
     if endpoints.pi:
-        console.say(f"  pi      {reached.pi or endpoints.pi}")
+        console.print_line(f"  pi      {reached.pi or endpoints.pi}")
     if reached.warning:
-        console.say(f"warning: {reached.warning}", "yellow")
-        console.say(f"hint: {reachability.REMEDY}")
-    console.say(f'try this in another terminal: {_how_to_call()} run --headless --provider demo "read README.md"')
+        console.print_line(f"warning: {reached.warning}", "yellow")
+        console.print_line(f"hint: {reachability.TLS_REMEDY}")
+    console.print_line(f'try this in another terminal: {_find_program_name()} run --headless --provider demo "read README.md"')
 
 
-def _how_to_call() -> str:
+def _find_program_name() -> str:
     """`tower` where the shell finds it; otherwise the way to the one that runs, as in a fresh clone."""
     from shutil import which
 

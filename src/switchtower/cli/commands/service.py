@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from switchtower.cli.services import manager as managers
 
 KINDS = ("systemd", "launchd")
-_kind = click.option(
+_kind_option = click.option(
     "--for", "kind", type=click.Choice(KINDS), help="The service manager: systemd or launchd. By default this machine's."
 )
-_socket = click.option(
+_socket_option = click.option(
     "--socket-activation", is_flag=True, help="Let systemd listen, and start the daemon when somebody comes (not with launchd)."
 )
 
@@ -31,13 +31,13 @@ def service(ctx: click.Context) -> None:
       tower service status
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @service.command(short_help="Write the service's files and start it")
-@_socket
+@_socket_option
 @click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
-@_kind
+@_kind_option
 def install(socket_activation: bool, only_print: bool, kind: str | None) -> int:
     """Write the service's files and tell the service manager to start it, now and at each login.
 
@@ -53,29 +53,29 @@ def install(socket_activation: bool, only_print: bool, kind: str | None) -> int:
     from switchtower.cli.services import manager as managers
     from switchtower.cli.services import plan as plans
 
-    chosen = managers.of(_of_this_machine(kind), os.environ)
+    chosen = managers.get_service_manager(_choose_manager(kind), os.environ)
     if socket_activation and chosen.kind == "launchd":
         raise click.UsageError("launchd cannot do --socket-activation for us; hint: leave it out, the agent starts at login")
-    plan = plans.plan(config.load(), os.environ, socket_activation=socket_activation)
+    plan = plans.make_service_plan(config.load(), os.environ, socket_activation=socket_activation)
     if only_print:
-        for name, content in chosen.files(plan).items():
+        for name, content in chosen.render_files(plan).items():
             output.write(f"# {chosen.folder / name}\n".encode() if chosen.kind == "systemd" else b"")
             output.write(content)
-        return console.Exit.OK
+        return console.ExitStatus.OK
     try:
-        written = managers.write(chosen, plan)
+        written = managers.write_files(chosen, plan)
     except OSError as problem:
         raise click.ClickException(f"{problem.strerror}: {problem.filename}; hint: see who owns that folder") from None
     for file in written:
-        console.say(f"wrote {file}")
-    if left := plans.not_carried(os.environ):
-        console.say(f"not part of the service: {', '.join(left)}; hint: write them with `tower config set`", "yellow")
-    _tell_of_a_daemon()
-    return _tell(chosen, chosen.enabling(plan))
+        console.print_line(f"wrote {file}")
+    if left := plans.find_dropped_settings(os.environ):
+        console.print_line(f"not part of the service: {', '.join(left)}; hint: write them with `tower config set`", "yellow")
+    _warn_about_daemon()
+    return _run_manager_commands(chosen, chosen.build_enable(plan))
 
 
 @service.command(short_help="Stop the service and remove its files")
-@_kind
+@_kind_option
 def uninstall(kind: str | None) -> int:
     """Stop the service and remove its files. Sessions and settings stay.
 
@@ -85,21 +85,21 @@ def uninstall(kind: str | None) -> int:
     """
     from switchtower.cli.services import manager as managers
 
-    chosen = managers.of(_of_this_machine(kind), os.environ)
-    installed = chosen.installed()
+    chosen = managers.get_service_manager(_choose_manager(kind), os.environ)
+    installed = chosen.list_installed()
     if not installed:
-        console.say("the service is not installed")
-        return console.Exit.OK
-    code = _tell(chosen, chosen.disabling())
+        console.print_line("the service is not installed")
+        return console.ExitStatus.OK
+    code = _run_manager_commands(chosen, chosen.build_disable())
     for file in installed:
         file.unlink(missing_ok=True)
-        console.say(f"removed {file}")
-    return max(code, _tell(chosen, chosen.after_removal()))
+        console.print_line(f"removed {file}")
+    return max(code, _run_manager_commands(chosen, chosen.build_cleanup()))
 
 
 @service.command(short_help="Say whether the service is installed and runs")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-@_kind
+@_kind_option
 def status(as_json: bool, kind: str | None) -> int:
     """Say whether the service is installed, whether its files are as `install` would write them now, and whether it runs.
 
@@ -115,10 +115,10 @@ def status(as_json: bool, kind: str | None) -> int:
     from switchtower.cli.services import manager as managers
     from switchtower.cli.services import plan as plans
 
-    chosen = managers.of(_of_this_machine(kind), os.environ)
-    installed = chosen.installed()
+    chosen = managers.get_service_manager(_choose_manager(kind), os.environ)
+    installed = chosen.list_installed()
     activated = len(installed) > 1
-    wanted = chosen.files(plans.plan(config.load(), os.environ, socket_activation=activated))
+    wanted = chosen.render_files(plans.make_service_plan(config.load(), os.environ, socket_activation=activated))
     current = bool(installed) and all(file.read_bytes() == wanted.get(file.name) for file in installed)
     found = {
         "kind": chosen.kind,
@@ -126,52 +126,52 @@ def status(as_json: bool, kind: str | None) -> int:
         "files": [str(file) for file in installed],
         "current": current,
         "socketActivation": activated,
-        "state": chosen.state() if installed else None,
+        "state": chosen.get_state() if installed else None,
     }
     if as_json:
-        output.line(msgspec.json.encode(found))
+        output.write_line(msgspec.json.encode(found))
     else:
         rows = [
             ("service", f"{chosen.kind}, {'installed' if installed else 'not installed'}"),
             *(("file", str(file)) for file in installed),
             *([("state", str(found["state"] or "unknown"))] if installed else []),
         ]
-        for row in table.fields(rows):
-            output.line(console.printable(row))
+        for row in table.format_fields(rows):
+            output.write_line(console.escape_unprintable(row))
     if not installed:
-        console.say("hint: `tower service install` installs it")
-        return console.Exit.FAILED
+        console.print_line("hint: `tower service install` installs it")
+        return console.ExitStatus.FAILED
     if not current:
-        console.say(
+        console.print_line(
             "its files are not as `tower service install` would write them from this shell; hint: install it again", "yellow"
         )
-    return console.Exit.OK
+    return console.ExitStatus.OK
 
 
-def _of_this_machine(kind: str | None) -> str:
+def _choose_manager(kind: str | None) -> str:
     return kind or ("launchd" if sys.platform == "darwin" else "systemd")
 
 
-def _tell(chosen: "managers.Manager", commands: list[list[str]]) -> int:
+def _run_manager_commands(chosen: "managers.ServiceManager", commands: list[list[str]]) -> int:
     from switchtower.cli.services import manager as managers
 
-    code = console.Exit.OK
-    for told in managers.tell(chosen, commands):
+    code = console.ExitStatus.OK
+    for told in managers.run_commands(chosen, commands):
         if not told.ran:
-            console.say(f"`{chosen.program}` is not here; hint: run `{told.command}` where it is", "yellow")
+            console.print_line(f"`{chosen.program}` is not here; hint: run `{told.command}` where it is", "yellow")
         elif told.problem is not None:
-            console.fail(f"`{told.command}`: {told.problem}", "run it in a session of your own, as after logging in")
-            code = console.Exit.FAILED
+            console.print_error(f"`{told.command}`: {told.problem}", "run it in a session of your own, as after logging in")
+            code = console.ExitStatus.FAILED
         else:
-            console.say(f"ran {told.command}", "dim")
+            console.print_line(f"ran {told.command}", "dim")
     return code
 
 
-def _tell_of_a_daemon() -> None:
+def _warn_about_daemon() -> None:
     from switchtower import config
     from switchtower.client import discover
 
-    if pid := discover.holder(config.load()):
-        console.say(
+    if pid := discover.find_lock_holder(config.load()):
+        console.print_line(
             f"a daemon runs already (pid {pid}), and the service starts once that has ended; hint: `tower stop`", "yellow"
         )

@@ -10,14 +10,14 @@ import click
 from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.cli.waiting import Waiting
-    from switchtower.client.client import Client
+    from switchtower.cli.waiting import OpenRequest
+    from switchtower.client.client import DaemonClient
     from switchtower.protocols.push import extensions, listings, messages
 
-    Programs = Mapping[str, extensions.TerminalListing]
-    Waits = Mapping[str, Sequence[Waiting]]
-    Homes = Mapping[str, str]
-    Cards = Mapping[str, listings.Card]
+    TerminalsBySession = Mapping[str, extensions.TerminalListing]
+    RequestsBySession = Mapping[str, Sequence[OpenRequest]]
+    NodeNameBySession = Mapping[str, str]
+    CardsBySession = Mapping[str, listings.Card]
 
 
 @click.command()
@@ -37,90 +37,103 @@ def sessions(as_json: bool, limit: int) -> int:
     """
     import msgspec
 
-    listed, programs, waits, homes, cards = asyncio.run(_list(limit))
+    listed, programs, waits, homes, cards = asyncio.run(_fetch_sessions(limit))
     if as_json:
-        output.line(msgspec.json.encode([_described(session, programs, waits, homes, cards) for session in listed]))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode([_describe_session(session, programs, waits, homes, cards) for session in listed]))
+        return console.ExitStatus.OK
     if not listed:
-        console.say('no sessions yet; hint: start one with `tower run --headless "…"`')
-    for session, row in zip(listed, table.rows(_cells(listed, programs, homes, cards, now=time.time())), strict=True):
-        output.line(console.printable(row))
-        for line in _asked(waits.get(session.sessionId, ())):
-            output.line(console.printable(line))
-    return console.Exit.OK
+        console.print_line('no sessions yet; hint: start one with `tower run --headless "…"`')
+    for session, row in zip(
+        listed, table.format_rows(_format_session_rows(listed, programs, homes, cards, now=time.time())), strict=True
+    ):
+        output.write_line(console.escape_unprintable(row))
+        for line in _format_requests(waits.get(session.sessionId, ())):
+            output.write_line(console.escape_unprintable(line))
+    return console.ExitStatus.OK
 
 
-def _asked(waits: "Sequence[Waiting]") -> list[str]:
+def _format_requests(requests: "Sequence[OpenRequest]") -> list[str]:
     from switchtower.cli import waiting
 
-    return [f"  ? {waiting.spelled(one)}" for one in waits]
+    return [f"  ? {waiting.format_request(one)}" for one in requests]
 
 
-async def _list(limit: int) -> "tuple[Sequence[messages.ListedSession], Programs, Waits, Homes, Cards]":
+async def _fetch_sessions(
+    limit: int,
+) -> "tuple[Sequence[messages.ListedSession], TerminalsBySession, RequestsBySession, NodeNameBySession, CardsBySession]":
     from switchtower import config
     from switchtower.cli import waiting
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    async with await Client.connect(config.load()) as client:
+    async with await DaemonClient.connect(config.load()) as client:
         listed = await client.list_sessions(limit)
-        programs = {program.sessionId: program for program in await client.terminals(limit)}
-        waits = await waiting.of(client, [one for one in listed if one.sessionId not in programs])
-        cards = {card.sessionId: card for card in await client.cards(limit)} if client.offers("cards") else {}
-        return listed, programs, waits, await _homes(client, cards), cards
+        programs = {program.sessionId: program for program in await client.list_terminals(limit)}
+        waits = await waiting.find_requests_by_session(client, [one for one in listed if one.sessionId not in programs])
+        cards = {card.sessionId: card for card in await client.list_cards(limit)} if client.supports("cards") else {}
+        return listed, programs, waits, await _fetch_session_nodes(client, cards), cards
 
 
-async def _homes(client: "Client", cards: "Cards") -> "Homes":
+async def _fetch_session_nodes(client: "DaemonClient", cards: "CardsBySession") -> "NodeNameBySession":
     """What the node of each session is called; nothing where there is but one node."""
     from switchtower.client import homes
 
-    known = await homes.of(client)
-    return {session_id: known.shown(card.home) for session_id, card in cards.items()} if known.several else {}
+    known = await homes.fetch_node_names(client)
+    return {session_id: known.format_owner(card.home) for session_id, card in cards.items()} if known.has_several else {}
 
 
-def _described(
-    session: "messages.ListedSession", programs: "Programs", waits: "Waits", homes: "Homes", cards: "Cards"
+def _describe_session(
+    session: "messages.ListedSession",
+    programs: "TerminalsBySession",
+    requests: "RequestsBySession",
+    node_names: "NodeNameBySession",
+    cards: "CardsBySession",
 ) -> "messages.ListedSession | dict[str, Any]":
     import msgspec
 
     more: dict[str, Any] = {}
     if (program := programs.get(session.sessionId)) is not None:
         more["terminal"] = {name: value for name, value in msgspec.to_builtins(program).items() if name != "sessionId"}
-    if asked := waits.get(session.sessionId):
+    if asked := requests.get(session.sessionId):
         more["waiting"] = msgspec.to_builtins(asked)
     if (card := cards.get(session.sessionId)) is not None:
         more["sandbox"] = card.sandbox
         more |= {"childOf": card.childOf} if card.childOf else {}
-    if homes:
-        more["node"] = homes.get(session.sessionId) or None
+    if node_names:
+        more["node"] = node_names.get(session.sessionId) or None
     return {**msgspec.to_builtins(session), **more} if more else session
 
 
-def _cells(
-    listed: "Sequence[messages.ListedSession]", programs: "Programs", homes: "Homes", cards: "Cards", *, now: float
+def _format_session_rows(
+    listed: "Sequence[messages.ListedSession]",
+    programs: "TerminalsBySession",
+    node_names: "NodeNameBySession",
+    cards: "CardsBySession",
+    *,
+    now: float,
 ) -> list[tuple[str, ...]]:
     has_bounds = any(card.sandbox or card.childOf for card in cards.values())
     return [
         (
             session.sessionId,
             session.state,
-            ages.age(now - session.updatedAt / 1000),
-            *((homes.get(session.sessionId) or "-",) if homes else ()),
-            *((_bounds(cards.get(session.sessionId)),) if has_bounds else ()),
+            ages.format_age(now - session.updatedAt / 1000),
+            *((node_names.get(session.sessionId) or "-",) if node_names else ()),
+            *((_format_bounds(cards.get(session.sessionId)),) if has_bounds else ()),
             session.repo.currentBranch,
             session.repo.rootPath,
-            *((_program(programs.get(session.sessionId)),) if programs else ()),
+            *((_format_program(programs.get(session.sessionId)),) if programs else ()),
         )
         for session in listed
     ]
 
 
-def _bounds(card: "listings.Card | None") -> str:
+def _format_bounds(card: "listings.Card | None") -> str:
     if card is None:
         return "-"
     return f"{card.sandbox or '-'}, child of {card.childOf[-6:]}" if card.childOf else card.sandbox or "-"
 
 
-def _program(program: "extensions.TerminalListing | None") -> str:
+def _format_program(program: "extensions.TerminalListing | None") -> str:
     if program is None:
         return ""
     title = " ".join(program.title.split())

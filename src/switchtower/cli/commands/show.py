@@ -8,14 +8,14 @@ import click
 from switchtower.cli import arguments, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.cli.waiting import Waiting
+    from switchtower.cli.waiting import OpenRequest
     from switchtower.protocols.push import extensions
 
 
 @click.command()
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-@arguments.token
+@arguments.token_option
 def show(session: str, as_json: bool, token: str | None) -> int:
     """Print what a session is and does: its model and policy, what it took so far, what waits, what can be undone.
 
@@ -26,29 +26,29 @@ def show(session: str, as_json: bool, token: str | None) -> int:
       tower show last
       tower show last --json
     """
-    about, waits, node = asyncio.run(_ask(session, token))
+    about, waits, node = asyncio.run(_fetch_session(session, token))
     if as_json:
         import msgspec
 
-        output.line(
+        output.write_line(
             msgspec.json.encode({**msgspec.to_builtins(about), "waiting": msgspec.to_builtins(waits)} if waits else about)
         )
-        return console.Exit.OK
+        return console.ExitStatus.OK
 
     from switchtower.cli import portrait
 
-    for line in table.fields(portrait.of(about, waits, node=node)):
-        output.line(console.printable(line))
-    return console.Exit.OK
+    for line in table.format_fields(portrait.list_session_details(about, waits, node=node)):
+        output.write_line(console.escape_unprintable(line))
+    return console.ExitStatus.OK
 
 
-async def _ask(meant: str, token: str | None) -> "tuple[extensions.SessionInfo, list[Waiting], str]":
+async def _fetch_session(session_ref: str, token: str | None) -> "tuple[extensions.SessionInfo, list[OpenRequest], str]":
     from switchtower.cli import lookup, waiting
     from switchtower.client import homes
 
-    async with lookup.opened(meant, token) as (client, session_id):
+    async with lookup.open_session(session_ref, token) as (client, session_id):
         about = await client.get_session(session_id)
-        node = (await homes.of(client)).shown(about.home) if about.home else ""
+        node = (await homes.fetch_node_names(client)).format_owner(about.home) if about.home else ""
         if about.activeRunId is None or about.terminal is not None:
             return about, [], node  # what a program waits for, its terminal says
-        return about, (await waiting.look(client, session_id)).listed(), node
+        return about, (await waiting.find_open_requests(client, session_id)).list_requests(), node

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.folder("The folder to look in; the current one by default.")
+@arguments.folder_option("The folder to look in; the current one by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
 def skills(folder: Path, as_json: bool) -> int:
     """List the skills and prompt templates of a folder, the user's own, and the commands of extensions.
@@ -29,23 +29,23 @@ def skills(folder: Path, as_json: bool) -> int:
     """
     import msgspec
 
-    listed = asyncio.run(_list(folder))
+    listed = asyncio.run(_fetch_templates(folder))
     if as_json:
-        output.line(msgspec.json.encode(listed))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode(listed))
+        return console.ExitStatus.OK
     if not listed:
-        console.say("no skills, prompts or extensions here; hint: put one in `.tower/prompts/NAME.md`")
-        return console.Exit.OK
-    for row in table.rows([(f"/{offer.name}", offer.kind, offer.origin, offer.description) for offer in listed]):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        console.print_line("no skills, prompts or extensions here; hint: put one in `.tower/prompts/NAME.md`")
+        return console.ExitStatus.OK
+    for row in table.format_rows([(f"/{offer.name}", offer.kind, offer.origin, offer.description) for offer in listed]):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-async def _list(folder: Path) -> "list[extensions.Template]":
+async def _fetch_templates(folder: Path) -> "list[extensions.Template]":
     from switchtower import config
     from switchtower.client import workspace
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    root = workspace.root_of(folder)
-    async with await Client.connect(config.load()) as client:
-        return await client.templates(root)
+    root = workspace.resolve_root(folder)
+    async with await DaemonClient.connect(config.load()) as client:
+        return await client.list_templates(root)

@@ -25,12 +25,12 @@ def stdio(protocol: str) -> int:
     from switchtower.transports import descriptors
 
     try:
-        claimed = descriptors.claim()  # before anything else is loaded that might print
+        claimed = descriptors.claim_stdio()  # before anything else is loaded that might print
     except OSError:
-        console.fail("stdin or stdout is not open", "connect both, as a pipe does")
-        return console.Exit.FAILED
+        console.print_error("stdin or stdout is not open", "connect both, as a pipe does")
+        return console.ExitStatus.FAILED
 
     from switchtower import config
     from switchtower.cli import pump
 
-    return pump.connect(config.load(), *claimed)
+    return pump.bridge_stdio(config.load(), *claimed)

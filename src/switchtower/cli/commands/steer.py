@@ -11,7 +11,7 @@ from switchtower.cli import arguments, console, output
 @click.argument("session")
 @click.argument("text")
 @click.option("--json", "as_json", is_flag=True, help="Print one object: the message's id, and the run's if it started one.")
-@arguments.token
+@arguments.token_option
 def steer(session: str, text: str, as_json: bool, token: str | None) -> int:
     """Tell a run that is under way something: the model reads it at its next step. Prints the message's id.
 
@@ -22,18 +22,18 @@ def steer(session: str, text: str, as_json: bool, token: str | None) -> int:
     Example:
       tower steer last "leave the tests alone"
     """
-    return asyncio.run(_steer(session, arguments.message(text), token, as_json=as_json))
+    return asyncio.run(_steer(session, arguments.read_message(text), token, as_json=as_json))
 
 
-async def _steer(meant: str, text: str, token: str | None, *, as_json: bool) -> int:
+async def _steer(session_ref: str, text: str, token: str | None, *, as_json: bool) -> int:
     import msgspec
 
     from switchtower.cli import lookup
     from switchtower.cli.commands import send
 
-    async with lookup.opened(meant, token) as (client, session_id):
+    async with lookup.open_session(session_ref, token) as (client, session_id):
         if not as_json:
-            return await send.queue(client, session_id, text, "steer")
-        queued = await client.queue(session_id, text, "steer")
-        output.line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(queued)}))
-        return console.Exit.OK
+            return await send.queue_message(client, session_id, text, "steer")
+        queued = await client.queue_message(session_id, text, "steer")
+        output.write_line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(queued)}))
+        return console.ExitStatus.OK

@@ -14,7 +14,7 @@ from switchtower.cli import console
 if TYPE_CHECKING:
     from switchtower import config
 
-_GRACE = 10.0
+_EXIT_MARGIN = 10.0
 
 
 @click.command()
@@ -32,22 +32,22 @@ def stop() -> int:
 
     settings = config.load()
     # The lock's holder, not the number in a file: that may be a stranger's by now.
-    pid = discover.holder(settings)
+    pid = discover.find_lock_holder(settings)
     if not pid:
-        console.say("no daemon is running")
-        return console.Exit.OK
-    if not end(pid, settings):
-        console.fail(f"the daemon (pid {pid}) is still busy ending", f"see its log at `{settings.log_path}`")
-        return console.Exit.FAILED
-    console.say(f"stopped the daemon (pid {pid})")
-    return console.Exit.OK
+        console.print_line("no daemon is running")
+        return console.ExitStatus.OK
+    if not stop_process(pid, settings):
+        console.print_error(f"the daemon (pid {pid}) is still busy ending", f"see its log at `{settings.log_path}`")
+        return console.ExitStatus.FAILED
+    console.print_line(f"stopped the daemon (pid {pid})")
+    return console.ExitStatus.OK
 
 
-def end(pid: int, settings: "config.Settings") -> bool:
+def stop_process(pid: int, settings: "config.Settings") -> bool:
     """Whether the process is gone in time."""
     from switchtower.client import discover
 
-    patience = settings.shutdown_timeout + _GRACE
+    patience = settings.shutdown_timeout + _EXIT_MARGIN
     try:
         process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except ProcessLookupError:
@@ -60,7 +60,7 @@ def end(pid: int, settings: "config.Settings") -> bool:
         finally:
             os.close(process)
     deadline = time.monotonic() + patience
-    while discover.holder(settings) == pid:
+    while discover.find_lock_holder(settings) == pid:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from switchtower.cli.storing import places
     from switchtower.stores.copying import comparing, moving
 
-_TELL_EVERY = 2.0
+_PROGRESS_INTERVAL = 2.0
 
 
 @click.group(invoke_without_command=True)
@@ -24,7 +24,7 @@ def store(ctx: click.Context) -> None:
       tower store copy sqlite postgresql://tower@db.example/tower
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @store.command(short_help="Copy a whole store to an empty one, and compare the two")
@@ -56,17 +56,17 @@ def copy(source: str, target: str, resume: bool, anew: bool, verify_only: bool, 
 
     from switchtower.cli.storing import places
     from switchtower.daemon.home import AlreadyRunning
-    from switchtower.stores.copying.ports import CannotCopy
-    from switchtower.stores.looking import CannotLook
+    from switchtower.stores.copying.ports import TransferError
+    from switchtower.stores.looking import StoreUnreadable
 
     try:
-        ours, theirs = places.read(source), places.read(target)
-        if ours.shown == theirs.shown:
-            raise CannotCopy("FROM and TO are the same", hint="name another place to copy to")
+        ours, theirs = places.parse_location(source), places.parse_location(target)
+        if ours.display_name == theirs.display_name:
+            raise TransferError("FROM and TO are the same", hint="name another place to copy to")
         if resume and anew:
-            raise CannotCopy("--resume and --anew are opposites", hint="choose one of them")
-        moved, compared = asyncio.run(_run(ours, theirs, resume=resume, anew=anew, verify_only=verify_only))
-    except (CannotCopy, CannotLook) as problem:
+            raise TransferError("--resume and --anew are opposites", hint="choose one of them")
+        moved, compared = asyncio.run(_run_copy(ours, theirs, resume=resume, restart=anew, verify_only=verify_only))
+    except (TransferError, StoreUnreadable) as problem:
         raise click.ClickException(str(problem)) from None
     except AlreadyRunning as problem:
         raise click.ClickException(f"nothing was copied: {problem}") from None
@@ -76,67 +76,75 @@ def copy(source: str, target: str, resume: bool, anew: bool, verify_only: bool, 
         ) from None
     except OSError as problem:
         raise click.ClickException(f"{problem.strerror or problem}: {problem.filename or '-'}; hint: see the disk") from None
-    return _told(ours, theirs, moved, compared, as_json=as_json)
+    return _print_result(ours, theirs, moved, compared, as_json=as_json)
 
 
-async def _run(
-    ours: "places.Place", theirs: "places.Place", *, resume: bool, anew: bool, verify_only: bool
-) -> "tuple[moving.Moved | None, comparing.Compared]":
+async def _run_copy(
+    ours: "places.StoreLocation", theirs: "places.StoreLocation", *, resume: bool, restart: bool, verify_only: bool
+) -> "tuple[moving.TransferResult | None, comparing.ComparisonResult]":
     from switchtower.cli.storing import opening
     from switchtower.stores.copying import comparing, moving
 
-    progress = _Progress()
-    async with opening.reading(ours) as source:
+    progress = _CopyProgress()
+    async with opening.open_for_reading(ours) as source:
         if verify_only:
-            async with opening.reading(theirs) as other:
-                return None, await comparing.compare(source, other, progress.tell)
-        async with opening.writing(theirs, resume=resume, anew=anew) as target:
-            console.say(f"copying {ours.shown} to {theirs.shown}", "dim")
-            moved = await moving.move_all(source, target, progress.tell)
-            console.say("comparing", "dim")
-            compared = await comparing.compare(source, target, progress.tell)
-            await opening.refuse_company(ours)
-            if compared.same:
-                await target.take_place()
+            async with opening.open_for_reading(theirs) as other:
+                return None, await comparing.compare_stores(source, other, progress.report_progress)
+        async with opening.open_for_writing(theirs, resume=resume, restart=restart) as target:
+            console.print_line(f"copying {ours.display_name} to {theirs.display_name}", "dim")
+            moved = await moving.copy_store(source, target, progress.report_progress)
+            console.print_line("comparing", "dim")
+            compared = await comparing.compare_stores(source, target, progress.report_progress)
+            await opening.require_no_live_nodes(ours)
+            if compared.is_equal:
+                await target.activate()
             return moved, compared
 
 
-class _Progress:
+class _CopyProgress:
     """A line every few moments: a small store needs none."""
 
     def __init__(self) -> None:
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
-    def tell(self, what: str, done: int, of: int) -> None:
-        if time.monotonic() - self._told_at >= _TELL_EVERY:
-            self._told_at = time.monotonic()
-            console.say(f"{what}: {done:,} of {of:,}", "dim")
+    def report_progress(self, what: str, done: int, total: int) -> None:
+        if time.monotonic() - self._reported_at >= _PROGRESS_INTERVAL:
+            self._reported_at = time.monotonic()
+            console.print_line(f"{what}: {done:,} of {total:,}", "dim")
 
 
-def _told(
-    ours: "places.Place",
-    theirs: "places.Place",
-    moved: "moving.Moved | None",
-    compared: "comparing.Compared",
+def _print_result(
+    ours: "places.StoreLocation",
+    theirs: "places.StoreLocation",
+    moved: "moving.TransferResult | None",
+    compared: "comparing.ComparisonResult",
     *,
     as_json: bool,
 ) -> int:
     import msgspec
 
     if as_json:
-        report = {"ok": compared.same, "from": ours.shown, "to": theirs.shown, "copied": moved, "compared": compared}
-        output.line(msgspec.json.encode(report))
+        report = {
+            "ok": compared.is_equal,
+            "from": ours.display_name,
+            "to": theirs.display_name,
+            "copied": moved,
+            "compared": compared,
+        }
+        output.write_line(msgspec.json.encode(report))
     else:
         for difference in compared.differences:
-            output.line(console.printable(difference))
+            output.write_line(console.escape_unprintable(difference))
         if compared.more_differences:
-            output.line(f"and {compared.more_differences:,} more")
+            output.write_line(f"and {compared.more_differences:,} more")
         counted = f"{compared.sessions:,} sessions, {compared.entries:,} entries, {compared.receipts:,} receipts"
-        output.line(
-            f"{'ok' if compared.same else 'not the same'}: {counted}, {compared.records:,} rows of users, logins and hosts"
+        output.write_line(
+            f"{'ok' if compared.is_equal else 'not the same'}: {counted}, {compared.records:,} rows of users, logins and hosts"
         )
-    if compared.same:
-        return console.Exit.OK
+    if compared.is_equal:
+        return console.ExitStatus.OK
     if moved is not None:
-        console.say("nothing took its place at the target; hint: see `tower journal verify` of both, and try again with --anew")
-    return console.Exit.FAILED
+        console.print_line(
+            "nothing took its place at the target; hint: see `tower journal verify` of both, and try again with --anew"
+        )
+    return console.ExitStatus.FAILED

@@ -10,17 +10,17 @@ import click
 from switchtower.cli import ages, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
     from switchtower.protocols.push import trust_messages
 
-_folder = click.argument(
+_folder_argument = click.argument(
     "folder", default=".", metavar="[FOLDER]", type=click.Path(file_okay=False, path_type=Path, resolve_path=True)
 )
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print one array.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one array.")
 
 
 @click.group(invoke_without_command=True)
-@_as_json
+@_json_option
 @click.pass_context
 def trust(ctx: click.Context, as_json: bool) -> int:
     """List the folders that you trust, and trust others.
@@ -35,23 +35,23 @@ def trust(ctx: click.Context, as_json: bool) -> int:
       tower trust add ~/work/site
       tower trust remove ~/work/site
     """
-    return console.Exit.OK if ctx.invoked_subcommand is not None else _list(as_json=as_json)
+    return console.ExitStatus.OK if ctx.invoked_subcommand is not None else _print_folders(as_json=as_json)
 
 
 @trust.command("list")
-@_as_json
-def list_(as_json: bool) -> int:
+@_json_option
+def list_folders(as_json: bool) -> int:
     """List the folders that you trust, as `tower trust` does.
 
     \b
     Example:
       tower trust list --json
     """
-    return _list(as_json=as_json)
+    return _print_folders(as_json=as_json)
 
 
 @trust.command()
-@_folder
+@_folder_argument
 def add(folder: Path) -> int:
     """Trust FOLDER and the folders below it; the current one by default.
 
@@ -59,13 +59,13 @@ def add(folder: Path) -> int:
     Example:
       tower trust add
     """
-    path = asyncio.run(_add(folder))
-    console.say(f"{path} is trusted")
-    return console.Exit.OK
+    path = asyncio.run(_trust_folder(folder))
+    console.print_line(f"{path} is trusted")
+    return console.ExitStatus.OK
 
 
 @trust.command()
-@_folder
+@_folder_argument
 def remove(folder: Path) -> int:
     """Stop trusting FOLDER; the current one by default. Sessions keep what they have read.
 
@@ -73,49 +73,49 @@ def remove(folder: Path) -> int:
     Example:
       tower trust remove
     """
-    if not asyncio.run(_remove(folder)):
-        console.say(f"{folder} was not trusted; hint: see `tower trust list` and the setting `trusted_folders`", "yellow")
-        return console.Exit.FAILED
-    console.say(f"{folder} is not trusted any more")
-    return console.Exit.OK
+    if not asyncio.run(_untrust_folder(folder)):
+        console.print_line(f"{folder} was not trusted; hint: see `tower trust list` and the setting `trusted_folders`", "yellow")
+        return console.ExitStatus.FAILED
+    console.print_line(f"{folder} is not trusted any more")
+    return console.ExitStatus.OK
 
 
-def _list(*, as_json: bool) -> int:
+def _print_folders(*, as_json: bool) -> int:
     import msgspec
 
     from switchtower import config
 
-    folders = asyncio.run(_folders())
+    folders = asyncio.run(_fetch_folders())
     configured = config.load().trusted_folders
     if as_json:
-        output.line(msgspec.json.encode(folders))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode(folders))
+        return console.ExitStatus.OK
     if not folders and not configured:
-        console.say("you trust no folder yet; hint: `tower trust add` trusts the current one")
+        console.print_line("you trust no folder yet; hint: `tower trust add` trusts the current one")
     now = time.time()
-    cells = [(folder.path, f"{ages.age(now - folder.since / 1000)} ago", folder.by) for folder in folders]
-    for row in table.rows([*cells, *((pattern, "configured", "") for pattern in configured)]):
-        output.line(console.printable(row))
-    return console.Exit.OK
+    cells = [(folder.path, f"{ages.format_age(now - folder.since / 1000)} ago", folder.by) for folder in folders]
+    for row in table.format_rows([*cells, *((pattern, "configured", "") for pattern in configured)]):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-async def _folders() -> "list[trust_messages.TrustedFolder]":
-    async with await _client() as client:
-        return await client.trusted_folders()
+async def _fetch_folders() -> "list[trust_messages.TrustedFolder]":
+    async with await _connect() as client:
+        return await client.list_trusted_folders()
 
 
-async def _add(folder: Path) -> str:
-    async with await _client() as client:
+async def _trust_folder(folder: Path) -> str:
+    async with await _connect() as client:
         return await client.trust_folder(str(folder))
 
 
-async def _remove(folder: Path) -> bool:
-    async with await _client() as client:
-        return await client.forget_folder(str(folder))
+async def _untrust_folder(folder: Path) -> bool:
+    async with await _connect() as client:
+        return await client.untrust_folder(str(folder))
 
 
-async def _client() -> "Client":
+async def _connect() -> "DaemonClient":
     from switchtower import config
-    from switchtower.client.client import Client
+    from switchtower.client.client import DaemonClient
 
-    return await Client.connect(config.load())
+    return await DaemonClient.connect(config.load())

@@ -7,9 +7,9 @@ import click
 
 from switchtower.cli import arguments, console, output, table
 
-_name = click.argument("name", callback=arguments.sendable_option)
-_ROLE = click.Choice(arguments.ROLES)
-_from_stdin = click.option(
+_name_argument = click.argument("name", callback=arguments.validate_sendable)
+_ROLE_CHOICE = click.Choice(arguments.ROLES)
+_password_stdin_option = click.option(
     "--password-stdin", "from_stdin", is_flag=True, help="Read the password from stdin, instead of asking."
 )
 
@@ -27,13 +27,13 @@ def user(ctx: click.Context) -> None:
       tower user list
     """
     if ctx.invoked_subcommand is None:
-        output.line(ctx.get_help())
+        output.write_line(ctx.get_help())
 
 
 @user.command()
-@_name
-@click.option("--role", type=_ROLE, default="operator", help="What NAME may do; operator unless you choose another.")
-@_from_stdin
+@_name_argument
+@click.option("--role", type=_ROLE_CHOICE, default="operator", help="What NAME may do; operator unless you choose another.")
+@_password_stdin_option
 def add(name: str, role: str, from_stdin: bool) -> int:
     """Let NAME log in. Asks twice for the password, of at least 8 characters.
 
@@ -49,14 +49,14 @@ def add(name: str, role: str, from_stdin: bool) -> int:
     from switchtower.cli import admin, secret_input
 
     body = {"name": name, "password": secret_input.read_password(from_stdin=from_stdin), "role": role}
-    admin.call("POST", admin.path_of("users"), body)
-    console.say(f"`{name}` may log in, with the role {role}")
-    return console.Exit.OK
+    admin.request("POST", admin.build_path("users"), body)
+    console.print_line(f"`{name}` may log in, with the role {role}")
+    return console.ExitStatus.OK
 
 
 @user.command()
-@_name
-@click.argument("role", type=_ROLE)
+@_name_argument
+@click.argument("role", type=_ROLE_CHOICE)
 def role(name: str, role: str) -> int:
     """Give NAME another ROLE. It holds at once; connections that NAME has open are closed.
 
@@ -66,14 +66,14 @@ def role(name: str, role: str) -> int:
     """
     from switchtower.cli import admin
 
-    admin.call("PUT", admin.path_of("users", name, "role"), {"role": role})
-    console.say(f"`{name}` has the role {role}")
-    return console.Exit.OK
+    admin.request("PUT", admin.build_path("users", name, "role"), {"role": role})
+    console.print_line(f"`{name}` has the role {role}")
+    return console.ExitStatus.OK
 
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one array.")
-def list_(as_json: bool) -> int:
+def list_users(as_json: bool) -> int:
     """List the users: their role, since when, and when they logged in last.
 
     \b
@@ -84,31 +84,31 @@ def list_(as_json: bool) -> int:
 
     from switchtower.cli import admin
 
-    users = admin.rows("users")
+    users = admin.get_rows("users")
     if as_json:
-        output.line(msgspec.json.encode(users))
-        return console.Exit.OK
+        output.write_line(msgspec.json.encode(users))
+        return console.ExitStatus.OK
     if not users:
-        console.say("no users yet; hint: add one with `tower user add NAME`")
-        return console.Exit.OK
-    for row in table.rows([_cells(user, now=time.time()) for user in users]):
-        output.line(console.printable(row))
-    return console.Exit.OK
+        console.print_line("no users yet; hint: add one with `tower user add NAME`")
+        return console.ExitStatus.OK
+    for row in table.format_rows([_format_user(user, now=time.time()) for user in users]):
+        output.write_line(console.escape_unprintable(row))
+    return console.ExitStatus.OK
 
 
-def _cells(user: dict[str, Any], *, now: float) -> tuple[str, ...]:
+def _format_user(user: dict[str, Any], *, now: float) -> tuple[str, ...]:
     from switchtower.cli import listing
 
     return (
-        listing.text(user, "name"),
-        listing.text(user, "role"),
-        f"added {listing.ago(user, 'created_at', now=now)}",
-        f"last login {listing.ago(user, 'last_login_at', now=now)}",
+        listing.format_cell(user, "name"),
+        listing.format_cell(user, "role"),
+        f"added {listing.format_since(user, 'created_at', now=now)}",
+        f"last login {listing.format_since(user, 'last_login_at', now=now)}",
     )
 
 
 @user.command()
-@_name
+@_name_argument
 def remove(name: str) -> int:
     """Let NAME log in no more, and end what they are logged in with.
 
@@ -118,14 +118,14 @@ def remove(name: str) -> int:
     """
     from switchtower.cli import admin
 
-    admin.call("DELETE", admin.path_of("users", name))
-    console.say(f"`{name}` is removed, and logged out everywhere")
-    return console.Exit.OK
+    admin.request("DELETE", admin.build_path("users", name))
+    console.print_line(f"`{name}` is removed, and logged out everywhere")
+    return console.ExitStatus.OK
 
 
 @user.command()
-@_name
-@_from_stdin
+@_name_argument
+@_password_stdin_option
 def passwd(name: str, from_stdin: bool) -> int:
     """Give NAME another password, and end what they are logged in with.
 
@@ -136,13 +136,13 @@ def passwd(name: str, from_stdin: bool) -> int:
     from switchtower.cli import admin, secret_input
 
     body = {"password": secret_input.read_password(from_stdin=from_stdin)}
-    admin.call("PUT", admin.path_of("users", name, "password"), body)
-    console.say(f"`{name}` has a new password, and is logged out everywhere")
-    return console.Exit.OK
+    admin.request("PUT", admin.build_path("users", name, "password"), body)
+    console.print_line(f"`{name}` has a new password, and is logged out everywhere")
+    return console.ExitStatus.OK
 
 
 @user.command()
-@_from_stdin
+@_password_stdin_option
 def hash(from_stdin: bool) -> int:
     """Print a password's argon2 hash, such as `ADMIN_PASSWORD_HASH` takes. Needs no daemon.
 
@@ -155,10 +155,10 @@ def hash(from_stdin: bool) -> int:
 
     given = secret_input.read_password(from_stdin=from_stdin)
     # The public tools take short passwords, and the hash is for the user's own environment.
-    problem = passwords.problem_with(given)
-    if problem is not None and len(given) >= passwords.SHORTEST:
+    problem = passwords.find_password_problem(given)
+    if problem is not None and len(given) >= passwords.MIN_LENGTH:
         raise click.ClickException(f"{problem}; hint: choose another one")
     if problem is not None:
-        console.say(f"Warning: {problem}; it is easy to guess. Choose a longer one where others can reach the port.")
-    output.line(passwords.hash_now(given))
-    return console.Exit.OK
+        console.print_line(f"Warning: {problem}; it is easy to guess. Choose a longer one where others can reach the port.")
+    output.write_line(passwords.hash_blocking(given))
+    return console.ExitStatus.OK

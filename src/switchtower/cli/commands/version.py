@@ -14,4 +14,4 @@ def version() -> None:
     Example:
       tower version
     """
-    output.line(f"switchtower {__version__}")
+    output.write_line(f"switchtower {__version__}")

@@ -10,12 +10,12 @@ from pathlib import Path
 from switchtower import config
 from switchtower.cli.configuring import text as texts
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
-def check(content: str, file: Path) -> config.Settings:
+def check_config(content: str, file: Path) -> config.Settings:
     """The settings that a daemon would start with from this file alone. Raises `ConfigError`, which names the file."""
-    _valid(content, file)
+    _validate(content, file)
     with tempfile.TemporaryDirectory(prefix="tower-config-") as folder:
         place = Path(folder) / "switchtower"
         place.mkdir(mode=0o700)
@@ -31,54 +31,56 @@ def check(content: str, file: Path) -> config.Settings:
     return settings
 
 
-def change(file: Path, edit: Callable[[str], str]) -> None:
+def change_file(file: Path, edit: Callable[[str], str]) -> None:
     """Raises `ConfigError` when the outcome could not be started with; then nothing is changed."""
-    with _alone(file.parent):
-        before = read(file)
+    with _hold_lock(file.parent):
+        before = read_file(file)
         after = edit(before)
-        check(after, file)
+        check_config(after, file)
         if after != before or not file.exists():
-            write(file, after)
+            write_file(file, after)
 
 
 def set_value(file: Path, setting: config.Setting, value: object) -> None:
     """`value` is the setting's own type already."""
-    change(file, lambda before: texts.with_value(_valid(before, file), setting.name, texts.literal(value), config.SECTIONS))
+    change_file(
+        file, lambda before: texts.set_key(_validate(before, file), setting.name, texts.encode_value(value), config.SECTIONS)
+    )
 
 
-def unset(file: Path, name: str) -> bool:
+def unset_value(file: Path, name: str) -> bool:
     """Whether it was there. A name that no setting has can be taken out too: that may be what is wrong with the file."""
     found = False
 
     def edit(before: str) -> str:
         nonlocal found
-        after = texts.without(_valid(before, file), name, config.SECTIONS)
+        after = texts.remove_key(_validate(before, file), name, config.SECTIONS)
         found = after != before
         return after
 
     if file.exists():
-        change(file, edit)
+        change_file(file, edit)
     return found
 
 
-def read(file: Path) -> str:
+def read_file(file: Path) -> str:
     """Empty when there is none."""
     try:
         with file.open("rb") as content:
-            raw = content.read(MOST_BYTES + 1)
+            raw = content.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return ""
     except OSError as problem:
-        raise _error(file, problem.strerror or "cannot be read", "make the file readable or remove it") from None
-    if len(raw) > MOST_BYTES:
-        raise _error(file, f"it is longer than {MOST_BYTES} bytes", "see what it is")
+        raise _make_error(file, problem.strerror or "cannot be read", "make the file readable or remove it") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise _make_error(file, f"it is longer than {MAX_FILE_BYTES} bytes", "see what it is")
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:
-        raise _error(file, f"not valid TOML: {problem}", "correct that line") from None
+        raise _make_error(file, f"not valid TOML: {problem}", "correct that line") from None
 
 
-def write(file: Path, content: str) -> None:
+def write_file(file: Path, content: str) -> None:
     """Behind a link the file that it names is written, and the link stays."""
     target = file.resolve()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,15 +97,15 @@ def write(file: Path, content: str) -> None:
         raise
 
 
-def _valid(content: str, file: Path) -> str:
+def _validate(content: str, file: Path) -> str:
     import tomllib
 
     try:
         tomllib.loads(content)
     except tomllib.TOMLDecodeError as problem:
-        raise _error(file, f"not valid TOML: {problem}", "correct that line with `tower config edit`") from None
+        raise _make_error(file, f"not valid TOML: {problem}", "correct that line with `tower config edit`") from None
     except RecursionError:
-        raise _error(file, "it is nested too deep", "see what it is") from None
+        raise _make_error(file, "it is nested too deep", "see what it is") from None
     return content
 
 
@@ -112,7 +114,7 @@ def _check_tables(settings: config.Settings) -> None:
     from switchtower.core import policy
     from switchtower.models import entries
 
-    list(entries.from_config(settings.models))
+    list(entries.parse_config_entries(settings.models))
     try:
         policy.parse_rules(settings.rules)
     except ValueError as problem:
@@ -121,12 +123,12 @@ def _check_tables(settings: config.Settings) -> None:
         ) from None
 
 
-def _error(file: Path, problem: str, hint: str) -> config.ConfigError:
+def _make_error(file: Path, problem: str, hint: str) -> config.ConfigError:
     return config.ConfigError(file.name, f"`{file}`", problem, hint=hint)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _hold_lock(folder: Path) -> Iterator[None]:
     """Of two changes at once, the second is made to what the first has left."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -10,11 +10,11 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.settings.folders import locate
 
-HIDDEN = frozenset({"redaction_extra", "notify_webhook", "store"})
+SECRET_SETTINGS = frozenset({"redaction_extra", "notify_webhook", "store"})
 """A pattern for secrets may well spell one out, who knows a webhook's address can use it, a database's has a password."""
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class EffectiveSetting(Struct, frozen=True, kw_only=True):
     name: str
     value: Any
     source: str
@@ -24,35 +24,41 @@ class Shown(Struct, frozen=True, kw_only=True):
     default: Any
 
 
-def known(name: str) -> config.Setting | None:
+def find_setting(name: str) -> config.Setting | None:
     return next((setting for setting in config.SETTINGS if setting.name == name), None)
 
 
-def shown(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> list[Shown]:
+def list_settings(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> list[EffectiveSetting]:
     """All settings, secrets hidden, and then the tables of the file."""
     from switchtower.core import redact
 
-    in_file = _in_file(settings)
-    rows = [_shown(setting, settings, in_file, environ) for setting in config.SETTINGS]
+    in_file = _read_file_names(settings)
+    rows = [_describe_setting(setting, settings, in_file, environ) for setting in config.SETTINGS]
     redactor = redact.Redactor()
     tables = [
-        Shown(name=name, value=redactor.value(plain(value)), source="file", place=str(settings.config_file), default=None)
+        EffectiveSetting(
+            name=name,
+            value=redactor.redact_value(to_plain_value(value)),
+            source="file",
+            place=str(settings.config_file),
+            default=None,
+        )
         for name in config.TABLES
         if (value := getattr(settings, name))
     ]
     return rows + tables
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """A setting's value as JSON can spell it."""
     if isinstance(value, os.PathLike):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def spelled(value: Any) -> str:
+def format_value(value: Any) -> str:
     """For one line of text, as the variable would have it."""
-    match plain(value):
+    match to_plain_value(value):
         case None:
             return ""
         case bool() as switch:
@@ -69,27 +75,31 @@ def spelled(value: Any) -> str:
             return msgspec.json.encode(table).decode()
 
 
-def variable_of(setting: config.Setting, environ: Mapping[str, str] = os.environ) -> str | None:
+def find_variable(setting: config.Setting, environ: Mapping[str, str] = os.environ) -> str | None:
     """The variable that decides, when one does."""
     return next((variable for variable in setting.variables if environ.get(variable)), None)
 
 
-def _shown(setting: config.Setting, settings: config.Settings, in_file: frozenset[str], environ: Mapping[str, str]) -> Shown:
+def _describe_setting(
+    setting: config.Setting, settings: config.Settings, in_file: frozenset[str], environ: Mapping[str, str]
+) -> EffectiveSetting:
     from switchtower.core import redact
 
-    value = plain(getattr(settings, setting.name))
-    if setting.name in HIDDEN and value:
+    value = to_plain_value(getattr(settings, setting.name))
+    if setting.name in SECRET_SETTINGS and value:
         value = [redact.MARK] * len(value) if isinstance(value, list) else redact.MARK
     source, place = "default", None
-    if (variable := variable_of(setting, environ)) is not None:
+    if (variable := find_variable(setting, environ)) is not None:
         source, place = "environment", variable
     elif setting.name in in_file:
         source, place = "file", str(settings.config_file)
-    redacted = redact.Redactor().value({setting.name: value})[setting.name]
-    return Shown(name=setting.name, value=redacted, source=source, place=place, default=plain(setting.default))
+    redacted = redact.Redactor().redact_value({setting.name: value})[setting.name]
+    return EffectiveSetting(
+        name=setting.name, value=redacted, source=source, place=place, default=to_plain_value(setting.default)
+    )
 
 
-def _in_file(settings: config.Settings) -> frozenset[str]:
+def _read_file_names(settings: config.Settings) -> frozenset[str]:
     """The names that the file gives a value. It was read a moment ago, so it can be."""
     import tomllib
 
@@ -101,9 +111,9 @@ def _in_file(settings: config.Settings) -> frozenset[str]:
     return frozenset((*in_file, *grouped))
 
 
-def file_in_force(environ: Mapping[str, str] = os.environ) -> Path:
+def locate_config_file(environ: Mapping[str, str] = os.environ) -> Path:
     """The file's path, which is known even when what is in it cannot be used."""
-    home = known("home")
+    home = find_setting("home")
     assert home is not None
     named = next((value for variable in home.variables if (value := environ.get(variable))), None)
     try:

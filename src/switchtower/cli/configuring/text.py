@@ -15,7 +15,7 @@ _QUOTES = ('"""', "'''", '"', "'")
 _CLOSING = {"[": "]", "{": "}"}
 
 
-class Statement(NamedTuple):
+class TomlAssignment(NamedTuple):
     """`key = value`, by its places in the text."""
 
     key: str
@@ -29,7 +29,7 @@ class Statement(NamedTuple):
     """Behind its line end."""
 
 
-def literal(value: object) -> str:
+def encode_value(value: object) -> str:
     """A setting's value as TOML spells it."""
     match value:
         case bool():
@@ -39,74 +39,74 @@ def literal(value: object) -> str:
         case float():
             return str(int(value)) if value.is_integer() else repr(value)
         case tuple() | list():
-            return f"[{', '.join(literal(part) for part in value)}]"
+            return f"[{', '.join(encode_value(part) for part in value)}]"
         case str() | PurePath():
-            return '"' + "".join(_escaped(character) for character in str(value)) + '"'
+            return '"' + "".join(_escape_character(character) for character in str(value)) + '"'
         case _:
             raise TypeError(f"no setting is a {type(value).__name__}")
 
 
-def with_value(text: str, key: str, spelled: str, sections: Collection[str] = ()) -> str:
+def set_key(text: str, key: str, encoded: str, sections: Collection[str] = ()) -> str:
     """The text in which the key has this value: in its old place, or behind the last key of the top level."""
-    found = list(statements(text, sections))
+    found = list(parse_assignments(text, sections))
     for statement in found:
         if statement.key == key:
-            return text[: statement.value_start] + spelled + text[statement.value_end :]
+            return text[: statement.value_start] + encoded + text[statement.value_end :]
     at_the_top = [statement for statement in found if statement.section is None]
     line_end = "\r\n" if "\r\n" in text else "\n"
-    place = at_the_top[-1].end if at_the_top else _before_the_first_table(text)
+    place = at_the_top[-1].end if at_the_top else _find_first_table(text)
     before, behind = text[:place], text[place:]
     if before and not before.endswith("\n"):
         before += line_end
     gap = line_end if not at_the_top and behind.strip() and not behind.startswith(("\n", "\r\n")) else ""
-    return f"{before}{key} = {spelled}{line_end}{gap}{behind}"
+    return f"{before}{key} = {encoded}{line_end}{gap}{behind}"
 
 
-def without(text: str, key: str, sections: Collection[str] = ()) -> str:
+def remove_key(text: str, key: str, sections: Collection[str] = ()) -> str:
     """The text without the key's line. Comments above it stay: they may be about more than it."""
-    for statement in statements(text, sections):
+    for statement in parse_assignments(text, sections):
         if statement.key == key:
             return text[: statement.start] + text[statement.end :]
     return text
 
 
-def statements(text: str, sections: Collection[str] = ()) -> Iterator[Statement]:
+def parse_assignments(text: str, sections: Collection[str] = ()) -> Iterator[TomlAssignment]:
     """Those of the top level and of the sections, in their order. Other tables, and dotted keys of them, are passed over."""
     section: str | None = None
     elsewhere = False
     place = 0
     while place < len(text):
         line_start = place
-        place = _past(text, place, " \t")
+        place = _skip_characters(text, place, " \t")
         if place >= len(text):
             return
         if text[place] in "\r\n#":
-            place = _line_end(text, place)
+            place = _find_line_end(text, place)
             continue
         if text[place] == "[":
-            end, parts = _names(text, place + 1, "]")
+            end, parts = _parse_key(text, place + 1, "]")
             section = parts[0] if len(parts) == 1 and parts[0] in sections and not text.startswith("[[", place) else None
             elsewhere = section is None
-            place = _line_end(text, end)
+            place = _find_line_end(text, end)
             continue
-        equals, parts = _names(text, place, "=")
-        value_start = _past(text, equals + 1, " \t")
-        value_end = _value_end(text, value_start)
-        place = _line_end(text, value_end)
+        equals, parts = _parse_key(text, place, "=")
+        value_start = _skip_characters(text, equals + 1, " \t")
+        value_end = _find_value_end(text, value_start)
+        place = _find_line_end(text, value_end)
         inside = section
         if inside is None and len(parts) == 2 and parts[0] in sections:
             inside, parts = parts[0], parts[1:]  # `notify.webhook = …` at the top level
         if len(parts) == 1 and not elsewhere:
             name = parts[0] if inside is None else f"{inside}_{parts[0]}"
-            yield Statement(name, inside, line_start, value_start, value_end, place)
+            yield TomlAssignment(name, inside, line_start, value_start, value_end, place)
 
 
-def _names(text: str, place: int, until: str) -> tuple[int, list[str]]:
+def _parse_key(text: str, place: int, until: str) -> tuple[int, list[str]]:
     """The parts of a key or of a table's name, and where that ends."""
     parts: list[str] = []
     while text[place] != until:
         if text[place] in "\"'":
-            end = _string_end(text, place)
+            end = _find_string_end(text, place)
             parts.append(text[place + 1 : end - 1])
         elif bare := _BARE_KEY.match(text, place):
             parts.append(bare[0])
@@ -117,24 +117,24 @@ def _names(text: str, place: int, until: str) -> tuple[int, list[str]]:
     return place, parts
 
 
-def _value_end(text: str, place: int) -> int:
+def _find_value_end(text: str, place: int) -> int:
     if text[place] in "\"'":
-        return _string_end(text, place)
+        return _find_string_end(text, place)
     if text[place] in _CLOSING:
-        return _bracket_end(text, place)
+        return _find_bracket_end(text, place)
     end = re.compile(r"[#\r\n]").search(text, place)
     return place + len(text[place : end.start() if end else len(text)].rstrip(" \t"))
 
 
-def _bracket_end(text: str, place: int) -> int:
+def _find_bracket_end(text: str, place: int) -> int:
     open_brackets = 0
     while True:
         character = text[place]
         if character in "\"'":
-            place = _string_end(text, place)
+            place = _find_string_end(text, place)
             continue
         if character == "#":
-            place = _line_end(text, place)
+            place = _find_line_end(text, place)
             continue
         open_brackets += (character in "[{") - (character in "]}")
         place += 1
@@ -142,7 +142,7 @@ def _bracket_end(text: str, place: int) -> int:
             return place
 
 
-def _string_end(text: str, place: int) -> int:
+def _find_string_end(text: str, place: int) -> int:
     quote = next(quote for quote in _QUOTES if text.startswith(quote, place))
     place += len(quote)
     while not text.startswith(quote, place):
@@ -155,7 +155,7 @@ def _string_end(text: str, place: int) -> int:
     return place
 
 
-def _before_the_first_table(text: str) -> int:
+def _find_first_table(text: str) -> int:
     """Above the comments that stand directly on it."""
     lines = text.splitlines(keepends=True)
     first = next((index for index, line in enumerate(lines) if line.lstrip(" \t").startswith("[")), len(lines))
@@ -166,18 +166,18 @@ def _before_the_first_table(text: str) -> int:
     return sum(map(len, lines[:first]))
 
 
-def _past(text: str, place: int, characters: str) -> int:
+def _skip_characters(text: str, place: int, characters: str) -> int:
     while place < len(text) and text[place] in characters:
         place += 1
     return place
 
 
-def _line_end(text: str, place: int) -> int:
+def _find_line_end(text: str, place: int) -> int:
     end = text.find("\n", place)
     return len(text) if end < 0 else end + 1
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     code = ord(character)

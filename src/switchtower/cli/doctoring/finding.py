@@ -4,25 +4,25 @@ from typing import Literal
 
 from msgspec import Struct
 
-Status = Literal["ok", "warn", "fail"]
+FindingStatus = Literal["ok", "warn", "fail"]
 
 
 class Finding(Struct, frozen=True):
     name: str
-    status: Status
+    status: FindingStatus
     detail: str
     remedy: str | None = None
 
 
-def ok(name: str, detail: str) -> Finding:
+def report_ok(name: str, detail: str) -> Finding:
     return Finding(name, "ok", detail)
 
 
-def warn(name: str, detail: str, remedy: str) -> Finding:
+def report_warning(name: str, detail: str, remedy: str) -> Finding:
     """Something works less well than it could."""
     return Finding(name, "warn", detail, remedy)
 
 
-def fail(name: str, detail: str, remedy: str) -> Finding:
+def report_failure(name: str, detail: str, remedy: str) -> Finding:
     """Something that was asked for does not work."""
     return Finding(name, "fail", detail, remedy)

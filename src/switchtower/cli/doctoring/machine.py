@@ -14,41 +14,41 @@ from switchtower.cli import amounts
 from switchtower.cli.doctoring import finding
 from switchtower.tools.running import installed
 
-OLDEST_PYTHON = (3, 11)
-OLDEST_SQLITE = (3, 35, 0)
-LITTLE_SPACE = 1024**3
-NO_SPACE = 50 * 1024**2
+MIN_PYTHON = (3, 11)
+MIN_SQLITE = (3, 35, 0)
+LOW_DISK_BYTES = 1024**3
+FULL_DISK_BYTES = 50 * 1024**2
 _LIBRARIES = (
     *("argon2-cffi", "click", "mcp", "msgspec", "picows", "pydantic-ai-slim", "pyjwt", "pyte", "pyyaml", "starlette"),
     *("textual", "uvicorn", "uvloop"),
 )
-_PATIENCE = 10.0
-_WRITTEN_IN = 1_767_225_600
+_VERSION_TIMEOUT = 10.0
+_EARLIEST_CLOCK = 1_767_225_600
 """The beginning of 2026: a clock before it is wrong."""
 
 
-def look() -> Iterator[finding.Finding]:
-    yield _python()
-    yield from _libraries()
-    yield _sqlite()
-    yield _program("git", "worktrees, undo and the git tools need it", "install git")
-    yield _program("rg", "searching is slower without it", "install ripgrep")
-    yield _node()
-    yield _clock()
+def check_machine() -> Iterator[finding.Finding]:
+    yield _check_python()
+    yield from _check_libraries()
+    yield _check_sqlite()
+    yield _check_program("git", "worktrees, undo and the git tools need it", "install git")
+    yield _check_program("rg", "searching is slower without it", "install ripgrep")
+    yield _check_node_js()
+    yield _check_clock()
 
 
-def _python() -> finding.Finding:
+def _check_python() -> finding.Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     detail = f"{version} at {sys.executable}, switchtower {__version__}"
-    if sys.version_info < OLDEST_PYTHON:
-        return finding.fail("python", detail, f"use Python {'.'.join(map(str, OLDEST_PYTHON))} or newer")
-    return finding.ok("python", detail)
+    if sys.version_info < MIN_PYTHON:
+        return finding.report_failure("python", detail, f"use Python {'.'.join(map(str, MIN_PYTHON))} or newer")
+    return finding.report_ok("python", detail)
 
 
-def _libraries() -> Iterator[finding.Finding]:
+def _check_libraries() -> Iterator[finding.Finding]:
     there: list[str] = []
     missing: list[str] = []
-    needed = _needed()
+    needed = _list_required_libraries()
     for name in _LIBRARIES:
         try:
             there.append(f"{name} {metadata.version(name)}")
@@ -56,13 +56,13 @@ def _libraries() -> Iterator[finding.Finding]:
             if name in needed:
                 missing.append(name)
     if missing:
-        yield finding.fail(
+        yield finding.report_failure(
             "libraries", f"not installed: {', '.join(missing)}", "install switchtower again, with its dependencies"
         )
-    yield finding.ok("libraries", ", ".join(there))
+    yield finding.report_ok("libraries", ", ".join(there))
 
 
-def _needed() -> frozenset[str]:
+def _list_required_libraries() -> frozenset[str]:
     """Of our own metadata: the beginning of each requirement is its name."""
     try:
         requirements = metadata.requires("switchtower") or []
@@ -72,30 +72,32 @@ def _needed() -> frozenset[str]:
     return frozenset("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0].lower() for name in names)
 
 
-def _sqlite() -> finding.Finding:
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        return finding.fail(
-            "sqlite", sqlite3.sqlite_version, f"use a Python with SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer"
+def _check_sqlite() -> finding.Finding:
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        return finding.report_failure(
+            "sqlite", sqlite3.sqlite_version, f"use a Python with SQLite {'.'.join(map(str, MIN_SQLITE))} or newer"
         )
-    return finding.ok("sqlite", sqlite3.sqlite_version)
+    return finding.report_ok("sqlite", sqlite3.sqlite_version)
 
 
-def _program(name: str, without: str, remedy: str) -> finding.Finding:
-    path = installed.path_of(name)
+def _check_program(name: str, without: str, remedy: str) -> finding.Finding:
+    path = installed.find_program(name)
     if path is None:
-        return finding.warn(name, f"not installed: {without}", remedy)
-    return finding.ok(name, f"{_version(path)} at {path}")
+        return finding.report_warning(name, f"not installed: {without}", remedy)
+    return finding.report_ok(name, f"{_read_version(path)} at {path}")
 
 
-def _node() -> finding.Finding:
-    path = installed.path_of("node")
-    return finding.ok("node", f"{_version(path)} at {path}" if path else "not installed; only building the page needs it")
+def _check_node_js() -> finding.Finding:
+    path = installed.find_program("node")
+    return finding.report_ok(
+        "node", f"{_read_version(path)} at {path}" if path else "not installed; only building the page needs it"
+    )
 
 
-def _version(path: str) -> str:
+def _read_version(path: str) -> str:
     try:
         ended = subprocess.run(  # noqa: S603
-            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False, cwd="/"
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT, check=False, cwd="/"
         )
     except (OSError, subprocess.TimeoutExpired):
         return "does not say its version"
@@ -103,29 +105,29 @@ def _version(path: str) -> str:
     return next((word for word in words if any(c.isdigit() for c in word)), "does not say its version")
 
 
-def _clock() -> finding.Finding:
+def _check_clock() -> finding.Finding:
     now = time.time()
     said = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
-    if now < _WRITTEN_IN:
-        return finding.fail("clock", said, "set the clock: expiries of logins and approvals depend on it")
-    return finding.ok("clock", said)
+    if now < _EARLIEST_CLOCK:
+        return finding.report_failure("clock", said, "set the clock: expiries of logins and approvals depend on it")
+    return finding.report_ok("clock", said)
 
 
-def disk(settings: config.Settings) -> finding.Finding:
+def check_disk(settings: config.Settings) -> finding.Finding:
     place = next(part for part in (settings.data_dir, *settings.data_dir.parents) if part.exists())
     try:
         free = shutil.disk_usage(place).free
     except OSError as problem:
-        return finding.warn("disk", f"{place}: {problem.strerror}", "see whether the disk is there")
-    detail = f"{amounts.size(free)} free at {_shortest(place)}"
-    if free < NO_SPACE:
-        return finding.fail("disk", detail, "make room: without it nothing can be journalled, so nothing runs")
-    if free < LITTLE_SPACE:
-        return finding.warn("disk", detail, "make room, or keep less with `tower config set retention_days 7`")
-    return finding.ok("disk", detail)
+        return finding.report_warning("disk", f"{place}: {problem.strerror}", "see whether the disk is there")
+    detail = f"{amounts.format_size(free)} free at {_shorten_path(place)}"
+    if free < FULL_DISK_BYTES:
+        return finding.report_failure("disk", detail, "make room: without it nothing can be journalled, so nothing runs")
+    if free < LOW_DISK_BYTES:
+        return finding.report_warning("disk", detail, "make room, or keep less with `tower config set retention_days 7`")
+    return finding.report_ok("disk", detail)
 
 
-def _shortest(place: Path) -> str:
+def _shorten_path(place: Path) -> str:
     try:
         return f"~/{place.relative_to(Path.home())}"
     except ValueError:

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-_NOT_SHOWN = ("always", "destructive")
+_HIDDEN_ARGUMENTS = ("always", "destructive")
 
 
-class Piece(NamedTuple):
+class ArgumentPart(NamedTuple):
     """`name` is empty for what is one object of several arguments."""
 
     name: str
@@ -16,11 +16,11 @@ class Piece(NamedTuple):
     """`json`, `diff`, or empty for text as it is."""
 
 
-def pieces(values: Mapping[str, Any]) -> Iterator[Piece]:
+def split_arguments(values: Mapping[str, Any]) -> Iterator[ArgumentPart]:
     """What has several lines is a text of its own; the rest stays together."""
     long = {name: value for name, value in values.items() if isinstance(value, str) and "\n" in value}
-    short = {name: value for name, value in values.items() if name not in long and name not in _NOT_SHOWN}
+    short = {name: value for name, value in values.items() if name not in long and name not in _HIDDEN_ARGUMENTS}
     if short:
-        yield Piece("", json.dumps(short, indent=2, ensure_ascii=False, default=str), "json")
+        yield ArgumentPart("", json.dumps(short, indent=2, ensure_ascii=False, default=str), "json")
     for name, text in long.items():
-        yield Piece(name, text, "diff" if name == "diff" else "")
+        yield ArgumentPart(name, text, "diff" if name == "diff" else "")

@@ -10,20 +10,20 @@ from msgspec import Struct
 from switchtower.protocols.push import messages
 
 
-class Block(Struct, kw_only=True):
+class ExportBlock(Struct, kw_only=True):
     ts: int
     """In milliseconds since 1970."""
     done: bool = False
 
 
-class Said(Block, kw_only=True):
+class ExportedMessage(ExportBlock, kw_only=True):
     """By a person. `how` tells a message that joined a run from one that began it."""
 
     text: str
     how: str = ""
 
 
-class Prose(Block, kw_only=True):
+class ExportedText(ExportBlock, kw_only=True):
     """What the model says, or with `thinking` what it thinks. `void`: the call failed, and it began again."""
 
     thinking: bool
@@ -38,7 +38,7 @@ class Prose(Block, kw_only=True):
         return "".join(self.pieces)
 
 
-class Tool(Block, kw_only=True):
+class ExportedToolCall(ExportBlock, kw_only=True):
     name: str
     args: dict[str, Any]
     output: str = ""
@@ -49,27 +49,27 @@ class Tool(Block, kw_only=True):
     problem: str = ""
 
 
-class Asked(Block, kw_only=True):
+class ExportedApproval(ExportBlock, kw_only=True):
     """An approval. `ending` is empty while nobody has decided."""
 
     approval: messages.ApprovalRequired
     ending: str = ""
 
 
-class Notice(Block, kw_only=True):
+class ExportedNotice(ExportBlock, kw_only=True):
     text: str
     detail: str = ""
     is_error: bool = False
 
 
-class Ended(Block, kw_only=True):
+class ExportedRunEnd(ExportBlock, kw_only=True):
     outcome: str
     summary: str
     results: list[messages.CriterionResult]
     usage: str = ""
 
 
-class Screen(Block, kw_only=True):
+class ExportedScreen(ExportBlock, kw_only=True):
     """What a program's terminal shows."""
 
     lines: list[str]

@@ -10,18 +10,18 @@ from typing import assert_never
 from msgspec import UNSET, UnsetType
 
 from switchtower.cli.exporting import blocks
-from switchtower.cli.usage import Usage
+from switchtower.cli.usage import RunUsage
 from switchtower.client import dialogs
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import messages
 
-LONGEST_PROSE = 1024 * 1024
+MAX_TEXT_CHARS = 1024 * 1024
 """Characters after which a text goes on in a block of its own."""
-LONGEST_OUTPUT = 256 * 1024
+MAX_OUTPUT_CHARS = 256 * 1024
 """Of a tool that has not ended: its end is kept. A result is kept whole."""
-MOST_HELD_BACK = 2_000
+MAX_HELD_BLOCKS = 2_000
 
-_BEGINNINGS = {
+_RUN_STARTS = {
     "Compaction started": "The conversation is summarised",
     "Undo started": "The last run is undone",
     "Redo started": "The last undo is taken back",
@@ -45,86 +45,86 @@ _SILENT_PHASES = (
 _SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "ERRAND_STARTED"})
 
 
-class Fold:
+class ExportFold:
     def __init__(self) -> None:
-        self.usage = Usage()
+        self.usage = RunUsage()
         """Of all that was folded."""
-        self._held: deque[blocks.Block] = deque()
-        self._message: list[blocks.Prose] = []
+        self._held: deque[blocks.ExportBlock] = deque()
+        self._message: list[blocks.ExportedText] = []
         """What the model said of the message that is under way."""
-        self._tools: list[blocks.Tool] = []
-        self._asked: dict[str, blocks.Asked] = {}
+        self._tools: list[blocks.ExportedToolCall] = []
+        self._asked: dict[str, blocks.ExportedApproval] = {}
         self._dialogs: dict[str, str] = {}
-        self._run_usage = Usage()
+        self._run_usage = RunUsage()
         self._after_gap = False
 
-    def take(self, event: Event) -> list[blocks.Block]:
+    def add_event(self, event: PushEvent) -> list[blocks.ExportBlock]:
         """The blocks that are done now."""
         self._fold(event)
-        ripe = self._ripe()
-        while len(self._held) > MOST_HELD_BACK:
-            self._let_go(self._held[0])
-            ripe += self._ripe()
+        ripe = self._take_done()
+        while len(self._held) > MAX_HELD_BLOCKS:
+            self._release_block(self._held[0])
+            ripe += self._take_done()
         return ripe
 
-    def end(self) -> list[blocks.Block]:
+    def finish(self) -> list[blocks.ExportBlock]:
         """What is left, although it is not done."""
         left, self._held = list(self._held), deque()
         return left
 
-    def _ripe(self) -> list[blocks.Block]:
+    def _take_done(self) -> list[blocks.ExportBlock]:
         ripe = []
         while self._held and self._held[0].done:
             ripe.append(self._held.popleft())
         return ripe
 
-    def _let_go(self, block: blocks.Block) -> None:
+    def _release_block(self, block: blocks.ExportBlock) -> None:
         """Written as it is; what still comes of it makes a block of its own."""
         block.done = True
         self._tools = [tool for tool in self._tools if tool is not block]
         self._message = [prose for prose in self._message if prose is not block]
         self._asked = {name: asked for name, asked in self._asked.items() if asked is not block}
 
-    def _fold(self, event: Event) -> None:
+    def _fold(self, event: PushEvent) -> None:
         match event.payload:
             case messages.Token(text):
-                self._prose(event, text, thinking=event.type == "thinking_token")
+                self._add_text(event, text, thinking=event.type == "thinking_token")
             case messages.AssistantDone():
                 self._end_message()
             case messages.ToolCall(_, name, arguments):
                 self._end_message()
-                self._tools.append(blocks.Tool(ts=event.ts, name=name, args=arguments))
+                self._tools.append(blocks.ExportedToolCall(ts=event.ts, name=name, args=arguments))
                 self._held.append(self._tools[-1])
             case messages.ToolResult():
-                self._result(event, event.payload)
+                self._add_result(event, event.payload)
             case messages.Status(_, phase, detail):
-                self._status(event, phase, _text(detail))
+                self._add_status(event, phase, _to_text(detail))
             case messages.ApprovalRequired():
-                self._question(event, event.payload)
+                self._add_approval(event, event.payload)
             case messages.ApprovalReceived(approval_id, decision, by):
-                self._decided(approval_id, f"{'approved' if decision == 'approve' else 'denied'} by {by}")
+                self._set_decision(approval_id, f"{'approved' if decision == 'approve' else 'denied'} by {by}")
             case messages.Warn():
-                self._warning(event, event.payload)
+                self._add_warning(event, event.payload)
             case messages.Failure(code, message, _, detail):
-                self._notice(event, f"{code}: {message}", _text(detail), is_error=True)
+                self._add_notice(event, f"{code}: {message}", _to_text(detail), is_error=True)
             case messages.RunComplete():
-                self._complete(event, event.payload)
+                self._end_run(event, event.payload)
             case messages.SessionSnapshot(_, _, said):
                 if self._after_gap and said:
-                    self._held.append(blocks.Prose(ts=event.ts, thinking=False, pieces=[said], done=True))
+                    self._held.append(blocks.ExportedText(ts=event.ts, thinking=False, pieces=[said], done=True))
                 self._after_gap = False
             case messages.SessionStarted() | None:
                 pass  # push, Protocol Versioning: unknown event types are ignored
             case _:
                 assert_never(event.payload)
 
-    def _prose(self, event: Event, text: str, *, thinking: bool) -> None:
+    def _add_text(self, event: PushEvent, text: str, *, thinking: bool) -> None:
         last = self._message[-1] if self._message else None
-        if last is None or last.thinking is not thinking or last.size > LONGEST_PROSE:
+        if last is None or last.thinking is not thinking or last.size > MAX_TEXT_CHARS:
             goes_on = last is not None and last.thinking is thinking
             if last is not None and goes_on:
-                self._let_go(last)
-            last = blocks.Prose(ts=event.ts, thinking=thinking, pieces=[], goes_on=goes_on)
+                self._release_block(last)
+            last = blocks.ExportedText(ts=event.ts, thinking=thinking, pieces=[], goes_on=goes_on)
             self._message.append(last)
             self._held.append(last)
         last.pieces.append(text)
@@ -135,11 +135,11 @@ class Fold:
             prose.done, prose.void = True, void
         self._message = []
 
-    def _result(self, event: Event, result: messages.ToolResult) -> None:
+    def _add_result(self, event: PushEvent, result: messages.ToolResult) -> None:
         # push, beyond the document: results come in the order of their calls.
         tool = next((tool for tool in self._tools if tool.name == result.toolName), None)
         if tool is None:
-            tool = blocks.Tool(ts=event.ts, name=result.toolName, args={})
+            tool = blocks.ExportedToolCall(ts=event.ts, name=result.toolName, args={})
             self._held.append(tool)
         else:
             self._tools.remove(tool)
@@ -148,65 +148,67 @@ class Fold:
             tool.problem = result.structuredError.message
         tool.done = True
 
-    def _question(self, event: Event, approval: messages.ApprovalRequired) -> None:
+    def _add_approval(self, event: PushEvent, approval: messages.ApprovalRequired) -> None:
         """Before the calls that wait for it: what was asked comes before what was done."""
-        asked = blocks.Asked(ts=event.ts, approval=approval)
+        asked = blocks.ExportedApproval(ts=event.ts, approval=approval)
         self._asked[approval.approvalId] = asked
-        first_open = next((at for at, block in enumerate(self._held) if isinstance(block, blocks.Tool) and not block.done), None)
+        first_open = next(
+            (at for at, block in enumerate(self._held) if isinstance(block, blocks.ExportedToolCall) and not block.done), None
+        )
         self._held.insert(len(self._held) if first_open is None else first_open, asked)
 
-    def _status(self, event: Event, phase: str, detail: str) -> None:
-        if (ending := dialogs.ended(event.payload)) is not None:
+    def _add_status(self, event: PushEvent, phase: str, detail: str) -> None:
+        if (ending := dialogs.decode_dialog_end(event.payload)) is not None:
             title = self._dialogs.pop(ending.dialog_id, ending.dialog_id)
-            self._notice(event, f"{title}: {ending.how}")
+            self._add_notice(event, f"{title}: {ending.how}")
         elif phase == "Tool output":
             if self._tools:
-                self._tools[-1].output = (self._tools[-1].output + detail)[-LONGEST_OUTPUT:]
-        elif phase == "Usage" and self._run_usage.add(detail):
-            self.usage.add(detail)
+                self._tools[-1].output = (self._tools[-1].output + detail)[-MAX_OUTPUT_CHARS:]
+        elif phase == "Usage" and self._run_usage.add_report(detail):
+            self.usage.add_report(detail)
         elif phase == "Run started":
-            self._all_over()
-            self._said(event, detail)
+            self._close_open_blocks()
+            self._add_message(event, detail)
         elif phase == "Message delivered":
-            self._said(event, detail, how="while it worked")
-        elif phase in _BEGINNINGS:
-            self._all_over()
-            self._notice(event, _BEGINNINGS[phase])
+            self._add_message(event, detail, how="while it worked")
+        elif phase in _RUN_STARTS:
+            self._close_open_blocks()
+            self._add_notice(event, _RUN_STARTS[phase])
         elif not phase.startswith(_SILENT_PHASES):
-            self._notice(event, phase, detail)
+            self._add_notice(event, phase, detail)
 
-    def _said(self, event: Event, text: str, *, how: str = "") -> None:
-        self._held.append(blocks.Said(ts=event.ts, text=text, how=how, done=True))
+    def _add_message(self, event: PushEvent, text: str, *, how: str = "") -> None:
+        self._held.append(blocks.ExportedMessage(ts=event.ts, text=text, how=how, done=True))
 
-    def _warning(self, event: Event, warning: messages.Warn) -> None:
-        detail = _text(warning.detail)
-        if (dialog := dialogs.opened(warning)) is not None:
+    def _add_warning(self, event: PushEvent, warning: messages.Warn) -> None:
+        detail = _to_text(warning.detail)
+        if (dialog := dialogs.decode_dialog_opened(warning)) is not None:
             self._dialogs[dialog.dialog_id] = dialog.title
-            self._notice(event, f"Asks: {dialog.title}", dialog.message)
+            self._add_notice(event, f"Asks: {dialog.title}", dialog.message)
             return
         match warning.code:
             case "APPROVAL_EXPIRED" | "APPROVAL_WITHDRAWN":
-                self._decided(detail, warning.message)
+                self._set_decision(detail, warning.message)
             case "MODEL_RETRY":
                 self._end_message(void=True)
-                self._notice(event, warning.message, detail, is_error=True)
+                self._add_notice(event, warning.message, detail, is_error=True)
             case "SESSION_CONFIGURED":
-                self._notice(event, f"Configured: {detail or 'nothing'}")
+                self._add_notice(event, f"Configured: {detail or 'nothing'}")
             case "EVENT_GAP":
                 self._after_gap = True
-                self._notice(event, "What came before is no longer kept in full")
+                self._add_notice(event, "What came before is no longer kept in full")
             case code if code not in _SILENT_WARNINGS:
-                self._notice(event, f"{code}: {warning.message}", detail)
+                self._add_notice(event, f"{code}: {warning.message}", detail)
 
-    def _decided(self, approval_id: str, ending: str) -> None:
+    def _set_decision(self, approval_id: str, ending: str) -> None:
         if (asked := self._asked.pop(approval_id, None)) is not None:
             asked.ending, asked.done = ending, True
 
-    def _complete(self, event: Event, complete: messages.RunComplete) -> None:
-        self._all_over()
-        usage, self._run_usage = self._run_usage, Usage()
+    def _end_run(self, event: PushEvent, complete: messages.RunComplete) -> None:
+        self._close_open_blocks()
+        usage, self._run_usage = self._run_usage, RunUsage()
         self._held.append(
-            blocks.Ended(
+            blocks.ExportedRunEnd(
                 ts=event.ts,
                 outcome=complete.outcome,
                 summary=complete.summary,
@@ -216,16 +218,16 @@ class Fold:
             )
         )
 
-    def _all_over(self) -> None:
+    def _close_open_blocks(self) -> None:
         """A run that begins or ends leaves nothing open."""
         self._end_message()
         for block in self._held:
             block.done = True
         self._tools, self._asked, self._dialogs = [], {}, {}
 
-    def _notice(self, event: Event, text: str, detail: str = "", *, is_error: bool = False) -> None:
-        self._held.append(blocks.Notice(ts=event.ts, text=text, detail=detail, is_error=is_error, done=True))
+    def _add_notice(self, event: PushEvent, text: str, detail: str = "", *, is_error: bool = False) -> None:
+        self._held.append(blocks.ExportedNotice(ts=event.ts, text=text, detail=detail, is_error=is_error, done=True))
 
 
-def _text(detail: str | UnsetType) -> str:
+def _to_text(detail: str | UnsetType) -> str:
     return "" if detail is UNSET else detail

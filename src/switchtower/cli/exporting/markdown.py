@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from switchtower.cli.exporting import about as abouts
 from switchtower.cli.exporting import arguments, blocks, fences
-from switchtower.cli.exporting.plain import exact, one_line, plain
-from switchtower.cli.usage import Usage
+from switchtower.cli.exporting.plain import to_exact_text, to_plain_line, to_plain_text
+from switchtower.cli.usage import RunUsage
 from switchtower.protocols.push import extensions
 
-SHORT = 20
+SHORT_OUTPUT_LINES = 20
 """Lines of output that are shown; more are folded."""
 
 _HEADING = re.compile(r"^( {0,3})(#{1,6})(?=[ \t]|$)", re.MULTILINE)
@@ -24,118 +24,121 @@ _CODE_OR_ESCAPE = re.compile(r"\\.|(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&!])")
 
 
-def head(session_id: str, about: extensions.SessionInfo | None) -> str:
-    facts = "\n".join(f"- {name}: {inline(value)}" for name, value in abouts.facts(session_id, about))
-    return f"# {inline(abouts.title(session_id, about))}\n\n{facts}\n\n---\n"
+def render_head(session_id: str, about: extensions.SessionInfo | None) -> str:
+    facts = "\n".join(f"- {name}: {escape_inline(value)}" for name, value in abouts.list_facts(session_id, about))
+    return f"# {escape_inline(abouts.format_title(session_id, about))}\n\n{facts}\n\n---\n"
 
 
-def tail(usage: Usage) -> str:
-    return f"\n---\n\nUsage: {inline(str(usage))}\n" if usage.calls else ""
+def render_tail(usage: RunUsage) -> str:
+    return f"\n---\n\nUsage: {escape_inline(str(usage))}\n" if usage.calls else ""
 
 
-def block(shown: blocks.Block) -> str:
-    return "\n" + "\n\n".join(_paragraphs(shown)) + "\n"
+def render_block(block: blocks.ExportBlock) -> str:
+    return "\n" + "\n\n".join(_render_paragraphs(block)) + "\n"
 
 
-def _paragraphs(shown: blocks.Block) -> Iterator[str]:
-    match shown:
-        case blocks.Said():
-            yield f"## You{f' ({shown.how})' if shown.how else ''} · {abouts.moment(shown.ts)}"
-            yield "\n".join(f"> {line}".rstrip() for line in prose(shown.text).split("\n"))
-        case blocks.Prose():
-            yield from _prose(shown)
-        case blocks.Tool():
-            yield from _tool(shown)
-        case blocks.Asked():
-            yield from _asked(shown)
-        case blocks.Notice():
-            yield f"*{'Error' if shown.is_error else 'Note'}: {inline(shown.text)}*"
-            if shown.detail:
-                yield fences.fence(plain(shown.detail))
-        case blocks.Ended():
-            yield from _ended(shown)
-        case blocks.Screen():
+def _render_paragraphs(block: blocks.ExportBlock) -> Iterator[str]:
+    match block:
+        case blocks.ExportedMessage():
+            yield f"## You{f' ({block.how})' if block.how else ''} · {abouts.format_moment(block.ts)}"
+            yield "\n".join(f"> {line}".rstrip() for line in render_prose(block.text).split("\n"))
+        case blocks.ExportedText():
+            yield from _render_message(block)
+        case blocks.ExportedToolCall():
+            yield from _render_tool(block)
+        case blocks.ExportedApproval():
+            yield from _render_approval(block)
+        case blocks.ExportedNotice():
+            yield f"*{'Error' if block.is_error else 'Note'}: {escape_inline(block.text)}*"
+            if block.detail:
+                yield fences.fence_code(to_plain_text(block.detail))
+        case blocks.ExportedRunEnd():
+            yield from _render_run_end(block)
+        case blocks.ExportedScreen():
             yield "## The terminal's screen"
-            yield fences.fence(plain("\n".join(shown.lines)))
+            yield fences.fence_code(to_plain_text("\n".join(block.lines)))
         case _:
-            raise AssertionError(f"no such block: {type(shown).__name__}")
+            raise AssertionError(f"no such block: {type(block).__name__}")
 
 
-def _prose(shown: blocks.Prose) -> Iterator[str]:
-    if shown.thinking or shown.void:
-        summary = "Thinking" if shown.thinking else "Begun, and then begun again"
+def _render_message(block: blocks.ExportedText) -> Iterator[str]:
+    if block.thinking or block.void:
+        summary = "Thinking" if block.thinking else "Begun, and then begun again"
         yield f"<details><summary>{summary}</summary>"
-        yield fences.fence(plain(shown.text))
+        yield fences.fence_code(to_plain_text(block.text))
         yield "</details>"
         return
-    if not shown.goes_on:
-        yield f"## Assistant · {abouts.moment(shown.ts)}"
-    yield prose(shown.text)
+    if not block.goes_on:
+        yield f"## Assistant · {abouts.format_moment(block.ts)}"
+    yield render_prose(block.text)
 
 
-def _tool(shown: blocks.Tool) -> Iterator[str]:
-    how = "failed, " if shown.is_error else ""
-    ended = f" · {how}{shown.duration_ms} ms" if shown.result is not None else " · no result"
-    yield f"### {fences.span(one_line(shown.name)) or 'A tool'}{ended}"
-    yield from _pieces(shown.args)
-    if shown.problem:
-        yield f"*{inline(shown.problem)}*"
-    yield from _output(plain(shown.output if shown.result is None else shown.result))
+def _render_tool(block: blocks.ExportedToolCall) -> Iterator[str]:
+    how = "failed, " if block.is_error else ""
+    ended = f" · {how}{block.duration_ms} ms" if block.result is not None else " · no result"
+    yield f"### {fences.format_code_span(to_plain_line(block.name)) or 'A tool'}{ended}"
+    yield from _render_arguments(block.args)
+    if block.problem:
+        yield f"*{escape_inline(block.problem)}*"
+    yield from _render_output(to_plain_text(block.output if block.result is None else block.result))
 
 
-def _output(text: str) -> Iterator[str]:
+def _render_output(text: str) -> Iterator[str]:
     count = len(text.splitlines())
     if not count:
         return
-    if count <= SHORT:
-        yield fences.fence(text)
+    if count <= SHORT_OUTPUT_LINES:
+        yield fences.fence_code(text)
         return
     yield f"<details><summary>Output, {count} lines</summary>"
-    yield fences.fence(text)
+    yield fences.fence_code(text)
     yield "</details>"
 
 
-def _asked(shown: blocks.Asked) -> Iterator[str]:
-    approval = shown.approval
-    yield f"### Approval: {inline(exact(approval.title))} · {inline(shown.ending) or 'not decided yet'}"
-    yield f"{inline(exact(approval.summary))} · asked {abouts.moment(shown.ts)}"
+def _render_approval(block: blocks.ExportedApproval) -> Iterator[str]:
+    approval = block.approval
+    yield f"### Approval: {escape_inline(to_exact_text(approval.title))} · {escape_inline(block.ending) or 'not decided yet'}"
+    yield f"{escape_inline(to_exact_text(approval.summary))} · asked {abouts.format_moment(block.ts)}"
     if approval.details.get("destructive") is True:
         yield "**Destructive.**"
-    yield from _pieces(approval.details)
+    yield from _render_arguments(approval.details)
 
 
-def _pieces(values: dict[str, object]) -> Iterator[str]:
-    for name, text, kind in arguments.pieces(values):
+def _render_arguments(values: dict[str, object]) -> Iterator[str]:
+    for name, text, kind in arguments.split_arguments(values):
         if name:
-            yield f"{fences.span(one_line(exact(name)))}:"
-        yield fences.fence(exact(text), kind)
+            yield f"{fences.format_code_span(to_plain_line(to_exact_text(name)))}:"
+        yield fences.fence_code(to_exact_text(text), kind)
 
 
-def _ended(shown: blocks.Ended) -> Iterator[str]:
-    yield f"**{inline(shown.outcome)}** · {abouts.moment(shown.ts)}" + (f" · {inline(shown.usage)}" if shown.usage else "")
-    if shown.outcome != "success" and shown.summary.strip():
-        yield fences.fence(plain(shown.summary))
-    for result in shown.results:
+def _render_run_end(block: blocks.ExportedRunEnd) -> Iterator[str]:
+    yield f"**{escape_inline(block.outcome)}** · {abouts.format_moment(block.ts)}" + (
+        f" · {escape_inline(block.usage)}" if block.usage else ""
+    )
+    if block.outcome != "success" and block.summary.strip():
+        yield fences.fence_code(to_plain_text(block.summary))
+    for result in block.results:
         verdict = "accepted" if result.passed else f"not accepted, exit code {result.exitCode}"
-        yield f"- {fences.span(one_line(result.id))}: {verdict}"
+        yield f"- {fences.format_code_span(to_plain_line(result.id))}: {verdict}"
         if result.output.strip() and not result.passed:
-            yield from _output(plain(result.output))
+            yield from _render_output(to_plain_text(result.output))
 
 
-def prose(text: str) -> str:
+def render_prose(text: str) -> str:
     """Markdown that ends where it ends, without tags, and with its headings below ours."""
     return "\n".join(
-        fences.fence(part.text, part.info) if part.is_code else _tame(part.text) for part in fences.parts(plain(text))
+        fences.fence_code(part.text, part.info) if part.is_code else _escape_structure(part.text)
+        for part in fences.split_fences(to_plain_text(text))
     )
 
 
-def _tame(text: str) -> str:
-    without_tags = "\n".join(_without_tags(line) for line in text.split("\n"))
+def _escape_structure(text: str) -> str:
+    without_tags = "\n".join(_escape_tags(line) for line in text.split("\n"))
     lowered = _HEADING.sub(lambda found: f"{found[1]}{'#' * min(6, len(found[2]) + 3)}", without_tags)
     return _UNDERLINE.sub(r"\n\1\\\2", lowered)
 
 
-def _without_tags(line: str) -> str:
+def _escape_tags(line: str) -> str:
     """Where a span of code holds a tag, it is spelled as one of HTML: that shows it as it is, and no reader takes it for a tag,
     whatever the backticks of other lines make of this one."""
     if not _TAG.search(line):
@@ -153,6 +156,6 @@ def _without_tags(line: str) -> str:
     return "".join(told)
 
 
-def inline(text: str) -> str:
+def escape_inline(text: str) -> str:
     """Words of others in a line of ours, where nothing of them means anything."""
-    return _SPECIAL.sub(r"\\\1", one_line(text))
+    return _SPECIAL.sub(r"\\\1", to_plain_line(text))

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from switchtower.cli import diffs
 from switchtower.cli.exporting import about as abouts
 from switchtower.cli.exporting import arguments, blocks, fences
-from switchtower.cli.exporting.plain import exact, one_line, plain
-from switchtower.cli.usage import Usage
+from switchtower.cli.exporting.plain import to_exact_text, to_plain_line, to_plain_text
+from switchtower.cli.usage import RunUsage
 from switchtower.protocols.push import extensions
 
-SHORT = 20
+SHORT_OUTPUT_LINES = 20
 """Lines of output that are shown; more are folded."""
 
 _STYLE = """
@@ -44,9 +44,11 @@ summary { cursor: pointer; color: var(--soft); }
 """
 
 
-def head(session_id: str, about: extensions.SessionInfo | None) -> str:
-    title = _text(abouts.title(session_id, about))
-    facts = "\n".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in abouts.facts(session_id, about))
+def render_head(session_id: str, about: extensions.SessionInfo | None) -> str:
+    title = _escape_html(abouts.format_title(session_id, about))
+    facts = "\n".join(
+        f"<dt>{_escape_html(name)}</dt><dd>{_escape_html(value)}</dd>" for name, value in abouts.list_facts(session_id, about)
+    )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
@@ -55,132 +57,132 @@ def head(session_id: str, about: extensions.SessionInfo | None) -> str:
     )
 
 
-def tail(usage: Usage) -> str:
-    spent = f'<article class="how">Usage: {_text(str(usage))}</article>\n' if usage.calls else ""
+def render_tail(usage: RunUsage) -> str:
+    spent = f'<article class="how">Usage: {_escape_html(str(usage))}</article>\n' if usage.calls else ""
     return f"{spent}</body>\n</html>\n"
 
 
-def block(shown: blocks.Block) -> str:
-    kind, lines = _shown(shown)
+def render_block(block: blocks.ExportBlock) -> str:
+    kind, lines = _render_content(block)
     return f'<article class="{kind}">\n' + "\n".join(lines) + "\n</article>\n"
 
 
-def _shown(shown: blocks.Block) -> tuple[str, Iterator[str]]:
+def _render_content(block: blocks.ExportBlock) -> tuple[str, Iterator[str]]:
     """A class of ours, and the lines."""
-    match shown:
-        case blocks.Said():
-            return "said", _said(shown)
-        case blocks.Prose():
-            return "prose", _prose(shown)
-        case blocks.Tool():
-            return "tool", _tool(shown)
-        case blocks.Asked():
-            return "asked", _asked(shown)
-        case blocks.Notice():
-            return "error" if shown.is_error else "how", _notice(shown)
-        case blocks.Ended():
-            return "ended", _ended(shown)
-        case blocks.Screen():
-            return "terminal", iter(("<h2>The terminal's screen</h2>", _pre("\n".join(shown.lines), "screen")))
-    raise AssertionError(f"no such block: {type(shown).__name__}")
+    match block:
+        case blocks.ExportedMessage():
+            return "said", _render_user_message(block)
+        case blocks.ExportedText():
+            return "prose", _render_message(block)
+        case blocks.ExportedToolCall():
+            return "tool", _render_tool(block)
+        case blocks.ExportedApproval():
+            return "asked", _render_approval(block)
+        case blocks.ExportedNotice():
+            return "error" if block.is_error else "how", _render_notice(block)
+        case blocks.ExportedRunEnd():
+            return "ended", _render_run_end(block)
+        case blocks.ExportedScreen():
+            return "terminal", iter(("<h2>The terminal's screen</h2>", _render_pre("\n".join(block.lines), "screen")))
+    raise AssertionError(f"no such block: {type(block).__name__}")
 
 
-def _heading(words: str, shown: blocks.Block, how: str = "") -> str:
-    told = f' <span class="how">{_text(how)}</span>' if how else ""
-    return f"<h2>{_text(words)}{told} <time>{abouts.moment(shown.ts)}</time></h2>"
+def _render_heading(words: str, block: blocks.ExportBlock, how: str = "") -> str:
+    told = f' <span class="how">{_escape_html(how)}</span>' if how else ""
+    return f"<h2>{_escape_html(words)}{told} <time>{abouts.format_moment(block.ts)}</time></h2>"
 
 
-def _said(shown: blocks.Said) -> Iterator[str]:
-    yield _heading("You", shown, shown.how)
-    yield from _paragraphs(shown.text)
+def _render_user_message(block: blocks.ExportedMessage) -> Iterator[str]:
+    yield _render_heading("You", block, block.how)
+    yield from _render_paragraphs(block.text)
 
 
-def _prose(shown: blocks.Prose) -> Iterator[str]:
-    if shown.thinking or shown.void:
-        summary = "Thinking" if shown.thinking else "Begun, and then begun again"
+def _render_message(block: blocks.ExportedText) -> Iterator[str]:
+    if block.thinking or block.void:
+        summary = "Thinking" if block.thinking else "Begun, and then begun again"
         yield f"<details><summary>{summary}</summary>"
-        yield from _paragraphs(shown.text)
+        yield from _render_paragraphs(block.text)
         yield "</details>"
         return
-    if not shown.goes_on:
-        yield _heading("Assistant", shown)
-    yield from _paragraphs(shown.text)
+    if not block.goes_on:
+        yield _render_heading("Assistant", block)
+    yield from _render_paragraphs(block.text)
 
 
-def _tool(shown: blocks.Tool) -> Iterator[str]:
-    ended = "no result" if shown.result is None else f"{'failed, ' if shown.is_error else ''}{shown.duration_ms} ms"
-    yield _heading(one_line(shown.name) or "A tool", shown, ended)
-    yield from _pieces(shown.args)
-    if shown.problem:
-        yield f'<p class="error">{_text(shown.problem)}</p>'
-    yield from _output(shown.output if shown.result is None else shown.result)
+def _render_tool(block: blocks.ExportedToolCall) -> Iterator[str]:
+    ended = "no result" if block.result is None else f"{'failed, ' if block.is_error else ''}{block.duration_ms} ms"
+    yield _render_heading(to_plain_line(block.name) or "A tool", block, ended)
+    yield from _render_arguments(block.args)
+    if block.problem:
+        yield f'<p class="error">{_escape_html(block.problem)}</p>'
+    yield from _render_output(block.output if block.result is None else block.result)
 
 
-def _asked(shown: blocks.Asked) -> Iterator[str]:
-    approval = shown.approval
-    yield _heading(f"Approval: {one_line(exact(approval.title))}", shown, shown.ending or "not decided yet")
-    yield f"<p>{_text(exact(approval.summary))}</p>"
+def _render_approval(block: blocks.ExportedApproval) -> Iterator[str]:
+    approval = block.approval
+    yield _render_heading(f"Approval: {to_plain_line(to_exact_text(approval.title))}", block, block.ending or "not decided yet")
+    yield f"<p>{_escape_html(to_exact_text(approval.summary))}</p>"
     if approval.details.get("destructive") is True:
         yield '<p class="error">Destructive.</p>'
-    yield from _pieces(approval.details)
+    yield from _render_arguments(approval.details)
 
 
-def _notice(shown: blocks.Notice) -> Iterator[str]:
-    yield f"<p>{_text(shown.text)}</p>"
-    if shown.detail:
-        yield _pre(shown.detail)
+def _render_notice(block: blocks.ExportedNotice) -> Iterator[str]:
+    yield f"<p>{_escape_html(block.text)}</p>"
+    if block.detail:
+        yield _render_pre(block.detail)
 
 
-def _ended(shown: blocks.Ended) -> Iterator[str]:
-    colour = "success" if shown.outcome == "success" else "error"
-    usage = f' <span class="how">{_text(shown.usage)}</span>' if shown.usage else ""
-    yield f'<p><b class="{colour}">{_text(shown.outcome)}</b>{usage} <time>{abouts.moment(shown.ts)}</time></p>'
-    if shown.outcome != "success" and shown.summary.strip():
-        yield f"<p>{_text(shown.summary)}</p>"
-    for result in shown.results:
+def _render_run_end(block: blocks.ExportedRunEnd) -> Iterator[str]:
+    colour = "success" if block.outcome == "success" else "error"
+    usage = f' <span class="how">{_escape_html(block.usage)}</span>' if block.usage else ""
+    yield f'<p><b class="{colour}">{_escape_html(block.outcome)}</b>{usage} <time>{abouts.format_moment(block.ts)}</time></p>'
+    if block.outcome != "success" and block.summary.strip():
+        yield f"<p>{_escape_html(block.summary)}</p>"
+    for result in block.results:
         colour, verdict = ("success", "accepted") if result.passed else ("error", f"not accepted, exit code {result.exitCode}")
-        yield f'<p class="{colour}">{_text(result.id)}: {verdict}</p>'
+        yield f'<p class="{colour}">{_escape_html(result.id)}: {verdict}</p>'
         if not result.passed:
-            yield from _output(result.output)
+            yield from _render_output(result.output)
 
 
-def _pieces(values: dict[str, object]) -> Iterator[str]:
-    for name, text, kind in arguments.pieces(values):
+def _render_arguments(values: dict[str, object]) -> Iterator[str]:
+    for name, text, kind in arguments.split_arguments(values):
         if name:
-            yield f'<p class="how">{_text(one_line(exact(name)))}:</p>'
-        yield _diff(exact(text)) if kind == "diff" else _pre(exact(text))
+            yield f'<p class="how">{_escape_html(to_plain_line(to_exact_text(name)))}:</p>'
+        yield _render_diff(to_exact_text(text)) if kind == "diff" else _render_pre(to_exact_text(text))
 
 
-def _output(text: str) -> Iterator[str]:
+def _render_output(text: str) -> Iterator[str]:
     count = len(text.splitlines())
     if not count:
         return
-    if count <= SHORT:
-        yield _pre(text)
+    if count <= SHORT_OUTPUT_LINES:
+        yield _render_pre(text)
     else:
-        yield f"<details><summary>Output, {count} lines</summary>{_pre(text)}</details>"
+        yield f"<details><summary>Output, {count} lines</summary>{_render_pre(text)}</details>"
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    for part in fences.parts(plain(text)):
+def _render_paragraphs(text: str) -> Iterator[str]:
+    for part in fences.split_fences(to_plain_text(text)):
         if part.is_code:
-            yield _diff(part.text) if part.info == "diff" else _pre(part.text)
+            yield _render_diff(part.text) if part.info == "diff" else _render_pre(part.text)
         elif said := part.text.strip("\n"):
-            yield f"<p>{_text(said)}</p>"
+            yield f"<p>{_escape_html(said)}</p>"
 
 
-def _pre(text: str, kind: str = "") -> str:
+def _render_pre(text: str, kind: str = "") -> str:
     # The line feed behind the tag is HTML's own, and swallowed by it.
-    return f"<pre{f' class={kind}' if kind else ''}>\n{_text(text)}</pre>"
+    return f"<pre{f' class={kind}' if kind else ''}>\n{_escape_html(text)}</pre>"
 
 
-def _diff(text: str) -> str:
+def _render_diff(text: str) -> str:
     lines = [
-        f'<span class="{colour}">{_text(line)}</span>' if colour in ("green", "red", "cyan") else _text(line)
-        for line, colour in diffs.lines(plain(text))
+        f'<span class="{colour}">{_escape_html(line)}</span>' if colour in ("green", "red", "cyan") else _escape_html(line)
+        for line, colour in diffs.colour_lines(to_plain_text(text))
     ]
     return "<pre>\n" + "\n".join(lines) + "</pre>"
 
 
-def _text(text: str) -> str:
-    return html.escape(plain(text))
+def _escape_html(text: str) -> str:
+    return html.escape(to_plain_text(text))

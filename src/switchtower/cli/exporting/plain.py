@@ -9,18 +9,18 @@ import re
 from switchtower.cli import console
 from switchtower.core import invisible
 
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls but tab and line feed, marks and overrides of direction, and halves of characters that no file can hold."""
 
 
-def plain(text: str) -> str:
-    return _STEERING.sub(lambda found: invisible.spell_escape(found[0]), console.program_text(text))
+def to_plain_text(text: str) -> str:
+    return _CONTROL_CHARACTERS.sub(lambda found: invisible.format_escape(found[0]), console.strip_terminal_codes(text))
 
 
-def exact(text: str) -> str:
+def to_exact_text(text: str) -> str:
     """What was decided about: here also the joiners and blanks that prose keeps are spelled."""
-    return invisible.reveal(console.program_text(text), invisible.spell_escape)
+    return invisible.reveal(console.strip_terminal_codes(text), invisible.format_escape)
 
 
-def one_line(text: str) -> str:
-    return " ".join(plain(text).split())
+def to_plain_line(text: str) -> str:
+    return " ".join(to_plain_text(text).split())

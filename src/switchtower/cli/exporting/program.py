@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from switchtower.cli.exporting import blocks
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import extensions, messages
 
 if TYPE_CHECKING:
@@ -16,20 +16,20 @@ _SIZE = re.compile(r"(\d{1,4})x(\d{1,4})")
 class LastScreen:
     def __init__(self, terminal: extensions.Terminal) -> None:
         self._size = terminal.cols, terminal.rows
-        self._screen = self._blank()
+        self._screen = self._make_screen()
         self._ts = 0
-        self._ended: list[blocks.Block] = []
+        self._ended: list[blocks.ExportBlock] = []
 
-    def _blank(self) -> "ProgramScreen":
+    def _make_screen(self) -> "ProgramScreen":
         from switchtower.tui.state.screen import ProgramScreen
 
         return ProgramScreen(*self._size)
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: PushEvent) -> None:
         self._ts = event.ts
         match event.payload:
             case messages.Status(_, "Screen", str(detail)):
-                self._screen = self._blank()
+                self._screen = self._make_screen()
                 self._screen.feed(detail)
             case messages.Status(_, "Tool output", str(detail)):
                 self._screen.feed(detail)
@@ -37,10 +37,12 @@ class LastScreen:
                 self._size = int(found[1]), int(found[2])
                 self._screen.resize(*self._size)
             case messages.RunComplete(_, outcome, summary, acceptance):
-                self._ended = [blocks.Ended(ts=event.ts, outcome=outcome, summary=summary, results=acceptance.results, done=True)]
+                self._ended = [
+                    blocks.ExportedRunEnd(ts=event.ts, outcome=outcome, summary=summary, results=acceptance.results, done=True)
+                ]
 
-    def end(self) -> list[blocks.Block]:
-        lines = self._screen.lines()
+    def finish(self) -> list[blocks.ExportBlock]:
+        lines = self._screen.read_lines()
         while lines and not lines[-1]:
             lines.pop()
-        return [blocks.Screen(ts=self._ts, lines=lines, done=True), *self._ended]
+        return [blocks.ExportedScreen(ts=self._ts, lines=lines, done=True), *self._ended]

@@ -13,16 +13,16 @@ from switchtower.cli import asker, console, keyboard, prompt, questions, signals
 from switchtower.cli.flows import progress
 from switchtower.client import errors as client_errors
 from switchtower.client import workspace
-from switchtower.client.client import Client
-from switchtower.client.frames import Event
+from switchtower.client.client import DaemonClient
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import messages
 from switchtower.protocols.rep import errors, outcome
 
-_ENVELOPE = 1024
+_ENVELOPE_BYTES = 1024
 """Bytes around a request."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class FlowSessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
     inputs: dict[str, Any]
     runtime: str
@@ -34,16 +34,16 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     needs_daemon: bool
 
 
-class Attended:
-    def __init__(self, client: Client, session_id: str, flow: str) -> None:
+class FlowSession:
+    def __init__(self, client: DaemonClient, session_id: str, flow: str) -> None:
         self._client = client
         self.session_id = session_id
         self._flow = flow
 
     @classmethod
-    async def start(cls, settings: config.Settings, order: Order) -> "Attended":
+    async def start(cls, settings: config.Settings, order: FlowSessionRequest) -> "FlowSession":
         """Raises `DaemonUnreachable` and other `ClientError`s."""
-        client = await Client.connect(settings, start=order.needs_daemon)
+        client = await DaemonClient.connect(settings, start=order.needs_daemon)
         wish = messages.FlowWish(
             document=order.document,
             inputs=order.inputs,
@@ -57,13 +57,13 @@ class Attended:
             mode="interactive",
             provider="flow",
             sandboxProvider="auto",
-            repo=workspace.describe(order.folder),
+            repo=workspace.describe_repo(order.folder),
             metadata={"source": "cli"},
             engine="flow",
             flow=wish,
         )
         try:
-            if len(msgspec.json.encode(request)) > settings.max_line_bytes - _ENVELOPE:
+            if len(msgspec.json.encode(request)) > settings.max_line_bytes - _ENVELOPE_BYTES:
                 # A longer line is thrown away, and nobody could be told whose it was.
                 raise client_errors.ClientError(
                     f"the flow and its inputs are longer than the {settings.max_line_bytes} bytes that the daemon takes at once",
@@ -78,22 +78,22 @@ class Attended:
     def close(self) -> None:
         self._client.close()
 
-    async def to_the_end(self) -> outcome.Outcome:
-        console.say(f"session {self.session_id}; hint: `tower attach {self.session_id}` watches it from elsewhere", "dim")
+    async def watch_to_end(self) -> outcome.FlowRunOutcome:
+        console.print_line(f"session {self.session_id}; hint: `tower attach {self.session_id}` watches it from elsewhere", "dim")
         async with self._client as client:
             try:
-                with signals.interruption() as interrupted:
+                with signals.catch_interrupts() as interrupted:
                     run_id = (await client.get_session(self.session_id)).activeRunId
                     if run_id is not None:
                         await self._watch(client, run_id, interrupted)
-                report = await client.flow(self.session_id)
+                report = await client.get_flow_report(self.session_id)
                 if run_id is None:
                     # It was over before anybody could watch it.
                     for event in report.events:
-                        progress.show(event)
+                        progress.print_flow_event(event)
             except client_errors.ClientError as problem:
-                return broken(self._flow, str(problem))
-        return outcome.Outcome(
+                return make_failed_outcome(self._flow, str(problem))
+        return outcome.FlowRunOutcome(
             flow=report.flow,
             status="completed" if report.status == "completed" else "failed",
             summary=report.summary,
@@ -101,49 +101,49 @@ class Attended:
             events_left_out=report.eventsLeftOut,
         )
 
-    async def _watch(self, client: Client, run_id: str, interrupted: asyncio.Event) -> None:
-        asking = asker.Asker()
-        prompts = prompt.Prompt(asking, client, self.session_id, run_id)
-        at_terminal = keyboard.is_possible()
+    async def _watch(self, client: DaemonClient, run_id: str, interrupted: asyncio.Event) -> None:
+        asking = asker.QuestionQueue()
+        prompts = prompt.ApprovalPrompt(asking, client, self.session_id, run_id)
+        at_terminal = keyboard.is_interactive()
 
-        def show(event: Event) -> None:
-            _show(event)
-            prompts.saw(event)
+        def show(event: PushEvent) -> None:
+            _print_step(event)
+            prompts.on_event(event)
 
         def decide(approval: messages.ApprovalRequired) -> None:
-            for text, colour in questions.lines(approval):
-                console.say(text, colour)
+            for text, colour in questions.format_approval(approval):
+                console.print_line(text, colour)
             if at_terminal:
                 prompts.ask(approval)
             else:
-                console.say(f"  waits for a decision; hint: `tower approve {self.session_id}`", "yellow")
+                console.print_line(f"  waits for a decision; hint: `tower approve {self.session_id}`", "yellow")
 
-        session = client.session(self.session_id, on_lost=through.say_lost)
+        session = client.subscribe(self.session_id, on_lost=through.print_connection_lost)
         try:
-            await through.see_through(client, session, run_id, show=show, decide=decide, interrupted=interrupted)
+            await through.watch_run(client, session, run_id, show=show, decide=decide, interrupted=interrupted)
         finally:
             await asking.close()
 
 
-def broken(flow: str, message: str) -> outcome.Outcome:
+def make_failed_outcome(flow: str, message: str) -> outcome.FlowRunOutcome:
     """The daemon could not be asked."""
-    error = outcome.error(errors.Code.BROKEN_TRANSPORT, message)
+    error = outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message)
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
-    return outcome.Outcome(flow=flow, status="failed", summary=summary, events=[])
+    return outcome.FlowRunOutcome(flow=flow, status="failed", summary=summary, events=[])
 
 
-def _show(event: Event) -> None:
+def _print_step(event: PushEvent) -> None:
     """A step is a call, and its end begins with a line that says all."""
     match event.payload:
         case messages.ToolCall(args={"step": str(step), **args}):
             told = {"type": "step", "step_id": step, "state": "started", "attempt": args.get("attempt")}
-            progress.show(told)
+            progress.print_flow_event(told)
             if isinstance(session_id := args.get("session_id"), str):
-                console.say(f"  session {session_id} does it; hint: `tower attach {session_id}`", "dim")
+                console.print_line(f"  session {session_id} does it; hint: `tower attach {session_id}`", "dim")
         case messages.ToolResult(toolName=name, text=text, isError=is_error) if name != "flow":
-            console.say(progress.one_line(text.partition("\n")[0]), "red" if is_error else "green")
+            console.print_line(progress.shorten_line(text.partition("\n")[0]), "red" if is_error else "green")
         case messages.Status(source="tool", detail=str(text)):
             for line in text.splitlines():
-                console.say(f"  {progress.one_line(line)}", "dim")
+                console.print_line(f"  {progress.shorten_line(line)}", "dim")
         case _:
             pass

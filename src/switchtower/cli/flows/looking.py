@@ -11,36 +11,36 @@ from switchtower.cli.flows import running
 from switchtower.daemon import flow_runs, flows
 from switchtower.engines.flow.orchestrator import capability_cache
 from switchtower.protocols.rep import client, errors, interrupts, negotiation
-from switchtower.protocols.rep.child import NotStarted
+from switchtower.protocols.rep.child import RuntimeNotStarted
 
 if TYPE_CHECKING:
     from switchtower.engines.flow.runtime.kinds import descriptions
 
 
-def list_(*, as_json: bool) -> int:
+def list_runtimes(*, as_json: bool) -> int:
     """The one in use, the one that comes with us, and those of which something is remembered."""
     try:
-        used = flow_runs.choose(Path.cwd(), None)
-    except flows.Refused as refused:
-        return running.refuse(refused)
-    remembered = capability_cache.engines()
-    names = sorted({used.engine, flow_runs.OURS, *remembered})
-    rows = [_row(name, used, is_remembered=name in remembered) for name in names]
+        used = flow_runs.choose_runtime(Path.cwd(), None)
+    except flows.FlowRefused as refused:
+        return running.print_problems(refused)
+    remembered = capability_cache.list_engines()
+    names = sorted({used.engine, flow_runs.OWN_ENGINE, *remembered})
+    rows = [_make_row(name, used, is_remembered=name in remembered) for name in names]
     if as_json:
-        output.line(msgspec.json.encode(rows))
+        output.write_line(msgspec.json.encode(rows))
         return 0
-    for line in table.rows([_cells(row) for row in rows]):
-        output.line(console.printable(line))
+    for line in table.format_rows([_format_row(row) for row in rows]):
+        output.write_line(console.escape_unprintable(line))
     return 0
 
 
-def _row(name: str, used: flow_runs.Chosen, *, is_remembered: bool) -> dict[str, Any]:
+def _make_row(name: str, used: flow_runs.ChosenRuntime, *, is_remembered: bool) -> dict[str, Any]:
     is_used = name == used.engine
-    argv = used.argv if is_used else flow_runs.our_argv() if name == flow_runs.OURS else None
+    argv = used.argv if is_used else flow_runs.make_own_argv() if name == flow_runs.OWN_ENGINE else None
     return {"engine": name, "used": is_used, "command": argv, "remembered": is_remembered}
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         row["engine"],
         "used here" if row["used"] else "-",
@@ -49,32 +49,32 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def info(executor: str | None, timeout_s: float | None, *, as_json: bool) -> int:
+def print_runtime_info(executor: str | None, timeout_s: float | None, *, as_json: bool) -> int:
     """Starts the runtime and asks it."""
     folder = Path.cwd()
     try:
-        chosen = flow_runs.choose(folder, executor)
-        said = asyncio.run(_ask(chosen, folder, timeout_s or 10.0))
-        offer = negotiation.read(said, engine=chosen.engine)
-    except flows.Refused as refused:
-        return running.refuse(refused)
-    except negotiation.Unacceptable as unacceptable:
-        console.fail(str(unacceptable))
-        return errors.Exit.VALIDATION
-    except client.Refused as refused:
-        console.fail(f"the runtime answered with the error {refused.code}: {refused.message}")
-        return errors.exit_of(refused.code)
-    except (client.Broken, NotStarted) as broken:
-        console.fail(str(broken))
-        return errors.Exit.RUNTIME_INTERNAL
+        chosen = flow_runs.choose_runtime(folder, executor)
+        said = asyncio.run(_ask_runtime(chosen, folder, timeout_s or 10.0))
+        offer = negotiation.parse_capabilities(said, engine=chosen.engine)
+    except flows.FlowRefused as refused:
+        return running.print_problems(refused)
+    except negotiation.RuntimeUnsuitable as unacceptable:
+        console.print_error(str(unacceptable))
+        return errors.RepExitCode.VALIDATION
+    except client.RuntimeRequestError as refused:
+        console.print_error(f"the runtime answered with the error {refused.code}: {refused.message}")
+        return errors.get_exit_code(refused.code)
+    except (client.RuntimeConnectionError, RuntimeNotStarted) as broken:
+        console.print_error(str(broken))
+        return errors.RepExitCode.RUNTIME_INTERNAL
     except TimeoutError:
-        console.fail(f"the runtime did not answer within {timeout_s or 10.0:g} s", "allow more with `--timeout`")
-        return errors.Exit.RUNTIME_INTERNAL
+        console.print_error(f"the runtime did not answer within {timeout_s or 10.0:g} s", "allow more with `--timeout`")
+        return errors.RepExitCode.RUNTIME_INTERNAL
     except asyncio.CancelledError:
-        console.fail("interrupted")
-        return errors.Exit.RUNTIME_INTERNAL
+        console.print_error("interrupted")
+        return errors.RepExitCode.RUNTIME_INTERNAL
     if as_json:
-        output.line(msgspec.json.encode({"engine": chosen.engine, "command": chosen.argv, "capabilities": said}))
+        output.write_line(msgspec.json.encode({"engine": chosen.engine, "command": chosen.argv, "capabilities": said}))
         return 0
     pairs = [
         ("engine", chosen.engine),
@@ -84,14 +84,14 @@ def info(executor: str | None, timeout_s: float | None, *, as_json: bool) -> int
         ("step kinds", "\n".join(sorted(offer.step_kinds)) or "none"),
         ("limits", msgspec.json.encode(offer.limits).decode()),
     ]
-    for line in table.fields(pairs):
-        output.line(console.printable(line))
+    for line in table.format_fields(pairs):
+        output.write_line(console.escape_unprintable(line))
     return 0
 
 
-async def _ask(chosen: flow_runs.Chosen, folder: Path, timeout_s: float) -> dict[str, Any]:
-    with interrupts.as_cancel() as cancel:
-        asking = asyncio.create_task(flow_runs.ask(chosen, folder=folder, timeout_s=timeout_s))
+async def _ask_runtime(chosen: flow_runs.ChosenRuntime, folder: Path, timeout_s: float) -> dict[str, Any]:
+    with interrupts.cancel_on_interrupt() as cancel:
+        asking = asyncio.create_task(flow_runs.get_capabilities(chosen, folder=folder, timeout_s=timeout_s))
         cancelled = asyncio.create_task(cancel.wait())
         try:
             await asyncio.wait([asking, cancelled], return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +102,7 @@ async def _ask(chosen: flow_runs.Chosen, folder: Path, timeout_s: float) -> dict
             cancelled.cancel()
 
 
-def kinds(names: tuple[str, ...], *, as_json: bool) -> int:
+def print_kinds(names: tuple[str, ...], *, as_json: bool) -> int:
     """All of them on a line each, or the inputs and outputs of those that are named."""
     from switchtower.engines.flow.runtime.kinds import descriptions
 
@@ -110,49 +110,53 @@ def kinds(names: tuple[str, ...], *, as_json: bool) -> int:
     known = {description.kind: description for description in found}
     if unknown := [name for name in names if name not in known]:
         for name in unknown:
-            console.fail(f"there is no step kind `{name[:100]}`", "`tm kinds` lists them all")
+            console.print_error(f"there is no step kind `{name[:100]}`", "`tm kinds` lists them all")
         return 1
     chosen = [known[name] for name in names] or found
     if as_json:
-        output.line(msgspec.json.encode(chosen))
+        output.write_line(msgspec.json.encode(chosen))
         return 0
     if names:
-        lines = [line for description in chosen for line in _described(description)]
+        lines = [line for description in chosen for line in _format_kind(description)]
     else:
-        lines = table.rows([(one.kind, one.source, one.problem or one.summary) for one in chosen])
+        lines = table.format_rows([(one.kind, one.source, one.problem or one.summary) for one in chosen])
     for line in lines:
-        output.line(console.printable(line))
+        output.write_line(console.escape_unprintable(line))
     return 0
 
 
-def _described(description: "descriptions.Description") -> list[str]:
+def _format_kind(description: "descriptions.KindDescription") -> list[str]:
     lines = [f"{description.kind} ({description.source}): {description.problem or description.summary}"]
     for title, texts in (("inputs", description.inputs), ("outputs", description.outputs)):
         lines.append(f"  {title}:" + ("" if texts else " none"))
-        lines += [f"    {line}" for line in table.rows(list(texts.items()))]
+        lines += [f"    {line}" for line in table.format_rows(list(texts.items()))]
     return lines
 
 
-def show(engine: str) -> int:
+def show_cached_capabilities(engine: str) -> int:
     try:
-        said = capability_cache.show(engine)
-    except capability_cache.BadName as bad:
-        return running.refuse(flows.Refused([str(bad)]))
+        said = capability_cache.read_capabilities(engine)
+    except capability_cache.InvalidEngineName as bad:
+        return running.print_problems(flows.FlowRefused([str(bad)]))
     if said is None:
-        known = ", ".join(f"`{name}`" for name in capability_cache.engines())
-        console.fail(f"nothing is remembered of `{engine}`", f"there is {known}" if known else "it is, once a flow was run")
+        known = ", ".join(f"`{name}`" for name in capability_cache.list_engines())
+        console.print_error(
+            f"nothing is remembered of `{engine}`", f"there is {known}" if known else "it is, once a flow was run"
+        )
         return 1
-    output.line(msgspec.json.format(msgspec.json.encode(said), indent=2))
+    output.write_line(msgspec.json.format(msgspec.json.encode(said), indent=2))
     return 0
 
 
-def clear(engine: str) -> int:
+def clear_cached_capabilities(engine: str) -> int:
     try:
-        was_there = capability_cache.clear(engine)
-    except capability_cache.BadName as bad:
-        return running.refuse(flows.Refused([str(bad)]))
+        was_there = capability_cache.clear_capabilities(engine)
+    except capability_cache.InvalidEngineName as bad:
+        return running.print_problems(flows.FlowRefused([str(bad)]))
     except OSError as problem:
-        console.fail(f"what is remembered of `{engine}` cannot be removed: {problem.strerror}")
+        console.print_error(f"what is remembered of `{engine}` cannot be removed: {problem.strerror}")
         return 1
-    console.say(f"what was remembered of `{engine}` is forgotten" if was_there else f"nothing was remembered of `{engine}`")
+    console.print_line(
+        f"what was remembered of `{engine}` is forgotten" if was_there else f"nothing was remembered of `{engine}`"
+    )
     return 0

@@ -15,124 +15,132 @@ from switchtower.engines.flow.runtime.kinds import catalogue
 _LANGUAGES = {".py": "python", ".js": "javascript", ".mjs": "javascript"}
 
 
-def init(runtime: str, language: str | None, plugins_language: str | None, *, force: bool) -> int:
+def init_project(runtime: str, language: str | None, plugins_language: str | None, *, force: bool) -> int:
     folder = Path.cwd()
     place = folder / project.PLACE
     try:
         if place.exists() and not force:
-            raise flows.Refused([f"there is a {project.PLACE} already; hint: `--force` writes it again"])
-        settings = _settings(folder, runtime, language, plugins_language)
-        manifests.replace(place, _spelled(settings))
+            raise flows.FlowRefused([f"there is a {project.PLACE} already; hint: `--force` writes it again"])
+        settings = _make_settings(folder, runtime, language, plugins_language)
+        manifests.replace_file(place, _encode_settings(settings))
     except OSError as problem:
-        return running.refuse(flows.Refused([f"{project.PLACE} cannot be written: {problem.strerror}"]))
-    except flows.Refused as refused:
-        return running.refuse(refused)
-    console.say(f"{project.PLACE} is written: {settings.get('executor_path', 'the runtime that comes with us')}", "green")
+        return running.print_problems(flows.FlowRefused([f"{project.PLACE} cannot be written: {problem.strerror}"]))
+    except flows.FlowRefused as refused:
+        return running.print_problems(refused)
+    console.print_line(f"{project.PLACE} is written: {settings.get('executor_path', 'the runtime that comes with us')}", "green")
     return 0
 
 
-def _settings(folder: Path, runtime: str, language: str | None, plugins_language: str | None) -> dict[str, str]:
+def _make_settings(folder: Path, runtime: str, language: str | None, plugins_language: str | None) -> dict[str, str]:
     is_ours = runtime == "python"
     path = folder / Path(runtime).expanduser()
     if not is_ours and not (path.is_file() and os.access(path, os.X_OK)):
-        raise flows.Refused([f"`{runtime}` is no program that could be started; hint: give its path, or `python` for ours"])
+        raise flows.FlowRefused([f"`{runtime}` is no program that could be started; hint: give its path, or `python` for ours"])
     language = language or ("python" if is_ours else _LANGUAGES.get(path.suffix))
     if language is None:
-        raise flows.Refused([f"nobody can tell what `{runtime}` is written in; hint: say it with `--language`, as in `rust`"])
+        raise flows.FlowRefused([f"nobody can tell what `{runtime}` is written in; hint: say it with `--language`, as in `rust`"])
     settings = {"engine": "python" if is_ours else "proc", "language": language, "plugins_language": plugins_language or language}
     if not is_ours:
         # Paths inside the project are written from its folder, so that it can be moved.
         settings["executor_path"] = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
     for name, value in settings.items():
         if not value.isprintable() or not value.strip():
-            raise flows.Refused([f"`{name}` cannot be {value!r}; hint: use characters that print"])
-    fits = project.Runtime(
+            raise flows.FlowRefused([f"`{name}` cannot be {value!r}; hint: use characters that print"])
+    fits = project.ProjectRuntime(
         engine=settings["engine"], language=language, plugins_language=settings["plugins_language"], executor_path=None
     )
     try:
         fits.check_family()
-    except project.Mismatch as mismatch:
-        raise flows.Refused([str(mismatch)], exit_code=mismatch.exit_code) from None
+    except project.LanguageMismatch as mismatch:
+        raise flows.FlowRefused([str(mismatch)], exit_code=mismatch.exit_code) from None
     return settings
 
 
-def _spelled(settings: dict[str, str]) -> bytes:
+def _encode_settings(settings: dict[str, str]) -> bytes:
     # A JSON string is a YAML one too.
     lines = [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()]
     return ("runtime:\n" + "\n".join(lines) + "\n").encode(errors="surrogateescape")
 
 
-def validate(files: tuple[Path, ...]) -> int:
-    code, kinds = 0, _known_kinds()
-    _warn_of_family()
+def validate_flows(files: tuple[Path, ...]) -> int:
+    code, kinds = 0, _list_known_kinds()
+    _warn_about_languages()
     for file in files:
         try:
-            flow = flows.in_file(file, kinds=kinds).flow
-        except flows.Refused as refused:
-            code = running.refuse(refused)
-            console.say(f"{file}: not valid", "red")
+            flow = flows.load_from_file(file, kinds=kinds).flow
+        except flows.FlowRefused as refused:
+            code = running.print_problems(refused)
+            console.print_line(f"{file}: not valid", "red")
         else:
             steps = sum(node.kind not in (ir_flow.EMIT, ir_flow.FINISH) for node in flow.nodes)
-            output.line(console.printable(f"{file}: valid, flow `{flow.name}` with {_count(steps, 'step')}"))
+            output.write_line(
+                console.escape_unprintable(f"{file}: valid, flow `{flow.name}` with {_format_count(steps, 'step')}")
+            )
     return code
 
 
-def _known_kinds() -> list[str] | None:
+def _list_known_kinds() -> list[str] | None:
     """The step kinds of the runtime that is used here; None for a runtime that has to be asked."""
     try:
-        chosen = flow_runs.choose(Path.cwd(), None)
-    except flows.Refused:
+        chosen = flow_runs.choose_runtime(Path.cwd(), None)
+    except flows.FlowRefused:
         return None
-    return catalogue.step_kinds(tower=True) if chosen.argv == flow_runs.our_argv() else None
+    return catalogue.list_step_kinds(tower=True) if chosen.argv == flow_runs.make_own_argv() else None
 
 
-def _warn_of_family() -> None:
+def _warn_about_languages() -> None:
     """rep 2: a project whose runtime and plugins are of different languages."""
-    place = project.find(Path.cwd())
+    place = project.find_project_file(Path.cwd())
     try:
         if place is not None:
-            project.read(place).check_family()
-    except project.Unusable as unusable:
-        console.say(f"warning: {unusable}", "yellow")
+            project.read_project_runtime(place).check_family()
+    except project.ProjectRuntimeError as unusable:
+        console.print_line(f"warning: {unusable}", "yellow")
 
 
-def compile_(file: Path, out: Path | None, manifest: Path | None) -> int:
+def compile_flow(file: Path, out: Path | None, manifest: Path | None) -> int:
     import msgspec
 
-    _warn_of_family()
+    _warn_about_languages()
     try:
-        wanted = flows.in_file(file)
+        wanted = flows.load_from_file(file)
         content = msgspec.json.format(msgspec.json.encode(wanted.document), indent=2) + b"\n"
         if manifest is None and out is None:
             output.write(content)
             return 0
         if manifest is None:
             assert out is not None
-            manifests.replace(out, content)
+            manifests.replace_file(out, content)
         else:
             out = out or manifest.parent / f"{wanted.flow.name}.json"
-            _register(wanted, content, out, manifest)
+            _register_flow(wanted, content, out, manifest)
     except OSError as problem:
-        return running.refuse(flows.Refused([f"`{problem.filename or out}` cannot be written: {problem.strerror}"]))
-    except manifests.BadManifest as bad:
-        return running.refuse(flows.Refused([str(bad)]))
-    except flows.Refused as refused:
-        return running.refuse(refused)
-    console.say(f"`{wanted.flow.name}` is compiled to {out}" + (f" and is in {manifest}" if manifest else ""), "green")
+        return running.print_problems(flows.FlowRefused([f"`{problem.filename or out}` cannot be written: {problem.strerror}"]))
+    except manifests.InvalidManifest as bad:
+        return running.print_problems(flows.FlowRefused([str(bad)]))
+    except flows.FlowRefused as refused:
+        return running.print_problems(refused)
+    console.print_line(f"`{wanted.flow.name}` is compiled to {out}" + (f" and is in {manifest}" if manifest else ""), "green")
     return 0
 
 
-def _register(wanted: flows.Wanted, content: bytes, out: Path, manifest: Path) -> None:
+def _register_flow(wanted: flows.RequestedFlow, content: bytes, out: Path, manifest: Path) -> None:
     folder, target = manifest.absolute().parent.resolve(), out.absolute().parent.resolve() / out.name
     if not target.is_relative_to(folder) or target == folder / manifest.name:
-        raise flows.Refused([f"`{out}` is not beside or below `{manifest}`; hint: a manifest lists flows of its own folder only"])
-    others = [entry for entry in manifests.read(manifest).entries if entry.name != wanted.flow.name] if manifest.exists() else []
+        raise flows.FlowRefused(
+            [f"`{out}` is not beside or below `{manifest}`; hint: a manifest lists flows of its own folder only"]
+        )
+    others = (
+        [entry for entry in manifests.read_manifest(manifest).entries if entry.name != wanted.flow.name]
+        if manifest.exists()
+        else []
+    )
     ir_path = target.relative_to(folder).as_posix()
     if (other := next((entry for entry in others if entry.ir_path == ir_path), None)) is not None:
-        raise flows.Refused([f"`{out}` holds the flow `{other.name}`; hint: choose another file with `-o`"])
-    manifests.replace(target, content)
-    manifests.write(manifest, [*others, manifests.entry_of(wanted.flow, ir_path)])
+        raise flows.FlowRefused([f"`{out}` holds the flow `{other.name}`; hint: choose another file with `-o`"])
+    manifests.replace_file(target, content)
+    manifests.write_manifest(manifest, [*others, manifests.make_entry(wanted.flow, ir_path)])
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

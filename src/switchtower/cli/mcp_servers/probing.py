@@ -12,57 +12,59 @@ from msgspec import Struct
 from switchtower import config
 from switchtower.tools.mcp import files, server
 from switchtower.tools.mcp.config import ServerConfig
-from switchtower.tools.mcp.listing import Listed
+from switchtower.tools.mcp.listing import ListedTool
 from switchtower.tools.running import patience
 from switchtower.tools.sandboxes import sandbox
 
 TIMEOUT = 20.0
 
 
-class Probed(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     name: str
-    tools: tuple[Listed, ...] | None
+    tools: tuple[ListedTool, ...] | None
     """None when it could not be had."""
     told: tuple[str, ...]
     """What went wrong, or what people should know."""
     seconds: float
 
     @property
-    def ok(self) -> bool:
+    def is_ok(self) -> bool:
         return self.tools is not None
 
 
-def found(settings: config.Settings, folder: Path) -> files.Found:
+def find_servers(settings: config.Settings, folder: Path) -> files.FoundServers:
     """The servers that a session in this folder would have."""
-    return files.find(str(folder), settings.mcp_file, os.environ)
+    return files.find_servers(str(folder), settings.mcp_file, os.environ)
 
 
-async def probe(configured: ServerConfig, settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT) -> Probed:
+async def probe_server(
+    configured: ServerConfig, settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT
+) -> ProbeResult:
     """A server of the folder's own file runs in the sandbox that the settings name, as in a session."""
     told: list[str] = []
 
     async def report(code: str, sentence: str) -> None:
         told.append(sentence)
 
-    place = server.Place(
+    place = server.ServerLocation(
         f"probe_{secrets.token_hex(4)}",
         str(folder),
-        sandbox.best_available()[0] if settings.sandbox == "auto" else settings.sandbox,
+        sandbox.find_best_available()[0] if settings.sandbox == "auto" else settings.sandbox,
         dict(os.environ),
-        partial(sandbox.choose, network=settings.sandbox_network),
+        partial(sandbox.choose_sandbox, network=settings.sandbox_network),
     )
-    tried = server.Server(configured, place, server.Limits(start_s=timeout_s), report)
+    tried = server.McpServer(configured, place, server.ServerLimits(start_s=timeout_s), report)
     started = time.monotonic()
     try:
         tools = await tried.prepare()
     finally:
-        await patience.to_the_end(tried.stop())
-    return Probed(configured.name, tools, tuple(told), time.monotonic() - started)
+        await patience.run_to_completion(tried.stop())
+    return ProbeResult(configured.name, tools, tuple(told), time.monotonic() - started)
 
 
-async def probe_all(
+async def probe_servers(
     settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT, *, own_only: bool = True
-) -> list[Probed]:
+) -> list[ProbeResult]:
     """Side by side. `own_only`: what came with the folder is not started unasked."""
-    servers = [one for one in found(settings, folder).servers if one.trusted or not own_only]
-    return await asyncio.gather(*(probe(one, settings, folder, timeout_s) for one in servers))
+    servers = [one for one in find_servers(settings, folder).servers if one.trusted or not own_only]
+    return await asyncio.gather(*(probe_server(one, settings, folder, timeout_s) for one in servers))

@@ -6,20 +6,20 @@ from pathlib import Path
 
 from switchtower.cli.services import plan as plans
 
-LABEL = f"dev.{plans.NAME}.daemon"
-FILE = f"{LABEL}.plist"
-NAMES = (FILE,)
+AGENT_LABEL = f"dev.{plans.SERVICE_NAME}.daemon"
+AGENT_FILE = f"{AGENT_LABEL}.plist"
+LAUNCHD_NAMES = (AGENT_FILE,)
 
 
-def folder(environ: Mapping[str, str]) -> Path:
+def locate_launchd_folder(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or Path.home()) / "Library" / "LaunchAgents"
 
 
-def files(plan: plans.Plan) -> dict[str, bytes]:
+def render_launchd_agent(plan: plans.ServicePlan) -> dict[str, bytes]:
     return {
-        FILE: plistlib.dumps(
+        AGENT_FILE: plistlib.dumps(
             {
-                "Label": LABEL,
+                "Label": AGENT_LABEL,
                 "ProgramArguments": [*plan.argv],
                 "EnvironmentVariables": plan.environment,
                 "WorkingDirectory": "/",
@@ -36,13 +36,13 @@ def files(plan: plans.Plan) -> dict[str, bytes]:
     }
 
 
-def enabling(file: Path) -> list[list[str]]:
+def build_launchd_enable(file: Path) -> list[list[str]]:
     return [["load", "-w", str(file)]]
 
 
-def disabling(file: Path) -> list[list[str]]:
+def build_launchd_disable(file: Path) -> list[list[str]]:
     return [["unload", "-w", str(file)]]
 
 
-def spoken(arguments: list[str]) -> str:
+def format_launchctl(arguments: list[str]) -> str:
     return " ".join(["launchctl", *arguments])

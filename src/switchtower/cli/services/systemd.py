@@ -5,37 +5,41 @@ from pathlib import Path
 
 from switchtower.cli.services import plan as plans
 
-SERVICE = f"{plans.NAME}.service"
-SOCKET = f"{plans.NAME}.socket"
-NAMES = (SERVICE, SOCKET)
+SERVICE_UNIT = f"{plans.SERVICE_NAME}.service"
+SOCKET_UNIT = f"{plans.SERVICE_NAME}.socket"
+SYSTEMD_NAMES = (SERVICE_UNIT, SOCKET_UNIT)
 
 
-def folder(environ: Mapping[str, str]) -> Path:
+def locate_systemd_folder(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config") / "systemd" / "user"
 
 
-def files(plan: plans.Plan) -> dict[str, bytes]:
+def render_systemd_units(plan: plans.ServicePlan) -> dict[str, bytes]:
     """By name. With socket activation, systemd listens and starts the daemon when somebody comes."""
-    return {SERVICE: _service(plan), SOCKET: _socket(plan)} if plan.socket_activation else {SERVICE: _service(plan)}
+    return (
+        {SERVICE_UNIT: _render_service_unit(plan), SOCKET_UNIT: _render_socket_unit(plan)}
+        if plan.socket_activation
+        else {SERVICE_UNIT: _render_service_unit(plan)}
+    )
 
 
-def enabling(plan: plans.Plan) -> list[list[str]]:
-    return [["daemon-reload"], ["enable", "--now", SOCKET if plan.socket_activation else SERVICE]]
+def build_systemd_enable(plan: plans.ServicePlan) -> list[list[str]]:
+    return [["daemon-reload"], ["enable", "--now", SOCKET_UNIT if plan.socket_activation else SERVICE_UNIT]]
 
 
-def disabling(installed: list[str]) -> list[list[str]]:
+def build_systemd_disable(installed: list[str]) -> list[list[str]]:
     return [["disable", "--now", *installed]]
 
 
-def spoken(arguments: list[str]) -> str:
+def format_systemctl(arguments: list[str]) -> str:
     return " ".join(["systemctl", "--user", *arguments])
 
 
-def _service(plan: plans.Plan) -> bytes:
-    environment = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in plan.environment.items())
-    requires = f"Requires={SOCKET}\nAfter={SOCKET}\n" if plan.socket_activation else ""
-    installed = f"Also={SOCKET}" if plan.socket_activation else "WantedBy=default.target"
+def _render_service_unit(plan: plans.ServicePlan) -> bytes:
+    environment = "".join(f"Environment={_quote_word(f'{name}={value}')}\n" for name, value in plan.environment.items())
+    requires = f"Requires={SOCKET_UNIT}\nAfter={SOCKET_UNIT}\n" if plan.socket_activation else ""
+    installed = f"Also={SOCKET_UNIT}" if plan.socket_activation else "WantedBy=default.target"
     return f"""\
 # Written by `tower service install`; `tower service uninstall` removes it.
 [Unit]
@@ -45,9 +49,9 @@ StartLimitIntervalSec=0
 {requires}
 [Service]
 Type=exec
-ExecStart={" ".join(_quoted(word).replace("$", "$$") for word in plan.argv)}
+ExecStart={" ".join(_quote_word(word).replace("$", "$$") for word in plan.argv)}
 {environment}# Keys of models, a NAME=VALUE a line; for your eyes only (mode 0600).
-EnvironmentFile=-{_specifiers(str(plan.keys_file))}
+EnvironmentFile=-{_escape_specifiers(str(plan.keys_file))}
 WorkingDirectory=/
 UMask=0077
 LimitCORE=0
@@ -65,14 +69,14 @@ OOMPolicy=continue
 """.encode(errors="surrogateescape")
 
 
-def _socket(plan: plans.Plan) -> bytes:
+def _render_socket_unit(plan: plans.ServicePlan) -> bytes:
     return f"""\
 # Written by `tower service install --socket-activation`; `tower service uninstall` removes it.
 [Unit]
 Description=Switchtower's socket
 
 [Socket]
-ListenStream={_specifiers(str(plan.socket))}
+ListenStream={_escape_specifiers(str(plan.socket))}
 SocketMode=0600
 DirectoryMode=0700
 RemoveOnStop=yes
@@ -82,11 +86,11 @@ WantedBy=sockets.target
 """.encode(errors="surrogateescape")
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     """As one word, whatever is in it."""
-    escaped = _specifiers(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = _escape_specifiers(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
-def _specifiers(text: str) -> str:
+def _escape_specifiers(text: str) -> str:
     return text.replace("%", "%%")

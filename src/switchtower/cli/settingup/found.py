@@ -13,12 +13,12 @@ from switchtower import config
 from switchtower.models import addresses, catalog, providers, server_models
 from switchtower.models.key_store import KeyStore
 
-PATIENCE = 1.0
+SEARCH_TIMEOUT = 1.0
 """Seconds for a server of this machine to answer."""
-MOST_MODELS = 200
+MAX_MODELS = 200
 
 
-class Server(Struct, frozen=True):
+class LocalModelServer(Struct, frozen=True):
     """A program that serves models on this machine, at its usual place."""
 
     kind: str
@@ -26,13 +26,13 @@ class Server(Struct, frozen=True):
 
 
 LOCAL_SERVERS = tuple(
-    Server(kind, providers.PROVIDERS[kind].base_url or "")
+    LocalModelServer(kind, providers.PROVIDERS[kind].base_url or "")
     for kind in ("ollama", "lmstudio")
     if providers.PROVIDERS[kind].base_url is not None
 )
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class ProviderCandidate(Struct, frozen=True, kw_only=True):
     """Something that can serve. `name` is what the setting `provider` takes."""
 
     name: str
@@ -48,41 +48,43 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """What the file has to say about it, where it says nothing yet."""
 
 
-class Found(Struct, frozen=True):
-    candidates: tuple[Candidate, ...]
+class ProviderCandidates(Struct, frozen=True):
+    candidates: tuple[ProviderCandidate, ...]
     """The one that would serve by itself is first; the demo is last."""
     missing: tuple[tuple[str, str], ...] = ()
     """What cannot be used yet, and why, with a remedy."""
     keyless: tuple[str, ...] = ()
     """Of those, the providers for which a key is all that is missing."""
 
-    def get(self, name: str) -> Candidate | None:
+    def get(self, name: str) -> ProviderCandidate | None:
         return next((candidate for candidate in self.candidates if candidate.name == name), None)
 
 
-async def look(settings: config.Settings, environ: Mapping[str, str], *, servers: Sequence[Server] = LOCAL_SERVERS) -> Found:
+async def find_candidates(
+    settings: config.Settings, environ: Mapping[str, str], *, servers: Sequence[LocalModelServer] = LOCAL_SERVERS
+) -> ProviderCandidates:
     """Raises `ConfigError` for a file that cannot be used."""
     known = catalog.Catalog(settings.models, environ, stored_keys=KeyStore(settings.folders.config), in_shell=True)
-    listings = await asyncio.to_thread(known.listings)
-    usual = (known.default() or (None,))[0]
+    listings = await asyncio.to_thread(known.list_entries)
+    usual = (known.choose_default() or (None,))[0]
     usable = [listing for listing in listings if listing.usable and listing.name != providers.DEMO]
     asked = [*(listing.base_url for listing in usable), *(server.base_url for server in servers)]
-    answers = await _ask_all([url for url in dict.fromkeys(asked) if url is not None and addresses.is_loopback(url)])
-    candidates = [_listed(listing, answers.get(listing.base_url or "")) for listing in usable]
+    answers = await _fetch_all_models([url for url in dict.fromkeys(asked) if url is not None and addresses.is_loopback(url)])
+    candidates = [_make_listed_candidate(listing, answers.get(listing.base_url or "")) for listing in usable]
     taken = {*settings.models, *(listing.name for listing in usable), *(listing.base_url for listing in usable)}
     for server in servers:
         models = answers.get(server.base_url)
         if models is not None and not {server.kind, server.base_url} & taken:
-            candidates.append(_served(server, models))
+            candidates.append(_make_server_candidate(server, models))
     candidates.sort(key=lambda candidate: candidate.name != usual)
     found = {candidate.name for candidate in candidates}
     missing = [(listing.name, listing.reason) for listing in listings if not listing.usable and listing.name not in found]
-    demo = Candidate(name=providers.DEMO, why="built in; it does not think, but the tools it uses are real")
+    demo = ProviderCandidate(name=providers.DEMO, why="built in; it does not think, but the tools it uses are real")
     keyless = tuple(listing.name for listing in listings if listing.lacks_key and listing.name not in found)
-    return Found((*candidates, demo), tuple(missing), keyless)
+    return ProviderCandidates((*candidates, demo), tuple(missing), keyless)
 
 
-def _listed(listing: catalog.Listing, models: tuple[str, ...] | None) -> Candidate:
+def _make_listed_candidate(listing: catalog.CatalogEntry, models: tuple[str, ...] | None) -> ProviderCandidate:
     if listing.source == "config":
         why = f"in the configuration file, as a `{listing.provider}`"
     elif listing.key_source is not None:
@@ -92,22 +94,22 @@ def _listed(listing: catalog.Listing, models: tuple[str, ...] | None) -> Candida
     if models is not None:
         why += ", and it answers"
     model = listing.model or (models[0] if models else None)
-    return Candidate(name=listing.name, why=why, model=model, chosen_by_itself=listing.model, models=models or ())
+    return ProviderCandidate(name=listing.name, why=why, model=model, chosen_by_itself=listing.model, models=models or ())
 
 
-def _served(server: Server, models: tuple[str, ...]) -> Candidate:
+def _make_server_candidate(server: LocalModelServer, models: tuple[str, ...]) -> ProviderCandidate:
     table = {"provider": server.kind, "base_url": server.base_url}
     why = f"answers at {urlsplit(server.base_url).netloc}" + ("" if models else ", and has no model yet")
-    return Candidate(name=server.kind, why=why, model=models[0] if models else None, models=models, table=table)
+    return ProviderCandidate(name=server.kind, why=why, model=models[0] if models else None, models=models, table=table)
 
 
-async def _ask_all(urls: Sequence[str]) -> dict[str, tuple[str, ...]]:
+async def _fetch_all_models(urls: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The models of those that answer."""
-    told = await asyncio.gather(*(asyncio.to_thread(models_of, url) for url in urls))
+    told = await asyncio.gather(*(asyncio.to_thread(list_server_models, url) for url in urls))
     return {url: models for url, models in zip(urls, told, strict=True) if models is not None}
 
 
-def models_of(base_url: str) -> tuple[str, ...] | None:
+def list_server_models(base_url: str) -> tuple[str, ...] | None:
     """The names that a server lists, as OpenAI's API has it; None when nothing there speaks it."""
-    names = server_models.fetch(f"{base_url}/models", {}, PATIENCE)
-    return None if names is None else names[:MOST_MODELS]
+    names = server_models.fetch_list(f"{base_url}/models", {}, SEARCH_TIMEOUT)
+    return None if names is None else names[:MAX_MODELS]

@@ -11,12 +11,12 @@ from switchtower.core import engine, errors
 from switchtower.models import catalog, connect, port, providers
 from switchtower.models.key_store import KeyStore
 
-PATIENCE = 30.0
-_ASKED = "Answer with the word OK and nothing else."
-_SAID_IN_SHORT = 60
+TRIAL_TIMEOUT = 30.0
+_TRIAL_PROMPT = "Answer with the word OK and nothing else."
+_MAX_ANSWER_CHARS = 60
 
 
-class Trial(Struct, frozen=True):
+class ModelTrial(Struct, frozen=True):
     """`problem` is one sentence with a remedy, and never holds a key; None when it went well."""
 
     problem: str | None = None
@@ -29,40 +29,40 @@ class Trial(Struct, frozen=True):
         return self.problem is None
 
 
-async def call(
+async def try_model(
     settings: config.Settings,
     models: Mapping[str, object],
     provider: str,
     model: str | None,
     environ: Mapping[str, str],
     *,
-    within: float = PATIENCE,
-) -> Trial:
+    timeout: float = TRIAL_TIMEOUT,
+) -> ModelTrial:
     """`models` are the file's tables as they will be. The demo model needs no try."""
     if provider == providers.DEMO:
-        return Trial(was_made=False)
-    patience = connect.Patience(connect=min(10.0, within), silence=within)
-    known = catalog.Catalog(models, environ, patience=patience, stored_keys=KeyStore(settings.folders.config))
+        return ModelTrial(was_made=False)
+    patience = connect.ConnectionTimeouts(connect=min(10.0, timeout), silence=timeout)
+    known = catalog.Catalog(models, environ, timeouts=patience, stored_keys=KeyStore(settings.folders.config))
     began = time.monotonic()
     try:
-        async with asyncio.timeout(within):
-            opened = await known.open(provider, model)
-            said = await _said(opened)
+        async with asyncio.timeout(timeout):
+            opened = await known.open_model(provider, model)
+            said = await _read_answer(opened)
     except TimeoutError:
-        return Trial(f"`{provider}` did not answer within {within:g} s; hint: see whether it can be reached from here")
+        return ModelTrial(f"`{provider}` did not answer within {timeout:g} s; hint: see whether it can be reached from here")
     except errors.CoreError as problem:
-        return Trial(problem.message)
-    except port.ModelTrouble as trouble:
-        return Trial(trouble.message)
+        return ModelTrial(problem.message)
+    except port.ModelError as trouble:
+        return ModelTrial(trouble.message)
     finally:
         await known.close()
-    return Trial(said=" ".join(said.split())[:_SAID_IN_SHORT], seconds=time.monotonic() - began)
+    return ModelTrial(said=" ".join(said.split())[:_MAX_ANSWER_CHARS], seconds=time.monotonic() - began)
 
 
-async def _said(opened: port.Model) -> str:
-    request = port.Request([engine.Message("user", _ASKED)])
+async def _read_answer(opened: port.Model) -> str:
+    request = port.CompletionRequest([engine.Message("user", _TRIAL_PROMPT)])
     pieces = []
     async for part in opened.stream(request):
-        if isinstance(part, port.TextDelta):
+        if isinstance(part, port.TextPart):
             pieces.append(part.text)
     return "".join(pieces)

@@ -8,7 +8,7 @@ from switchtower.core.events.event import Event as Event
 from switchtower.core.events.event import Relayed as Relayed
 from switchtower.core.events.hosts import HostLost as HostLost
 from switchtower.core.events.hosts import HostReturned as HostReturned
-from switchtower.core.events.hosts import HostSaid as HostSaid
+from switchtower.core.events.hosts import HostEventReceived as HostEventReceived
 from switchtower.core.events.messages import ConversationCleared as ConversationCleared
 from switchtower.core.events.messages import MessageCompleted as MessageCompleted
 from switchtower.core.events.messages import MessageDelivered as MessageDelivered
@@ -63,16 +63,16 @@ from switchtower.core.events.sessions import SessionResumed as SessionResumed
 from switchtower.core.events.sessions import SessionStarted as SessionStarted
 from switchtower.core.events.sessions import SessionUnloaded as SessionUnloaded
 from switchtower.core.events.sessions import VersionAdvanced as VersionAdvanced
-from switchtower.core.events.terminals import PromptGone as PromptGone
+from switchtower.core.events.terminals import PromptCleared as PromptCleared
 from switchtower.core.events.terminals import PromptShown as PromptShown
-from switchtower.core.events.terminals import ScreenTaken as ScreenTaken
-from switchtower.core.events.terminals import TerminalEchoed as TerminalEchoed
-from switchtower.core.events.terminals import TerminalKeys as TerminalKeys
+from switchtower.core.events.terminals import ScreenCaptured as ScreenCaptured
+from switchtower.core.events.terminals import TerminalEchoChanged as TerminalEchoChanged
+from switchtower.core.events.terminals import TerminalKeysTyped as TerminalKeysTyped
 from switchtower.core.events.terminals import TerminalResized as TerminalResized
 from switchtower.core.events.terminals import TerminalTyped as TerminalTyped
 from switchtower.core.events.tools import CheckpointTaken as CheckpointTaken
-from switchtower.core.events.tools import ErrandFinished as ErrandFinished
-from switchtower.core.events.tools import ErrandStarted as ErrandStarted
+from switchtower.core.events.tools import RemoteCallFinished as RemoteCallFinished
+from switchtower.core.events.tools import RemoteCallStarted as RemoteCallStarted
 from switchtower.core.events.tools import ShellCancelRequested as ShellCancelRequested
 from switchtower.core.events.tools import ShellFinished as ShellFinished
 from switchtower.core.events.tools import ShellStarted as ShellStarted
@@ -120,17 +120,17 @@ AnyEvent = (
     | CheckpointTaken
     | WorkspaceRestored
     | TerminalTyped
-    | TerminalKeys
+    | TerminalKeysTyped
     | TerminalResized
-    | TerminalEchoed
+    | TerminalEchoChanged
     | PromptShown
-    | PromptGone
-    | ScreenTaken
-    | ErrandStarted
-    | ErrandFinished
+    | PromptCleared
+    | ScreenCaptured
+    | RemoteCallStarted
+    | RemoteCallFinished
     | HostLost
     | HostReturned
-    | HostSaid
+    | HostEventReceived
     | StepStopped
     | DialogOpened
     | DialogAnswered

@@ -17,7 +17,7 @@ class HostReturned(Event, frozen=True):
     host: str
 
 
-class HostSaid(Event, frozen=True):
+class HostEventReceived(Event, frozen=True):
     """Something of another host for which we have no word. Passed on as it came; without a type only its number counts."""
 
     kind: ClassVar[str] = "host.said"

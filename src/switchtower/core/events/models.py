@@ -5,7 +5,7 @@ from typing import ClassVar
 from switchtower.core.events.event import Event
 
 
-def seconds(milliseconds: int) -> str:
+def format_seconds(milliseconds: int) -> str:
     return f"{milliseconds / 1_000:.1f} s" if milliseconds < 10_000 else f"{round(milliseconds / 1_000)} s"
 
 
@@ -42,11 +42,11 @@ class RetryScheduled(Event, frozen=True):
         """What happens next, for people."""
         match self.cause:
             case "rate_limit":
-                return f"Rate limited (429). Retrying in {seconds(self.delay_ms)}."
+                return f"Rate limited (429). Retrying in {format_seconds(self.delay_ms)}."
             case "paused":
-                return f"Provider paused. Retrying in {seconds(self.delay_ms)}."
+                return f"Provider paused. Retrying in {format_seconds(self.delay_ms)}."
             case _:
-                return f"Model call failed; retrying ({self.attempt} of {self.max_attempts}) in {seconds(self.delay_ms)}"
+                return f"Model call failed; retrying ({self.attempt} of {self.max_attempts}) in {format_seconds(self.delay_ms)}"
 
 
 class RetryEnded(Event, frozen=True):

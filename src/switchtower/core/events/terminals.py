@@ -16,7 +16,7 @@ class TerminalTyped(Event, frozen=True):
     by: Actor
 
 
-class TerminalKeys(Event, frozen=True):
+class TerminalKeysTyped(Event, frozen=True):
     """Somebody typed at the terminal, key by key: what it was is not kept, only how much."""
 
     kind: ClassVar[str] = "terminal.keys"
@@ -31,7 +31,7 @@ class TerminalResized(Event, frozen=True):
     by: Actor
 
 
-class TerminalEchoed(Event, frozen=True):
+class TerminalEchoChanged(Event, frozen=True):
     """Whether the terminal shows what is typed. Where it does not, somebody is asked for a password."""
 
     kind: ClassVar[str] = "terminal.echoed"
@@ -48,13 +48,13 @@ class PromptShown(Event, frozen=True):
     """The question that was made of it, when it is one of yes or no."""
 
 
-class PromptGone(Event, frozen=True):
+class PromptCleared(Event, frozen=True):
     """The program waits no longer."""
 
     kind: ClassVar[str] = "terminal.prompt_gone"
 
 
-class ScreenTaken(Event, frozen=True):
+class ScreenCaptured(Event, frozen=True):
     """The whole screen as a text that paints it. With what was put out since, it is all that a late joiner needs."""
 
     kind: ClassVar[str] = "terminal.screen"

@@ -62,7 +62,7 @@ class ShellFinished(Event, frozen=True):
     cancelled: bool = False
 
 
-class ErrandStarted(Event, frozen=True):
+class RemoteCallStarted(Event, frozen=True):
     """Somebody uses a tool in the workspace from afar: reads a file, looks at a diff."""
 
     kind: ClassVar[str] = "errand.started"
@@ -72,7 +72,7 @@ class ErrandStarted(Event, frozen=True):
     by: Actor
 
 
-class ErrandFinished(Event, frozen=True):
+class RemoteCallFinished(Event, frozen=True):
     """`result` is bounded: what was asked for has gone to who asked."""
 
     kind: ClassVar[str] = "errand.finished"

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from switchtower.core.policy import patterns
-from switchtower.core.policy.profiles import Kind
+from switchtower.core.policy.profiles import ToolKind
 
 _FOLDERS = frozenset({"list_dir", "search", "git_diff"})
 """Tools that look at the whole workspace when no path is given."""
@@ -17,15 +17,15 @@ _MOST_VALUES = 2000
 _LONGEST_PATH = 4096
 
 
-class Named(Struct, frozen=True):
+class CallTargets(Struct, frozen=True):
     files: tuple[str, ...] = ()
     odd: str | None = None
     """Why it cannot be known what the call is about; goes on from "it"."""
 
 
-def files_of(tool: str, kind: Kind, args: Mapping[str, Any]) -> Named:
-    if kind is Kind.OTHER:
-        return _files_anywhere(args)
+def extract_files(tool: str, kind: ToolKind, args: Mapping[str, Any]) -> CallTargets:
+    if kind is ToolKind.OTHER:
+        return _find_files(args)
     path, more = args.get("path"), args.get("paths")
     named: list[object] = []
     if path is not None:
@@ -37,16 +37,16 @@ def files_of(tool: str, kind: Kind, args: Mapping[str, Any]) -> Named:
     elif more is not None:
         named.append(more)
     if len(named) > _MOST_VALUES:
-        return Named(odd="names too many files")
+        return CallTargets(odd="names too many files")
     files = tuple(one for one in named if isinstance(one, str))
     if len(files) < len(named):
-        return Named(files, odd="has a path that is no text")
+        return CallTargets(files, odd="has a path that is no text")
     if any(len(one) > _LONGEST_PATH or "\0" in one for one in files):
-        return Named(files, odd="has a path that no file can have")
-    return Named(files)
+        return CallTargets(files, odd="has a path that no file can have")
+    return CallTargets(files)
 
 
-def _files_anywhere(args: Mapping[str, Any]) -> Named:
+def _find_files(args: Mapping[str, Any]) -> CallTargets:
     """Nothing is known about the tool, so a text counts that stands under a telling name or looks like a path."""
     files = []
     values = 0
@@ -60,43 +60,43 @@ def _files_anywhere(args: Mapping[str, Any]) -> Named:
                 files.append(text)
         elif isinstance(value, Mapping | list | tuple):
             if values + len(waiting) + len(value) > _MOST_VALUES:
-                return Named(tuple(files), odd="has too many arguments to look at")
+                return CallTargets(tuple(files), odd="has too many arguments to look at")
             if isinstance(value, Mapping):
                 waiting.extend((str(inner), one) for inner, one in value.items())
             else:
                 waiting.extend((key, one) for one in value)
-    return Named(tuple(files))
+    return CallTargets(tuple(files))
 
 
 def _looks_like_path(text: str) -> bool:
     return ("/" in text or text.startswith(".")) and not any(char.isspace() for char in text)
 
 
-def command_of(args: Mapping[str, Any]) -> str | None:
+def extract_command(args: Mapping[str, Any]) -> str | None:
     """The text that a shell will run; None when there is none to judge."""
     command = args.get("command")
     return command if isinstance(command, str) else None
 
 
-def server_of(args: Mapping[str, Any], workspace: str) -> str | None:
+def extract_server_command(args: Mapping[str, Any], workspace: str) -> str | None:
     """How an MCP server is started or reached, as one command: with its variables, its folder or its headers, for they matter."""
     command, url, folder = args.get("command"), args.get("url"), args.get("folder")
     if isinstance(url, str):
-        return patterns.join([url, *(f"{name}: {value}" for name, value in _pairs(args.get("headers")))])
+        return patterns.quote_words([url, *(f"{name}: {value}" for name, value in _iterate_pairs(args.get("headers")))])
     words = [*command] if isinstance(command, list | tuple) else []
     more = args.get("args")
     words.extend(more if isinstance(more, list | tuple) else ())
     if not all(isinstance(word, str) for word in words):
         return None
-    text = " ".join(part for part in (command if isinstance(command, str) else "", patterns.join(words)) if part)
+    text = " ".join(part for part in (command if isinstance(command, str) else "", patterns.quote_words(words)) if part)
     if not text:
         return None
-    if variables := [f"{name}={value}" for name, value in _pairs(args.get("env"))]:
-        text = f"env {patterns.join(variables)} {text}"
+    if variables := [f"{name}={value}" for name, value in _iterate_pairs(args.get("env"))]:
+        text = f"env {patterns.quote_words(variables)} {text}"
     if isinstance(folder, str) and folder not in ("", ".", workspace):
-        text = f"cd {patterns.join([folder])} && {text}"
+        text = f"cd {patterns.quote_words([folder])} && {text}"
     return text
 
 
-def _pairs(value: object) -> list[tuple[object, object]]:
+def _iterate_pairs(value: object) -> list[tuple[object, object]]:
     return sorted(value.items(), key=str) if isinstance(value, Mapping) else []

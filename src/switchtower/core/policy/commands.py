@@ -10,21 +10,21 @@ from functools import lru_cache
 from msgspec import Struct
 
 from switchtower.core.policy import arguments, destructive, paths, patterns, place, programs, runs, secrets, shell
-from switchtower.core.policy.runs import Runs
+from switchtower.core.policy.runs import Invocations
 
 _CODE_OPTION = re.compile(r"-[A-Za-z]*[cemEprVvh]|--(eval|version|help|print|command)(=.*)?", re.DOTALL)
 _STDIN = re.compile(r"-|/dev/stdin|/dev/fd/.*|/proc/(self|[0-9]+)/fd/.*")
 _GREPS = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack"})
 
 
-class Look(Struct, frozen=True):
+class CommandAnalysis(Struct, frozen=True):
     text: str
     script: shell.Script
     runs: tuple[runs.Words, ...]
     """All that it may run, taken generously."""
-    words: tuple[shell.Word, ...]
+    words: tuple[shell.ShellWord, ...]
     """All words that may name a file."""
-    place: place.Place
+    place: place.WorkingDirectories
     doubts: tuple[str, ...]
     """Why it cannot be known what it runs; sentences that go on from "it"."""
     written: tuple[str, ...]
@@ -33,36 +33,36 @@ class Look(Struct, frozen=True):
     """A file of secrets that it names."""
     destructive: tuple[str, ...]
     """Every reason why it is on the destructive list."""
-    found: Runs
+    found: Invocations
 
 
-def look(text: str, workspace: str = "") -> Look:
+def analyze_command(text: str, workspace: str = "") -> CommandAnalysis:
     """Remembered for a moment: after a command is judged by its words, the same words are followed on the disk."""
-    return _look_again(text, workspace) if len(text) <= shell.LONGEST else _look(text, workspace)
+    return _analyze_cached(text, workspace) if len(text) <= shell.LONGEST else _analyze(text, workspace)
 
 
-def _look(text: str, workspace: str) -> Look:
-    script = shell.read(text)
-    found = runs.Runs(script)
-    where = place.after(found.commands, workspace)
-    return Look(
+def _analyze(text: str, workspace: str) -> CommandAnalysis:
+    script = shell.parse_script(text)
+    found = runs.Invocations(script)
+    where = place.track_directories(found.commands, workspace)
+    return CommandAnalysis(
         text=script.text.strip(),
         script=script,
         runs=tuple(found.commands),
-        words=tuple(_words(found)),
+        words=tuple(_iterate_words(found)),
         place=where,
-        doubts=(*found.doubts, *_more_doubts(script)),
-        written=tuple(_written(found)),
-        secret=_secret(script, found, where),
-        destructive=destructive.reasons(found),
+        doubts=(*found.doubts, *_find_doubts(script)),
+        written=tuple(_iterate_written(found)),
+        secret=_find_secret(script, found, where),
+        destructive=destructive.find_destructive_reasons(found),
         found=found,
     )
 
 
-def unknown_git(seen: Look) -> str | None:
+def find_unknown_git(seen: CommandAnalysis) -> str | None:
     """A subcommand of git that git itself does not have, so an alias or a program of that name."""
     for words in seen.runs:
-        if programs.base_name(words[0].text) != "git":
+        if programs.normalize_program_name(words[0].text) != "git":
             continue
         rest = [word.text for word in words[1:]]
         while rest and rest[0].startswith("-"):
@@ -72,7 +72,7 @@ def unknown_git(seen: Look) -> str | None:
     return None
 
 
-class Operands(Struct, frozen=True):
+class FileOperands(Struct, frozen=True):
     """What a command may name on the disk. Only the disk knows where a name leads."""
 
     words: tuple[tuple[str, bool], ...]
@@ -81,23 +81,23 @@ class Operands(Struct, frozen=True):
     """The folders of the workspace that it may stand in, the workspace's own first."""
 
 
-def operands(text: str, workspace: str) -> Operands:
-    seen = look(text, workspace)
+def find_operands(text: str, workspace: str) -> FileOperands:
+    seen = analyze_command(text, workspace)
     named: dict[tuple[str, bool], None] = {}
     for script in seen.found.in_shell:
         for command in script.commands:
             for word in _may_be_files(command):
-                for value in arguments.values_in(word.text):
+                for value in arguments.extract_values(word.text):
                     named[value, word.wild] = None
     for code in seen.found.code:
-        for path in secrets.paths_in_code(code):
+        for path in secrets.extract_paths(code):
             named[path, False] = None
-    return Operands(tuple(named), seen.place.bases)
+    return FileOperands(tuple(named), seen.place.bases)
 
 
-def _may_be_files(command: shell.Command) -> Iterator[shell.Word]:
+def _may_be_files(command: shell.ShellCommand) -> Iterator[shell.ShellWord]:
     words = command.words
-    if words and programs.base_name(words[0].text) not in programs.SPEAKERS:
+    if words and programs.normalize_program_name(words[0].text) not in programs.SPEAKERS:
         if "/" in words[0].text:
             yield words[0]
         yield from words[1:]
@@ -105,27 +105,27 @@ def _may_be_files(command: shell.Command) -> Iterator[shell.Word]:
     yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
 
 
-_look_again = lru_cache(maxsize=16)(_look)
+_analyze_cached = lru_cache(maxsize=16)(_analyze)
 
 
-def hit_by(seen: Look, pattern: patterns.Pattern) -> bool:
+def is_matched_by(seen: CommandAnalysis, pattern: patterns.CommandPattern) -> bool:
     """For rules that ask or deny: some part of it may be this command."""
     if pattern.whole:
         return pattern.text == seen.text
-    return any(patterns.hits(pattern, words) for words in seen.runs)
+    return any(patterns.match_command_loosely(pattern, words) for words in seen.runs)
 
 
-def touches(seen: Look, pattern: paths.Pattern) -> bool:
+def has_path_match(seen: CommandAnalysis, pattern: paths.PathPattern) -> bool:
     """For rules that ask or deny: some word of it may be this path."""
     return any(
-        paths.touches(pattern, parts, seen.place.workspace, wild=word.wild)
+        paths.match_path_loosely(pattern, parts, seen.place.workspace, wild=word.wild)
         for word in seen.words
-        for value in arguments.values_in(word.text)
-        for parts in seen.place.reachable(value)
+        for value in arguments.extract_values(word.text)
+        for parts in seen.place.locate_reachable(value)
     )
 
 
-def _more_doubts(script: shell.Script) -> Iterator[str]:
+def _find_doubts(script: shell.Script) -> Iterator[str]:
     for command in script.commands:
         words = command.words
         if not words:
@@ -141,11 +141,11 @@ def _more_doubts(script: shell.Script) -> Iterator[str]:
 
 
 def _is_fed(words: runs.Words, start: int) -> bool:
-    return runs.is_wrapper(words, start) and programs.WRAPPERS[programs.base_name(words[start].text)].feeds
+    return runs.is_wrapper(words, start) and programs.WRAPPERS[programs.normalize_program_name(words[start].text)].feeds
 
 
 def _reads_code(words: runs.Words) -> bool:
-    name = programs.base_name(words[0].text)
+    name = programs.normalize_program_name(words[0].text)
     if name not in programs.INTERPRETERS:
         return False
     rest = [word.text for word in words[1:]]
@@ -154,21 +154,21 @@ def _reads_code(words: runs.Words) -> bool:
     return rest[0].startswith("-") and not any(_CODE_OPTION.fullmatch(text) for text in rest)
 
 
-def _secret(script: shell.Script, found: runs.Runs, where: place.Place) -> str | None:
+def _find_secret(script: shell.Script, found: runs.Invocations, where: place.WorkingDirectories) -> str | None:
     for command in script.commands:
-        is_grep = bool(command.words) and programs.base_name(command.words[0].text) in _GREPS
+        is_grep = bool(command.words) and programs.normalize_program_name(command.words[0].text) in _GREPS
         for word in (*command.words, *command.values, *(redirect.target for redirect in command.redirects)):
-            named = secrets.named_in_code(word.text) if is_grep else None
+            named = secrets.find_secret_in_code(word.text) if is_grep else None
             if not is_grep or word.wild:
-                named = named or secrets.named_in(word.text, where.bases, wildcards=word.wild)
+                named = named or secrets.find_secret_file(word.text, where.bases, wildcards=word.wild)
             if named is not None:
                 return named
-    if script.unreadable and (named := secrets.named_in_code(script.text)) is not None:
+    if script.unreadable and (named := secrets.find_secret_in_code(script.text)) is not None:
         return named
-    return next((named for code in found.code if (named := secrets.named_in_code(code)) is not None), None)
+    return next((named for code in found.code if (named := secrets.find_secret_in_code(code)) is not None), None)
 
 
-def _words(found: runs.Runs) -> Iterator[shell.Word]:
+def _iterate_words(found: runs.Invocations) -> Iterator[shell.ShellWord]:
     for script in found.scripts:
         for command in script.commands:
             yield from command.words
@@ -176,10 +176,10 @@ def _words(found: runs.Runs) -> Iterator[shell.Word]:
             yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
     # What is no shell, or cannot be read as one, is only looked through for what looks like a path.
     for text in (*found.code, *(script.text for script in found.scripts if script.unreadable)):
-        yield from (shell.Word(path) for path in secrets.paths_in_code(text))
+        yield from (shell.ShellWord(path) for path in secrets.extract_paths(text))
 
 
-def _written(found: runs.Runs) -> Iterator[str]:
+def _iterate_written(found: runs.Invocations) -> Iterator[str]:
     for script in found.in_shell:
         for command in script.commands:
             yield from (redirect.file for redirect in command.redirects if redirect.writes and redirect.file is not None)

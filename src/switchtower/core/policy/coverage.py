@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from switchtower.core.policy import arguments, commands, layers, patterns, programs, shell
-from switchtower.core.policy.place import Place
+from switchtower.core.policy.place import WorkingDirectories
 from switchtower.core.policy.runs import Words
 
 _SET_OPTIONS = re.compile(r"[-+][eux]+|-[eux]*o|pipefail|errexit|nounset")
@@ -16,68 +16,75 @@ _COMPOUND = re.compile(r"\b(if|then|while|until|for|case|select)\b")
 _LONGEST_PATTERN = 2000
 
 
-class Allowed(Struct, frozen=True):
+class AllowedPatterns(Struct, frozen=True):
     """The patterns of rules that allow."""
 
-    configured: Sequence[patterns.Pattern] = ()
-    granted: Sequence[patterns.Pattern] = ()
+    configured: Sequence[patterns.CommandPattern] = ()
+    granted: Sequence[patterns.CommandPattern] = ()
     """Made by "always": for the folder and the standard input that the command had when it was approved."""
     is_fed: bool = False
     """All of it has another standard input than the command's own."""
 
-    def at(self, place: Place, *, is_fed: bool) -> Sequence[patterns.Pattern]:
+    def select_for(self, place: WorkingDirectories, *, is_fed: bool) -> Sequence[patterns.CommandPattern]:
         """Those that hold for a command at this place."""
         if is_fed or place.has_moved:
             return self.configured
         return (*self.configured, *self.granted)
 
-    def fed(self) -> "Allowed":
-        return Allowed(self.configured, is_fed=True)
+    def with_fed_input(self) -> "AllowedPatterns":
+        return AllowedPatterns(self.configured, is_fed=True)
 
 
-def covered_by(seen: commands.Look, configured: Sequence[patterns.Pattern], granted: Sequence[patterns.Pattern] = ()) -> bool:
+def is_covered(
+    seen: commands.CommandAnalysis, configured: Sequence[patterns.CommandPattern], granted: Sequence[patterns.CommandPattern] = ()
+) -> bool:
     """For rules that allow: each command in it is covered by one of these, or does nothing by itself."""
     if seen.doubts or not seen.script.commands:
         return False
-    if any(pattern.any_command or (pattern.whole and pattern.text == seen.text) for pattern in (*configured, *granted)):
+    if any(pattern.is_any_command or (pattern.whole and pattern.text == seen.text) for pattern in (*configured, *granted)):
         return True
-    return _script_covered(seen.script, seen.place, Allowed(configured, granted)) is True
+    return _is_script_covered(seen.script, seen.place, AllowedPatterns(configured, granted)) is True
 
 
-def pattern_for(seen: commands.Look) -> str | None:
+def make_exact_pattern(seen: commands.CommandAnalysis) -> str | None:
     """A pattern for exactly this; None when there is none, or when nobody would read it."""
     if len(seen.text) > _LONGEST_PATTERN:
         return None
     listed = seen.script.commands
     if len(listed) == 1 and listed[0].words and not listed[0].assignments and not listed[0].redirects:
-        exact = patterns.join(word.text for word in listed[0].words)
-        return exact if _script_covered(seen.script, seen.place, Allowed([patterns.parse(exact)])) else None
-    return seen.text if patterns.parse(seen.text).whole else None
+        exact = patterns.quote_words(word.text for word in listed[0].words)
+        return (
+            exact
+            if _is_script_covered(seen.script, seen.place, AllowedPatterns([patterns.parse_command_pattern(exact)]))
+            else None
+        )
+    return seen.text if patterns.parse_command_pattern(seen.text).whole else None
 
 
-def _script_covered(script: shell.Script, place: Place, allowed: Allowed) -> bool | None:
+def _is_script_covered(script: shell.Script, place: WorkingDirectories, allowed: AllowedPatterns) -> bool | None:
     """None when all of it does nothing by itself: no rule allows it, and no rule need."""
     if script.doubts or not script.commands:
         return False
     used: bool | None = None
-    fed = _fed(script)
+    fed = _find_fed_commands(script)
     for number, command in enumerate(script.commands):
         if any(name not in layers.HARMLESS_VARIABLES for name in command.assignments):
             return False
         if any(not layers.is_harmless_value(value) for value in command.values):
             return False
         if any(
-            not redirect.writes and redirect.file and arguments.leads_out(redirect.file, place) for redirect in command.redirects
+            not redirect.writes and redirect.file and arguments.is_outside_workspace(redirect.file, place)
+            for redirect in command.redirects
         ):
             return False
-        if command.words and _command_covered(command.words, place, allowed, is_fed=allowed.is_fed or number in fed):
+        if command.words and _is_command_covered(command.words, place, allowed, is_fed=allowed.is_fed or number in fed):
             used = True
         elif command.words and not _is_glue(command.words, place):
             return False
     return used
 
 
-def _fed(script: shell.Script) -> frozenset[int]:
+def _find_fed_commands(script: shell.Script) -> frozenset[int]:
     """The commands whose standard input is another than the script's own: behind a pipe, or with a redirection."""
     found: set[int] = set()
     for stages in script.pipelines:
@@ -91,27 +98,27 @@ def _fed(script: shell.Script) -> frozenset[int]:
     return frozenset(found)
 
 
-def _command_covered(words: Words, place: Place, allowed: Allowed, *, is_fed: bool) -> bool:
-    wrapped = layers.of(words, place)
+def _is_command_covered(words: Words, place: WorkingDirectories, allowed: AllowedPatterns, *, is_fed: bool) -> bool:
+    wrapped = layers.split_layers(words, place)
     if wrapped is None or (is_fed and any(_runs_its_input(words[layer.start]) for layer in wrapped)):
         return False
     matches: list[tuple[int, frozenset[int]]] = []
     """Where a rule begins to match, and the places that it spells out."""
-    usable = allowed.at(place, is_fed=is_fed)
+    usable = allowed.select_for(place, is_fed=is_fed)
     for start in dict.fromkeys((0, *(layer.start for layer in wrapped))):
         for pattern in usable:
-            spelled_out = patterns.covers(pattern, words[start:])
+            spelled_out = patterns.match_command_exactly(pattern, words[start:])
             if spelled_out is not None:
                 matches.append((start, frozenset(start + at for at in spelled_out)))
-    inside = allowed.fed() if is_fed else allowed
-    return all(_layer_covered(layer, matches) or _told_to_shell(layer, place, inside) for layer in wrapped)
+    inside = allowed.with_fed_input() if is_fed else allowed
+    return all(_is_layer_covered(layer, matches) or _is_shell_code_covered(layer, place, inside) for layer in wrapped)
 
 
-def _runs_its_input(program: shell.Word) -> bool:
-    return programs.base_name(program.text) in programs.RUN_THEIR_INPUT
+def _runs_its_input(program: shell.ShellWord) -> bool:
+    return programs.normalize_program_name(program.text) in programs.RUN_THEIR_INPUT
 
 
-def _layer_covered(layer: layers.Layer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:
+def _is_layer_covered(layer: layers.CommandLayer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:
     """By a rule that begins here, or by one from further out that spells out what is called here."""
     return any(
         (start == layer.start or layer.start in spelled_out) and layer.spelled_out <= spelled_out
@@ -119,11 +126,11 @@ def _layer_covered(layer: layers.Layer, matches: Sequence[tuple[int, frozenset[i
     )
 
 
-def _told_to_shell(layer: layers.Layer, place: Place, allowed: Allowed) -> bool:
-    return layer.text is not None and _script_covered(shell.read(layer.text), place, allowed) is True
+def _is_shell_code_covered(layer: layers.CommandLayer, place: WorkingDirectories, allowed: AllowedPatterns) -> bool:
+    return layer.text is not None and _is_script_covered(shell.parse_script(layer.text), place, allowed) is True
 
 
-def _is_glue(words: Words, place: Place) -> bool:
+def _is_glue(words: Words, place: WorkingDirectories) -> bool:
     """What people put between commands and what changes nothing by itself."""
     name, rest = words[0].text, [word.text for word in words[1:]]
     if name in _GLUE:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from switchtower.core.policy import globs, patterns, programs, runs, shell
 
 
-class Row(Struct, frozen=True):
+class DestructivePattern(Struct, frozen=True):
     """A command, and what makes it destructive. With no options and no words to look for, all of it is."""
 
     pattern: str
@@ -48,36 +48,36 @@ _WHOLE = {
 }
 
 ROWS = (
-    *(Row(name, reason) for reason, names in _WHOLE.items() for name in names.split()),
-    Row("rm", _DELETES, letters="rRf", options=("recursive", "force", "no-preserve-root")),
-    *(Row(name, _DELETES, words=_REMOVERS) for name in ("xargs", "parallel", "find", "fd", "fdfind", "rush")),
-    Row("find", _DELETES, options=("delete",)),
-    Row("rsync", _DELETES, options=("delete", "del", "remove-source-files")),
-    Row("git reset", _DISCARDS, options=("hard", "merge", "keep")),
-    Row("git clean", _DISCARDS),
-    Row("git checkout", _DISCARDS, letters="fB", options=("force",), words=re.compile(r"^(--|\.|:/|\*|\./.*)$")),
-    Row("git switch", _DISCARDS, letters="fC", options=("force", "force-create", "discard-changes")),
-    Row("git restore", _DISCARDS),
-    Row("git stash drop", _DISCARDS),
-    Row("git stash clear", _DISCARDS),
-    Row("git branch", _DISCARDS, letters="DMf", options=("force",)),
-    Row("git worktree remove", _DISCARDS, letters="f", options=("force",)),
-    Row("git update-ref", _HISTORY),
-    Row("git reflog expire", _DISCARDS),
-    Row("git reflog delete", _DISCARDS),
-    Row("git gc", _DISCARDS, options=("prune",)),
-    Row("git filter-branch", _HISTORY),
-    Row("git filter-repo", _HISTORY),
-    Row(
+    *(DestructivePattern(name, reason) for reason, names in _WHOLE.items() for name in names.split()),
+    DestructivePattern("rm", _DELETES, letters="rRf", options=("recursive", "force", "no-preserve-root")),
+    *(DestructivePattern(name, _DELETES, words=_REMOVERS) for name in ("xargs", "parallel", "find", "fd", "fdfind", "rush")),
+    DestructivePattern("find", _DELETES, options=("delete",)),
+    DestructivePattern("rsync", _DELETES, options=("delete", "del", "remove-source-files")),
+    DestructivePattern("git reset", _DISCARDS, options=("hard", "merge", "keep")),
+    DestructivePattern("git clean", _DISCARDS),
+    DestructivePattern("git checkout", _DISCARDS, letters="fB", options=("force",), words=re.compile(r"^(--|\.|:/|\*|\./.*)$")),
+    DestructivePattern("git switch", _DISCARDS, letters="fC", options=("force", "force-create", "discard-changes")),
+    DestructivePattern("git restore", _DISCARDS),
+    DestructivePattern("git stash drop", _DISCARDS),
+    DestructivePattern("git stash clear", _DISCARDS),
+    DestructivePattern("git branch", _DISCARDS, letters="DMf", options=("force",)),
+    DestructivePattern("git worktree remove", _DISCARDS, letters="f", options=("force",)),
+    DestructivePattern("git update-ref", _HISTORY),
+    DestructivePattern("git reflog expire", _DISCARDS),
+    DestructivePattern("git reflog delete", _DISCARDS),
+    DestructivePattern("git gc", _DISCARDS, options=("prune",)),
+    DestructivePattern("git filter-branch", _HISTORY),
+    DestructivePattern("git filter-repo", _HISTORY),
+    DestructivePattern(
         "git push",
         _HISTORY,
         letters="fd",
         options=("force", "force-with-lease", "force-if-includes", "delete", "mirror", "prune"),
         words=re.compile(r"^[+:]."),
     ),
-    Row("kill", _KILLS, words=re.compile(r"^-?(9|(sig)?kill|-1)$", re.IGNORECASE)),
+    DestructivePattern("kill", _KILLS, words=re.compile(r"^-?(9|(sig)?kill|-1)$", re.IGNORECASE)),
     *(
-        Row(command, _PUBLISHES)
+        DestructivePattern(command, _PUBLISHES)
         for command in (
             *(
                 f"{name} {verb}"
@@ -109,10 +109,10 @@ ROWS = (
             "np",
         )
     ),
-    Row("docker buildx", _PUBLISHES, options=("push",)),
-    Row("docker build", _PUBLISHES, options=("push",)),
+    DestructivePattern("docker buildx", _PUBLISHES, options=("push",)),
+    DestructivePattern("docker build", _PUBLISHES, options=("push",)),
     *(
-        Row(command, _CLOUD)
+        DestructivePattern(command, _CLOUD)
         for command in (
             *(f"kubectl {verb}" for verb in ("delete", "drain", "replace", "apply", "scale")),
             *(
@@ -140,13 +140,19 @@ ROWS = (
             "cdk destroy",
         )
     ),
-    *(Row(f"docker {verb}", _DATA) for verb in ("system prune", "volume rm", "volume prune", "image prune", "container prune")),
-    Row("docker rm", _DATA, letters="fv", options=("force", "volumes")),
-    Row("docker compose down", _DATA, letters="v", options=("volumes",)),
-    *(Row(name, _DATA, words=_SQL) for name in ("psql", "mysql", "mariadb", "sqlite3", "mycli", "pgcli", "duckdb", "sqlcmd")),
-    Row("redis-cli", _DATA, words=re.compile(r"^flush(all|db)$", re.IGNORECASE)),
-    Row("mongo", _DATA, words=re.compile(r"drop", re.IGNORECASE)),
-    Row("mongosh", _DATA, words=re.compile(r"drop", re.IGNORECASE)),
+    *(
+        DestructivePattern(f"docker {verb}", _DATA)
+        for verb in ("system prune", "volume rm", "volume prune", "image prune", "container prune")
+    ),
+    DestructivePattern("docker rm", _DATA, letters="fv", options=("force", "volumes")),
+    DestructivePattern("docker compose down", _DATA, letters="v", options=("volumes",)),
+    *(
+        DestructivePattern(name, _DATA, words=_SQL)
+        for name in ("psql", "mysql", "mariadb", "sqlite3", "mycli", "pgcli", "duckdb", "sqlcmd")
+    ),
+    DestructivePattern("redis-cli", _DATA, words=re.compile(r"^flush(all|db)$", re.IGNORECASE)),
+    DestructivePattern("mongo", _DATA, words=re.compile(r"drop", re.IGNORECASE)),
+    DestructivePattern("mongosh", _DATA, words=re.compile(r"drop", re.IGNORECASE)),
 )
 
 _FETCHED_CODE = "it runs what it has fetched, and nobody has seen that"
@@ -154,43 +160,45 @@ _RUN_FILES = programs.SHELLS | {"source", ".", "eval"}
 _FETCHERS = frozenset({"curl", "wget", "wget2", "fetch", "aria2c", "axel"})
 
 
-def reasons(found: runs.Runs) -> tuple[str, ...]:
+def find_destructive_reasons(found: runs.Invocations) -> tuple[str, ...]:
     """Every reason why this is destructive, in clauses that begin with "it"."""
-    hits = [why for words in found.commands if (why := _row_hit(words)) is not None]
+    hits = [why for words in found.commands if (why := _find_row_match(words)) is not None]
     if any(_runs_what_it_fetches(script) for script in found.scripts):
         hits.append(_FETCHED_CODE)
     return tuple(dict.fromkeys(hits))
 
 
 @cache
-def _by_program() -> dict[str, list[Row]]:
-    table: dict[str, list[Row]] = {}
+def _group_by_program() -> dict[str, list[DestructivePattern]]:
+    table: dict[str, list[DestructivePattern]] = {}
     for row in ROWS:
         table.setdefault(row.pattern.split()[0], []).append(row)
     return table
 
 
-def _row_hit(words: runs.Words) -> str | None:
-    table = _by_program()
-    name = programs.base_name(words[0].text)
+def _find_row_match(words: runs.Words) -> str | None:
+    table = _group_by_program()
+    name = programs.normalize_program_name(words[0].text)
     rows = table.get(name) or table.get(name.partition(".")[0])
     if words[0].wild:
-        wildcard = globs.parse(name)
-        rows = [row for program, all_rows in table.items() if globs.matches(wildcard, program) for row in all_rows]
+        wildcard = globs.parse_glob(name)
+        rows = [row for program, all_rows in table.items() if globs.match_glob(wildcard, program) for row in all_rows]
     for row in rows or ():
         # The program is known by now, under whatever path and version; the rest of the row is compared word by word.
-        if patterns.hits_arguments(patterns.of_rule(row.pattern).words[1:], words[1:]) and _is_flagged(row, words[1:]):
+        if patterns.match_arguments(patterns.parse_rule_pattern(row.pattern).words[1:], words[1:]) and _is_flagged(
+            row, words[1:]
+        ):
             return row.reason
     return None
 
 
-def _is_flagged(row: Row, words: runs.Words) -> bool:
+def _is_flagged(row: DestructivePattern, words: runs.Words) -> bool:
     if not row.letters and not row.options and row.words is None:
         return True
     return any(_flags(row, word) for word in words)
 
 
-def _flags(row: Row, word: shell.Word) -> bool:
+def _flags(row: DestructivePattern, word: shell.ShellWord) -> bool:
     text = word.text
     if not word.known or (row.words is not None and row.words.search(text)):
         return True
@@ -203,7 +211,7 @@ def _flags(row: Row, word: shell.Word) -> bool:
 
 
 def _runs_what_it_fetches(script: shell.Script) -> bool:
-    calls = [frozenset(runs.called(command.words)) for command in script.commands]
+    calls = [frozenset(runs.list_program_names(command.words)) for command in script.commands]
     fetches = [not programs.DOWNLOADERS.isdisjoint(names) for names in calls]
     interprets = [not (programs.INTERPRETERS | _RUN_FILES).isdisjoint(names) for names in calls]
     for stages in script.pipelines:

@@ -9,27 +9,27 @@ from functools import lru_cache
 from msgspec import Struct
 
 
-class One(Struct, frozen=True):
+class CharMatcher(Struct, frozen=True):
     """One character: any, or one out of these ranges, or none of them."""
 
     ranges: tuple[tuple[str, str], ...] | None = None
     negated: bool = False
 
-    def takes(self, char: str) -> bool:
+    def matches(self, char: str) -> bool:
         if self.ranges is None:
             return True
         return any(first <= char <= last for first, last in self.ranges) != self.negated
 
 
-Token = str | One | None
+GlobPart = str | CharMatcher | None
 """A character that means itself, one character of a kind, or (None) any number of any."""
-Glob = tuple[Token, ...]
+Glob = tuple[GlobPart, ...]
 
 _MOST_TO_COMPARE = 128
 
 
-def parse(pattern: str) -> Glob:
-    tokens: list[Token] = []
+def parse_glob(pattern: str) -> Glob:
+    tokens: list[GlobPart] = []
     at = 0
     while at < len(pattern):
         char = pattern[at]
@@ -38,9 +38,9 @@ def parse(pattern: str) -> Glob:
             if not tokens or tokens[-1] is not None:
                 tokens.append(None)
         elif char == "?":
-            tokens.append(One())
-        elif char == "[" and (end := _end_of_class(pattern, at)) is not None:
-            tokens.append(_class(pattern[at:end]))
+            tokens.append(CharMatcher())
+        elif char == "[" and (end := _find_class_end(pattern, at)) is not None:
+            tokens.append(_parse_class(pattern[at:end]))
             at = end + 1
         elif char == "\\" and at < len(pattern):
             tokens.append(pattern[at])
@@ -50,11 +50,11 @@ def parse(pattern: str) -> Glob:
     return tuple(tokens)
 
 
-of_rule = lru_cache(maxsize=512)(parse)
+parse_rule_glob = lru_cache(maxsize=512)(parse_glob)
 """For patterns from a configuration, which come again and again; what a model writes is not worth remembering."""
 
 
-def escape(text: str) -> str:
+def escape_glob(text: str) -> str:
     """A pattern that matches this text and no other."""
     return "".join(f"\\{char}" if char in "*?[\\" else char for char in text)
 
@@ -63,13 +63,13 @@ def is_literal(glob: Glob) -> bool:
     return all(isinstance(token, str) for token in glob)
 
 
-def may_match(glob: Glob, text: str) -> bool:
+def can_match(glob: Glob, text: str) -> bool:
     """Whether the first character fits."""
     first = glob[0] if glob else ""
     return first == text[:1] or not isinstance(first, str)
 
 
-def matches(glob: Glob, text: str) -> bool:
+def match_glob(glob: Glob, text: str) -> bool:
     """Whether the whole text fits. Only the last star is ever widened, which is enough and keeps it from running wild."""
     first = glob[0] if glob else ""
     if isinstance(first, str) and first != text[:1]:
@@ -82,7 +82,7 @@ def matches(glob: Glob, text: str) -> bool:
         if token is None:
             star, star_at = here, at
             here += 1
-        elif token == text[at] or (isinstance(token, One) and token.takes(text[at])):
+        elif token == text[at] or (isinstance(token, CharMatcher) and token.matches(text[at])):
             here += 1
             at += 1
         elif star >= 0:
@@ -93,7 +93,7 @@ def matches(glob: Glob, text: str) -> bool:
     return all(token is None for token in glob[here:])
 
 
-def meets(left: Glob, right: Glob) -> bool:
+def can_overlap(left: Glob, right: Glob) -> bool:
     """Whether some text fits both. Errs towards yes."""
     if len(left) > _MOST_TO_COMPARE or len(right) > _MOST_TO_COMPARE:
         return True
@@ -107,28 +107,28 @@ def meets(left: Glob, right: Glob) -> bool:
             if one is None or other is None:
                 row.append(above[at] or row[at - 1])
             else:
-                row.append(above[at - 1] and _share(one, other))
+                row.append(above[at - 1] and _can_share_character(one, other))
     return row[-1]
 
 
-def _share(one: str | One, other: str | One) -> bool:
+def _can_share_character(one: str | CharMatcher, other: str | CharMatcher) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one == other
-    if isinstance(one, str) and isinstance(other, One):
-        return other.takes(one)
-    if isinstance(one, One) and isinstance(other, str):
-        return one.takes(other)
+    if isinstance(one, str) and isinstance(other, CharMatcher):
+        return other.matches(one)
+    if isinstance(one, CharMatcher) and isinstance(other, str):
+        return one.matches(other)
     return True
 
 
-def _end_of_class(pattern: str, at: int) -> int | None:
+def _find_class_end(pattern: str, at: int) -> int | None:
     first = at + 1 if pattern[at : at + 1] in ("!", "^") else at
     # A bracket that comes first is one of the characters.
     end = pattern.find("]", first + 1)
     return None if end < 0 else end
 
 
-def _class(body: str) -> One:
+def _parse_class(body: str) -> CharMatcher:
     negated = body[:1] in ("!", "^")
     chars = body[1:] if negated else body
     ranges = []
@@ -140,4 +140,4 @@ def _class(body: str) -> One:
         else:
             ranges.append((chars[at], chars[at]))
             at += 1
-    return One(tuple(ranges), negated)
+    return CharMatcher(tuple(ranges), negated)

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from switchtower.core import events
 from switchtower.core.policy import judging_commands, judging_files, profiles
-from switchtower.core.policy.profiles import Kind
-from switchtower.core.policy.rulebook import Rulebook
+from switchtower.core.policy.profiles import ToolKind
+from switchtower.core.policy.rulebook import PolicyRules
 from switchtower.core.policy.rulings import Judgement
 
 
@@ -28,22 +28,22 @@ class Policy(Struct, frozen=True):
             known = ", ".join(f"`{name}`" for name in profiles.PROFILES)
             raise ValueError(f"there is no policy profile `{self.profile}`; there are {known}")
 
-    def granting(self, rule: events.Rule) -> "Policy":
+    def with_grant(self, rule: events.Rule) -> "Policy":
         return Policy(self.profile, self.rules, (*self.granted, rule))
 
     def judge(self, tool: str, args: Mapping[str, Any], effect: str | None = None, workspace: str = "") -> Judgement:
         """`effect` is what a tool says of itself (`read`, `write`, `execute`); None when nobody knows, as with MCP tools."""
-        book = Rulebook(self.profile, tuple(self.rules), tuple(self.granted))
+        book = PolicyRules(self.profile, tuple(self.rules), tuple(self.granted))
         try:
-            return _judge(tool, args if isinstance(args, Mapping) else {}, effect, book, workspace)
+            return _judge_call(tool, args if isinstance(args, Mapping) else {}, effect, book, workspace)
         except Exception as error:  # A bug here must not open a door, and must not end a run either.
-            return book.refusal(f"it could not be judged ({type(error).__name__})")
+            return book.refuse(f"it could not be judged ({type(error).__name__})")
 
 
-def _judge(tool: str, args: Mapping[str, Any], effect: str | None, book: Rulebook, workspace: str) -> Judgement:
-    kind = profiles.kind_of(tool, effect)
-    if kind is Kind.COMMAND:
-        return judging_commands.judge(args, book, workspace)
-    if kind is Kind.SERVER:
+def _judge_call(tool: str, args: Mapping[str, Any], effect: str | None, book: PolicyRules, workspace: str) -> Judgement:
+    kind = profiles.classify_tool(tool, effect)
+    if kind is ToolKind.COMMAND:
+        return judging_commands.judge_command(args, book, workspace)
+    if kind is ToolKind.SERVER:
         return judging_commands.judge_server(args, book, workspace)
-    return judging_files.judge(tool, kind, args, book, workspace)
+    return judging_files.judge_files(tool, kind, args, book, workspace)

@@ -38,11 +38,11 @@ _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _NUMBER = re.compile(r"-[0-9]+[A-Za-z]?")
 
 
-class Node:
+class OptionTable:
     """A program or one of its subcommands: what a wildcard stands for behind it."""
 
     def __init__(self) -> None:
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, OptionTable] = {}
         self.long: frozenset[str] = frozenset()
         self.letters: frozenset[str] = frozenset()
         self.valued: frozenset[str] = frozenset()
@@ -103,18 +103,18 @@ class Node:
 
 
 @cache
-def of_program(name: str) -> Node:
-    text = tables.OF_PROGRAMS.get(name)
-    return _parse(_GENERAL if text is None else text)
+def load_option_table(name: str) -> OptionTable:
+    text = tables.PROGRAM_TABLES.get(name)
+    return _parse_table(_GENERAL if text is None else text)
 
 
 def has_table(name: str) -> bool:
-    return name in tables.OF_PROGRAMS
+    return name in tables.PROGRAM_TABLES
 
 
-def not_covered(name: str, words: tuple[shell.Word, ...], start: int) -> Iterator[int]:
+def find_uncovered(name: str, words: tuple[shell.ShellWord, ...], start: int) -> Iterator[int]:
     """The places of the options, subcommands and operands that a wildcard does not stand for."""
-    root = node = of_program(name)
+    root = node = load_option_table(name)
     at = verb = start + 1
     if root.begins_with_letters and at < len(words) and not words[at].text.startswith("-"):
         if not root.letters | root.valued >= set(words[at].text):
@@ -137,7 +137,7 @@ def not_covered(name: str, words: tuple[shell.Word, ...], start: int) -> Iterato
                 yield at
         else:
             yield at
-            node = _parse(_NO_OPTIONS)
+            node = _parse_table(_NO_OPTIONS)
         at += 1
     operands = 0
     for place in range(at, len(words)):
@@ -159,8 +159,8 @@ def _is_option(text: str) -> bool:
 
 
 @cache
-def _parse(table: str) -> Node:
-    root = Node()
+def _parse_table(table: str) -> OptionTable:
+    root = OptionTable()
     named: dict[str, str] = {}
     operands: list[str] = []
     refused: list[str] = []
@@ -180,29 +180,29 @@ def _parse(table: str) -> Node:
             case _:
                 path, _, names = line.partition(": ") if ": " in line else (line.removesuffix(":"), "", "")
                 if path.startswith("$"):
-                    named[path] = _expand(names, named)
+                    named[path] = _expand_names(names, named)
                 else:
-                    rows.append((path, _expand(names, named)))
+                    rows.append((path, _expand_names(names, named)))
     root.operand = re.compile("|".join(operands), re.DOTALL) if operands else None
     root.refused = re.compile("|".join(refused)) if refused else None
     common = " ".join(names for path, names in rows if path == "*")
     for path, names in rows:
         for spelling in path.split("|"):
             if path != "*":
-                _fill(_reach(root, spelling.strip()), f"{names} {common if path else ''}")
+                _add_options(_find_or_add_subcommand(root, spelling.strip()), f"{names} {common if path else ''}")
     return root
 
 
-def _expand(names: str, named: dict[str, str]) -> str:
+def _expand_names(names: str, named: dict[str, str]) -> str:
     return " ".join(named.get(name, name) for name in names.split())
 
 
-def _reach(root: Node, spelling: str) -> Node:
+def _find_or_add_subcommand(root: OptionTable, spelling: str) -> OptionTable:
     """The node of a subcommand, with those above it."""
     node = root
     for verb in spelling.lstrip("!").removesuffix(".").split():
         if verb not in node.children:
-            child = node.children[verb] = Node()
+            child = node.children[verb] = OptionTable()
             child.has_one_dash, child.operand, child.refused = root.has_one_dash, root.operand, root.refused
         node = node.children[verb]
     node.must_be_spelled_out = spelling.startswith("!")
@@ -210,7 +210,7 @@ def _reach(root: Node, spelling: str) -> Node:
     return node
 
 
-def _fill(node: Node, names: str) -> None:
+def _add_options(node: OptionTable, names: str) -> None:
     long, letters, valued, named = set(node.long), set(node.letters), set(node.valued), set(node.named)
     for name in names.split():
         if name == "-*":

@@ -49,7 +49,7 @@ _REPOSITORY_FILES = frozenset({"head", "config", "config.worktree", "commondir",
 _REPOSITORY_FOLDERS = frozenset({"objects", "refs"})
 
 
-def inside(path: str, workspace: str = "", base: Parts = ()) -> Parts | None:
+def locate_in_workspace(path: str, workspace: str = "", base: Parts = ()) -> Parts | None:
     """The parts of a path below the workspace, with `.` and `..` worked out; None when it leads out of it.
 
     A relative path starts at `base`, a folder of the workspace.
@@ -57,16 +57,16 @@ def inside(path: str, workspace: str = "", base: Parts = ()) -> Parts | None:
     if path.startswith("/"):
         root = workspace.rstrip("/")
         # The root itself may be spelled with `..`, so both are worked out before they are compared.
-        absolute, home = _resolved(path.split("/"), ()), _resolved(root.split("/"), ())
+        absolute, home = _resolve(path.split("/"), ()), _resolve(root.split("/"), ())
         if not home or absolute is None or absolute[: len(home)] != home:
             return None
         return absolute[len(home) :]
     if path == "~" or path.startswith("~/"):
         return None
-    return _resolved(path.split("/"), base)
+    return _resolve(path.split("/"), base)
 
 
-def absolute(path: str, base: Parts = ()) -> Parts:
+def make_absolute(path: str, base: Parts = ()) -> Parts:
     """The parts of a path from the root of the file system, with `.` and `..` worked out; a relative one starts at `base`."""
     stack = [] if path.startswith("/") else list(base)
     for part in path.split("/"):
@@ -79,10 +79,10 @@ def absolute(path: str, base: Parts = ()) -> Parts:
 
 def is_below(parts: Parts, folder: Parts) -> bool:
     """Upper and lower case count as one."""
-    return bool(folder) and [fold(part) for part in parts[: len(folder)]] == [fold(part) for part in folder]
+    return bool(folder) and [normalize_name(part) for part in parts[: len(folder)]] == [normalize_name(part) for part in folder]
 
 
-def _resolved(parts: list[str], base: Parts) -> Parts | None:
+def _resolve(parts: list[str], base: Parts) -> Parts | None:
     if len(parts) == 1 and not base and parts[0] not in ("", ".", ".."):
         return (parts[0],)
     stack = list(base)
@@ -96,7 +96,7 @@ def _resolved(parts: list[str], base: Parts) -> Parts | None:
     return tuple(stack)
 
 
-def fold(text: str) -> str:
+def normalize_name(text: str) -> str:
     """Names that some disk holds for the same become the same: upper case, look-alike forms, characters without a shape."""
     if text.isascii() and text.isprintable():
         return text.lower()
@@ -104,31 +104,31 @@ def fold(text: str) -> str:
     return shown.casefold()
 
 
-def belongs_to_git(parts: Parts) -> bool:
-    return not _GIT.isdisjoint(_folded(parts))
+def is_git_path(parts: Parts) -> bool:
+    return not _GIT.isdisjoint(_normalize_parts(parts))
 
 
-def steers_the_agent(parts: Parts) -> bool:
+def is_steering_file(parts: Parts) -> bool:
     """A file that the agent, its daemon or another tool obeys by itself: who writes it has more run than it may run."""
-    return _steers(_folded(parts))
+    return _is_steering(_normalize_parts(parts))
 
 
-def may_make_a_repository(parts: Parts) -> bool:
+def can_make_repository(parts: Parts) -> bool:
     """A file that makes a repository of its folder, or that git obeys in one, though nothing there is called `.git`."""
-    *folders, name = _folded(parts) or [""]
+    *folders, name = _normalize_parts(parts) or [""]
     return name in _REPOSITORY_FILES or ("." not in name and not _REPOSITORY_FOLDERS.isdisjoint((*folders, name)))
 
 
 def is_protected(parts: Parts) -> bool:
-    folded = _folded(parts)
-    return not _GIT.isdisjoint(folded) or _steers(folded)
+    folded = _normalize_parts(parts)
+    return not _GIT.isdisjoint(folded) or _is_steering(folded)
 
 
-def _folded(parts: Parts) -> list[str]:
-    return [fold(part).rstrip(" .") for part in parts]
+def _normalize_parts(parts: Parts) -> list[str]:
+    return [normalize_name(part).rstrip(" .") for part in parts]
 
 
-def _steers(folded: list[str]) -> bool:
+def _is_steering(folded: list[str]) -> bool:
     if not folded:
         return False
     if folded[-1] in _STEERING_FILES or folded[-1].endswith(_STEERING_ENDINGS) or not _STEERING_FOLDERS.isdisjoint(folded):
@@ -136,7 +136,7 @@ def _steers(folded: list[str]) -> bool:
     return len(folded) > 1 and any(pair in _STEERING_PLACES for pair in pairwise(folded))
 
 
-class Pattern(Struct, frozen=True):
+class PathPattern(Struct, frozen=True):
     """A path with wildcards, part by part; None stands for `**`, any number of parts."""
 
     parts: tuple[globs.Glob | None, ...]
@@ -150,71 +150,71 @@ class Pattern(Struct, frozen=True):
 
 
 @lru_cache(maxsize=512)
-def pattern(text: str) -> Pattern:
+def parse_path_pattern(text: str) -> PathPattern:
     parts = tuple(part for part in text.split("/") if part not in ("", "."))
-    return Pattern(
-        parts=tuple(None if part == "**" else globs.parse(part) for part in parts),
-        folded=tuple(None if part == "**" else globs.parse(fold(part)) for part in parts),
+    return PathPattern(
+        parts=tuple(None if part == "**" else globs.parse_glob(part) for part in parts),
+        folded=tuple(None if part == "**" else globs.parse_glob(normalize_name(part)) for part in parts),
         absolute=text.startswith("/"),
     )
 
 
-def fits(wanted: Pattern, parts: Parts, workspace: str = "") -> bool:
+def match_path_exactly(wanted: PathPattern, parts: Parts, workspace: str = "") -> bool:
     """For rules that allow: exactly this path, upper and lower case told apart."""
-    return _fits(wanted.parts, _placed(wanted, parts, workspace))
+    return _match_parts(wanted.parts, _place_pattern(wanted, parts, workspace))
 
 
-def touches(wanted: Pattern, parts: Parts, workspace: str = "", *, wild: bool = False) -> bool:
+def match_path_loosely(wanted: PathPattern, parts: Parts, workspace: str = "", *, wild: bool = False) -> bool:
     """For rules that ask or deny: this path or a folder that it lies in, in any spelling.
 
     `wild` says that the path itself has wildcards, and it counts what they could stand for.
     """
     if parts and not wild and not wanted.absolute and wanted.folded:
         first = wanted.folded[0]
-        if first is not None and not globs.matches(first, fold(parts[0])):
+        if first is not None and not globs.match_glob(first, normalize_name(parts[0])):
             return False  # Most end here.
-    folded = tuple(fold(part) for part in _placed(wanted, parts, workspace))
-    return _fits((*wanted.folded, None), folded, wild=wild)
+    folded = tuple(normalize_name(part) for part in _place_pattern(wanted, parts, workspace))
+    return _match_parts((*wanted.folded, None), folded, wild=wild)
 
 
-def may_hold(wanted: Pattern, folder: Parts, workspace: str = "") -> bool:
+def can_match_below(wanted: PathPattern, folder: Parts, workspace: str = "") -> bool:
     """Whether the pattern could fit something below this folder."""
     reached = {0}
-    for part in _placed(wanted, folder, workspace):
-        reached = _step(wanted.folded, reached, fold(part))
-    return bool(_through(wanted.folded, reached))
+    for part in _place_pattern(wanted, folder, workspace):
+        reached = _advance(wanted.folded, reached, normalize_name(part))
+    return bool(_expand_reached(wanted.folded, reached))
 
 
-def _placed(wanted: Pattern, parts: Parts, workspace: str) -> Parts:
+def _place_pattern(wanted: PathPattern, parts: Parts, workspace: str) -> Parts:
     if not wanted.absolute:
         return parts
     return (*(part for part in workspace.split("/") if part), *parts)
 
 
-def _fits(wanted: tuple[globs.Glob | None, ...], parts: Parts, *, wild: bool = False) -> bool:
+def _match_parts(wanted: tuple[globs.Glob | None, ...], parts: Parts, *, wild: bool = False) -> bool:
     reached = {0}
     for part in parts:
-        reached = _step(wanted, reached, part, wild=wild)
+        reached = _advance(wanted, reached, part, wild=wild)
         if not reached:
             return False
-    return len(wanted) in _through(wanted, reached)
+    return len(wanted) in _expand_reached(wanted, reached)
 
 
-def _step(wanted: tuple[globs.Glob | None, ...], reached: set[int], part: str, *, wild: bool = False) -> set[int]:
+def _advance(wanted: tuple[globs.Glob | None, ...], reached: set[int], part: str, *, wild: bool = False) -> set[int]:
     """The places in the pattern that one more part leads to."""
     after = set()
-    for at in _through(wanted, reached):
+    for at in _expand_reached(wanted, reached):
         if at == len(wanted):
             continue
         glob = wanted[at]
         if glob is None:
             after.add(at)
-        elif globs.meets(glob, globs.parse(part)) if wild else globs.matches(glob, part):
+        elif globs.can_overlap(glob, globs.parse_glob(part)) if wild else globs.match_glob(glob, part):
             after.add(at + 1)
     return after
 
 
-def _through(wanted: tuple[globs.Glob | None, ...], reached: set[int]) -> set[int]:
+def _expand_reached(wanted: tuple[globs.Glob | None, ...], reached: set[int]) -> set[int]:
     """`**` may also stand for nothing."""
     places = set(reached)
     for at in reached:

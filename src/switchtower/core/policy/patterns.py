@@ -19,7 +19,7 @@ _SAFE_WORD = re.compile(r"[A-Za-z0-9_./:@%+,=^-]+")
 _LONGEST_WORD = 4096
 
 
-class Pattern(Struct, frozen=True):
+class CommandPattern(Struct, frozen=True):
     text: str
     words: tuple[globs.Glob, ...]
     rest: bool
@@ -30,11 +30,11 @@ class Pattern(Struct, frozen=True):
     """Its quotes end."""
 
     @property
-    def any_command(self) -> bool:
+    def is_any_command(self) -> bool:
         return self.rest and not self.words
 
 
-def parse(text: str) -> Pattern:
+def parse_command_pattern(text: str) -> CommandPattern:
     """Never fails: a quote that does not end goes to the end."""
     text = text.strip()
     pieces: list[str] = []
@@ -44,7 +44,7 @@ def parse(text: str) -> Pattern:
     whole = bool(_ASSIGNMENT.match(text))
     for char in text:
         if escaped:
-            pieces.append(globs.escape(char) if not quote or char in '"\\' else globs.escape(f"\\{char}"))
+            pieces.append(globs.escape_glob(char) if not quote or char in '"\\' else globs.escape_glob(f"\\{char}"))
             escaped = False
         elif char == "\\" and quote != "'":
             begun = escaped = True
@@ -52,10 +52,10 @@ def parse(text: str) -> Pattern:
             if char == quote:
                 quote = ""
             else:
-                pieces.append(globs.escape(char))
+                pieces.append(globs.escape_glob(char))
         elif char in " \t":
             if begun:
-                words.append(globs.parse("".join(pieces)))
+                words.append(globs.parse_glob("".join(pieces)))
             pieces, begun = [], False
         elif char in "'\"":
             quote, begun = char, True
@@ -64,31 +64,31 @@ def parse(text: str) -> Pattern:
             pieces.append(char)
             begun = True
     if begun:
-        words.append(globs.parse("".join(pieces)))
+        words.append(globs.parse_glob("".join(pieces)))
     rest = bool(words) and words[-1] == (None,)
-    return Pattern(text, tuple(words[:-1] if rest else words), rest, whole, finished=not quote and not escaped)
+    return CommandPattern(text, tuple(words[:-1] if rest else words), rest, whole, finished=not quote and not escaped)
 
 
-of_rule = lru_cache(maxsize=512)(parse)
+parse_rule_pattern = lru_cache(maxsize=512)(parse_command_pattern)
 """For patterns from a configuration, which come again and again; what a model writes is not worth remembering."""
 
 
-def join(words: Iterable[str]) -> str:
+def quote_words(words: Iterable[str]) -> str:
     """A pattern for these words and no others, which is also a command of just these words."""
-    return " ".join(_quoted(word) for word in words)
+    return " ".join(_quote(word) for word in words)
 
 
-def covers(pattern: Pattern, words: Sequence[shell.Word]) -> frozenset[int] | None:
+def match_command_exactly(pattern: CommandPattern, words: Sequence[shell.ShellWord]) -> frozenset[int] | None:
     """For rules that allow: the places of the words that the pattern spells out, or None when it does not match."""
     wanted = pattern.words
-    if wanted and words and not globs.may_match(wanted[0], words[0].text):
+    if wanted and words and not globs.can_match(wanted[0], words[0].text):
         return None  # Most end here.
     if pattern.whole or len(words) < len(wanted) or (len(words) > len(wanted) and not pattern.rest):
         return None
     spelled_out = set()
     for place, glob in enumerate(wanted):
         word = words[place]
-        if not word.known or len(word.text) > _LONGEST_WORD or not globs.matches(glob, word.text):
+        if not word.known or len(word.text) > _LONGEST_WORD or not globs.match_glob(glob, word.text):
             return None
         if globs.is_literal(glob):
             spelled_out.add(place)
@@ -97,25 +97,27 @@ def covers(pattern: Pattern, words: Sequence[shell.Word]) -> frozenset[int] | No
     return frozenset(spelled_out)
 
 
-def hits(pattern: Pattern, words: Sequence[shell.Word]) -> bool:
+def match_command_loosely(pattern: CommandPattern, words: Sequence[shell.ShellWord]) -> bool:
     """For rules that ask or deny: errs towards yes."""
     if pattern.whole or not words:
         return False
     if not pattern.words:
         return True
-    return is_program(pattern.words[0], words[0]) and hits_arguments(pattern.words[1:], words[1:])
+    return is_program(pattern.words[0], words[0]) and match_arguments(pattern.words[1:], words[1:])
 
 
-def is_program(wanted: globs.Glob, word: shell.Word) -> bool:
+def is_program(wanted: globs.Glob, word: shell.ShellWord) -> bool:
     """Whether a command's first word may call this program: by any path, in any case, through a wildcard."""
-    name = paths.fold(word.text)
+    name = paths.normalize_name(word.text)
     base = name.rsplit("/", 1)[-1]
     if word.wild:
-        return globs.meets(_folded(wanted), globs.parse(base))
-    return len(name) <= _LONGEST_WORD and (globs.matches(_folded(wanted), base) or globs.matches(_folded(wanted), name))
+        return globs.can_overlap(_fold_glob(wanted), globs.parse_glob(base))
+    return len(name) <= _LONGEST_WORD and (
+        globs.match_glob(_fold_glob(wanted), base) or globs.match_glob(_fold_glob(wanted), name)
+    )
 
 
-def hits_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.Word]) -> bool:
+def match_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.ShellWord]) -> bool:
     at = 0
     for glob in wanted:
         behind_option = False
@@ -124,7 +126,7 @@ def hits_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.Word]) ->
             at += 1
             if not word.known or word.wild:
                 return True
-            if globs.matches(_folded(glob), paths.fold(word.text)):
+            if globs.match_glob(_fold_glob(glob), paths.normalize_name(word.text)):
                 break
             # Options, and the values that may follow them, do not hide a command: `git -C x push` is a push.
             is_option = word.text.startswith("-")
@@ -137,8 +139,8 @@ def hits_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.Word]) ->
 
 
 @lru_cache(maxsize=512)
-def _folded(glob: globs.Glob) -> globs.Glob:
-    return tuple(paths.fold(token) if isinstance(token, str) else token for token in glob)
+def _fold_glob(glob: globs.Glob) -> globs.Glob:
+    return tuple(paths.normalize_name(token) if isinstance(token, str) else token for token in glob)
 
 
 def _stays_in_folder(glob: globs.Glob, text: str) -> bool:
@@ -146,7 +148,7 @@ def _stays_in_folder(glob: globs.Glob, text: str) -> bool:
     return text.count("/") == glob.count("/")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if _SAFE_WORD.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"

@@ -7,7 +7,7 @@ from switchtower.core.policy.rulings import Ruling
 PROFILES = ("read-only", "ask", "auto", "yolo")
 
 
-class Kind(StrEnum):
+class ToolKind(StrEnum):
     READ = "read"
     WRITE = "write"
     COMMAND = "command"
@@ -22,28 +22,28 @@ READS = frozenset({"read_file", "list_dir", "search", "git_status", "git_diff"})
 WRITES = frozenset({"write_file", "edit_file"})
 COMMANDS = frozenset({"run"})
 _KINDS = {
-    **dict.fromkeys(READS, Kind.READ),
-    **dict.fromkeys(WRITES, Kind.WRITE),
-    **dict.fromkeys(COMMANDS, Kind.COMMAND),
-    "git_commit": Kind.COMMIT,
-    "mcp_server": Kind.SERVER,
+    **dict.fromkeys(READS, ToolKind.READ),
+    **dict.fromkeys(WRITES, ToolKind.WRITE),
+    **dict.fromkeys(COMMANDS, ToolKind.COMMAND),
+    "git_commit": ToolKind.COMMIT,
+    "mcp_server": ToolKind.SERVER,
 }
-_EFFECTS = {"read": Kind.READ, "write": Kind.WRITE}
+_KIND_EFFECTS = {"read": ToolKind.READ, "write": ToolKind.WRITE}
 
 _DEFAULTS = {
-    "read-only": {Kind.READ: Ruling.ALLOW},
-    "ask": {Kind.READ: Ruling.ALLOW},
-    "auto": {Kind.READ: Ruling.ALLOW, Kind.WRITE: Ruling.ALLOW},
-    "yolo": dict.fromkeys(Kind, Ruling.ALLOW),
+    "read-only": {ToolKind.READ: Ruling.ALLOW},
+    "ask": {ToolKind.READ: Ruling.ALLOW},
+    "auto": {ToolKind.READ: Ruling.ALLOW, ToolKind.WRITE: Ruling.ALLOW},
+    "yolo": dict.fromkeys(ToolKind, Ruling.ALLOW),
 }
 _OTHERWISE = {"read-only": Ruling.DENY, "ask": Ruling.ASK, "auto": Ruling.ASK, "yolo": Ruling.ALLOW}
 
 
-def kind_of(tool: str, effect: str | None) -> Kind:
+def classify_tool(tool: str, effect: str | None) -> ToolKind:
     """A tool of ours is known by its name. One that claims the name but says that it does more is not taken for ours."""
     kind = _KINDS.get(tool)
-    claimed = _EFFECTS.get(effect or "", Kind.OTHER)
-    if kind is None or (effect is not None and kind is not claimed and kind in (Kind.READ, Kind.WRITE)):
+    claimed = _KIND_EFFECTS.get(effect or "", ToolKind.OTHER)
+    if kind is None or (effect is not None and kind is not claimed and kind in (ToolKind.READ, ToolKind.WRITE)):
         return claimed
     return kind
 
@@ -52,5 +52,5 @@ def is_ours(tool: str) -> bool:
     return tool in _KINDS
 
 
-def default(profile: str, kind: Kind) -> Ruling:
+def default_ruling(profile: str, kind: ToolKind) -> Ruling:
     return _DEFAULTS[profile].get(kind, _OTHERWISE[profile])

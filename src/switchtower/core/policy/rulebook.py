@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from switchtower.core import events
 from switchtower.core.policy import commands, paths, patterns, profiles, rules
-from switchtower.core.policy.profiles import Kind
+from switchtower.core.policy.profiles import ToolKind
 from switchtower.core.policy.rulings import Judgement, Ruling, ask, deny
 
 
-class Rulebook(Struct, frozen=True):
+class PolicyRules(Struct, frozen=True):
     profile: str
     configured: tuple[events.Rule, ...] = ()
     granted: tuple[events.Rule, ...] = ()
@@ -20,64 +20,66 @@ class Rulebook(Struct, frozen=True):
     def rules(self) -> tuple[events.Rule, ...]:
         return (*self.configured, *self.granted)
 
-    def default(self, kind: Kind) -> Ruling:
-        return profiles.default(self.profile, kind)
+    def default_ruling(self, kind: ToolKind) -> Ruling:
+        return profiles.default_ruling(self.profile, kind)
 
-    def refusal(self, reason: str) -> Judgement:
+    def refuse(self, reason: str) -> Judgement:
         """For what nobody can allow in advance: a question, or a no where nobody is to be asked."""
         return deny(reason) if self.profile == "read-only" else ask(reason)
 
-    def of_files(self, ruling: Ruling, tool: str, files: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
+    def find_file_rule(self, ruling: Ruling, tool: str, files: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
         """A rule that asks or denies, and speaks about this tool or one of these files."""
         for rule in self.rules:
-            if rule.effect == ruling and rules.restricts_files(rule, tool, files, workspace):
+            if rule.effect == ruling and rules.is_file_restriction(rule, tool, files, workspace):
                 return rule
         return None
 
-    def of_files_below(self, tool: str, folders: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
+    def find_rule_below(self, tool: str, folders: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
         """A rule that asks or denies, and speaks about files that a look through these folders would meet."""
         for rule in self.rules:
             if rule.effect == Ruling.ALLOW or rule.path is None or not rules.is_for_tool(rule, tool):
                 continue
-            if any(paths.may_hold(paths.pattern(rule.path), folder, workspace) for folder in folders):
+            if any(paths.can_match_below(paths.parse_path_pattern(rule.path), folder, workspace) for folder in folders):
                 return rule
         return None
 
-    def of_command(self, ruling: Ruling, tool: str, seen: commands.Look) -> events.Rule | None:
+    def find_command_rule(self, ruling: Ruling, tool: str, seen: commands.CommandAnalysis) -> events.Rule | None:
         """A rule that asks or denies, and speaks about some part of this command."""
         for rule in self.rules:
             if rule.effect != ruling or not rules.is_for_tool(rule, tool):
                 continue
-            if rule.command is not None and not commands.hit_by(seen, patterns.of_rule(rule.command)):
+            if rule.command is not None and not commands.is_matched_by(seen, patterns.parse_rule_pattern(rule.command)):
                 continue
-            if rule.path is None or commands.touches(seen, paths.pattern(rule.path)):
+            if rule.path is None or commands.has_path_match(seen, paths.parse_path_pattern(rule.path)):
                 return rule
         return None
 
-    def restricts(self, tool: str) -> bool:
+    def has_restrictions(self, tool: str) -> bool:
         return any(rule.effect != Ruling.ALLOW and rules.is_for_tool(rule, tool) for rule in self.rules)
 
     def restricts_paths(self, tool: str) -> bool:
         return any(rule.effect != Ruling.ALLOW and rule.path is not None and rules.is_for_tool(rule, tool) for rule in self.rules)
 
-    def allowing_files(self, tool: str, files: Sequence[paths.Parts], workspace: str) -> list[events.Rule]:
+    def list_allowing_rules(self, tool: str, files: Sequence[paths.Parts], workspace: str) -> list[events.Rule]:
         """Rules that allow this tool each of these files."""
-        return [rule for rule in self.rules if rule.effect == Ruling.ALLOW and rules.allows_files(rule, tool, files, workspace)]
+        return [
+            rule for rule in self.rules if rule.effect == Ruling.ALLOW and rules.is_file_permission(rule, tool, files, workspace)
+        ]
 
-    def allowing_commit(self, tool: str, message: object) -> list[events.Rule]:
+    def list_commit_rules(self, tool: str, message: object) -> list[events.Rule]:
         return [rule for rule in self.rules if rules.allows_commit(rule, tool, message)]
 
-    def allowed_commands(self, tool: str) -> list[patterns.Pattern]:
+    def list_allowed_commands(self, tool: str) -> list[patterns.CommandPattern]:
         """What configured rules allow this tool to run. One with a path speaks about files and says nothing here."""
-        return _commands_in(self.configured, tool)
+        return _parse_command_patterns(self.configured, tool)
 
-    def granted_commands(self, tool: str) -> list[patterns.Pattern]:
-        return _commands_in(self.granted, tool)
+    def list_granted_commands(self, tool: str) -> list[patterns.CommandPattern]:
+        return _parse_command_patterns(self.granted, tool)
 
 
-def _commands_in(listed: Sequence[events.Rule], tool: str) -> list[patterns.Pattern]:
+def _parse_command_patterns(listed: Sequence[events.Rule], tool: str) -> list[patterns.CommandPattern]:
     return [
-        patterns.of_rule("*" if rule.command is None else rule.command)
+        patterns.parse_rule_pattern("*" if rule.command is None else rule.command)
         for rule in listed
         # A rule for commands is no rule for servers: those live on, and their tools are offered to the model.
         if rule.effect == Ruling.ALLOW and rule.path is None and (tool == "run" or rule.tool is not None)
@@ -85,9 +87,9 @@ def _commands_in(listed: Sequence[events.Rule], tool: str) -> list[patterns.Patt
     ]
 
 
-def said_by(rule: events.Rule) -> str:
-    return f"the rule `{shortened(rules.shown(rule))}` says so"
+def describe_rule(rule: events.Rule) -> str:
+    return f"the rule `{shorten(rules.format_rule(rule))}` says so"
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:60]}…{text[-40:]}"

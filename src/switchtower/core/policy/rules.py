@@ -31,21 +31,21 @@ def _parse_rule(row: object, number: int) -> events.Rule:
     if not isinstance(row, Mapping):
         raise ValueError(f"rule {number} is not a table")
     if unknown := [key for key in row if key not in _KEYS]:
-        raise ValueError(f"rule {number} has an unknown key `{unknown[0]}`; there are {_listed(_KEYS)}")
+        raise ValueError(f"rule {number} has an unknown key `{unknown[0]}`; there are {_join_names(_KEYS)}")
     for key, value in row.items():
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"rule {number}: `{key}` is a text that is not empty")
         if len(value) > _LONGEST:
             raise ValueError(f"rule {number}: `{key}` is longer than {_LONGEST} characters")
     if row.get("effect") not in _EFFECTS:
-        raise ValueError(f"rule {number}: `effect` is one of {_listed(_EFFECTS)}")
+        raise ValueError(f"rule {number}: `effect` is one of {_join_names(_EFFECTS)}")
     rule = events.Rule(effect=row["effect"], tool=row.get("tool"), path=row.get("path"), command=row.get("command"))
-    if (problem := _problem(rule)) is not None:
+    if (problem := _find_problem(rule)) is not None:
         raise ValueError(f"rule {number}: {problem}")
     return rule
 
 
-def _problem(rule: events.Rule) -> str | None:
+def _find_problem(rule: events.Rule) -> str | None:
     if rule.tool is None and rule.path is None and rule.command is None:
         return (
             'it does not say which calls it is about\nhint: give it a `tool`, a `path` or a `command`; `tool = "*"` is every call'
@@ -59,22 +59,22 @@ def _problem(rule: events.Rule) -> str | None:
     if rule.path is not None:
         return "`path` and `command` are for different tools, so make two rules of it"
     if rule.tool is not None and not any(is_for_tool(rule, tool) for tool in _COMMAND_TOOLS):
-        return f"`command` says nothing about the tool `{rule.tool}`; it is for {_listed(_COMMAND_TOOLS)}"
-    return None if patterns.parse(rule.command).finished else "a quote in `command` does not end"
+        return f"`command` says nothing about the tool `{rule.tool}`; it is for {_join_names(_COMMAND_TOOLS)}"
+    return None if patterns.parse_command_pattern(rule.command).finished else "a quote in `command` does not end"
 
 
-def shown(rule: events.Rule) -> str:
+def format_rule(rule: events.Rule) -> str:
     """A rule as one short text: `deny run git push *`."""
     return " ".join(part for part in (rule.effect, rule.tool, rule.path, rule.command) if part is not None)
 
 
 def describe_always(rule: events.Rule) -> str:
     """The rule that "always" would make, as the question shows it."""
-    return shown(rule) if rule.command is not None or rule.path is not None else f"{shown(rule)}, with any arguments"
+    return format_rule(rule) if rule.command is not None or rule.path is not None else f"{format_rule(rule)}, with any arguments"
 
 
-def matches(pattern: str, tool: str) -> bool:
-    return globs.matches(globs.of_rule(pattern), tool[:_LONGEST])
+def matches_tool(pattern: str, tool: str) -> bool:
+    return globs.match_glob(globs.parse_rule_glob(pattern), tool[:_LONGEST])
 
 
 def is_for_tool(rule: events.Rule, tool: str) -> bool:
@@ -83,37 +83,39 @@ def is_for_tool(rule: events.Rule, tool: str) -> bool:
     if rule.tool == TOOLS_OF_SERVERS:
         return not profiles.is_ours(tool)
     if rule.effect == Ruling.ALLOW:
-        return matches(rule.tool, tool)
-    return globs.matches(globs.of_rule(paths.fold(rule.tool)), paths.fold(tool[:_LONGEST]))
+        return matches_tool(rule.tool, tool)
+    return globs.match_glob(globs.parse_rule_glob(paths.normalize_name(rule.tool)), paths.normalize_name(tool[:_LONGEST]))
 
 
-def restricts_files(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:
+def is_file_restriction(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:
     """A rule that asks or denies: it is about the tool, or about one of these files."""
     if rule.command is not None or not is_for_tool(rule, tool):
         return False
-    return rule.path is None or any(paths.touches(paths.pattern(rule.path), parts, workspace) for parts in files)
+    return rule.path is None or any(
+        paths.match_path_loosely(paths.parse_path_pattern(rule.path), parts, workspace) for parts in files
+    )
 
 
-def allows_files(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:
+def is_file_permission(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:
     """A rule that allows: it is about the tool, and about each of these files."""
     if rule.command is not None or not is_for_tool(rule, tool):
         return False
     if rule.path is None:
         return True
-    return bool(files) and all(paths.fits(paths.pattern(rule.path), parts, workspace) for parts in files)
+    return bool(files) and all(paths.match_path_exactly(paths.parse_path_pattern(rule.path), parts, workspace) for parts in files)
 
 
 def allows_commit(rule: events.Rule, tool: str, message: object) -> bool:
     """A rule that allows commits by their message."""
     if rule.effect != Ruling.ALLOW or rule.tool != tool or tool != _COMMIT or rule.command is None:
         return False
-    return isinstance(message, str) and len(message) <= _LONGEST and matches(rule.command, message)
+    return isinstance(message, str) and len(message) <= _LONGEST and matches_tool(rule.command, message)
 
 
-def names_one_file(rule: events.Rule) -> bool:
+def has_literal_path(rule: events.Rule) -> bool:
     """It spells out its file, so whoever made it meant that one."""
-    return rule.path is not None and paths.pattern(rule.path).is_literal
+    return rule.path is not None and paths.parse_path_pattern(rule.path).is_literal
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)

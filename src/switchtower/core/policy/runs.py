@@ -32,12 +32,12 @@ MOST_WORDS = 200
 """Of a wrapper, each of which may be the beginning of the command that it runs."""
 _MOST_SCRIPTS = 50
 _TOO_MUCH = "has too many commands"
-_TAKE_SHELL = programs.SHELLS | programs.names("eval trap su runuser sudo ssh watch script flock parallel xargs hyperfine")
+_TAKE_SHELL = programs.SHELLS | programs.split_names("eval trap su runuser sudo ssh watch script flock parallel xargs hyperfine")
 
-Words = tuple[shell.Word, ...]
+Words = tuple[shell.ShellWord, ...]
 
 
-class Runs:
+class Invocations:
     """Gathers them, with a limit on how much it looks at."""
 
     def __init__(self, script: shell.Script) -> None:
@@ -62,7 +62,7 @@ class Runs:
         if script.unreadable:
             self._add_rough(script.text)
 
-    def _add_command(self, command: shell.Command, depth: int) -> None:
+    def _add_command(self, command: shell.ShellCommand, depth: int) -> None:
         words = command.words
         self._add_settings(command)
         if not words:
@@ -70,24 +70,24 @@ class Runs:
         self._add(words)
         if not words[0].known:
             self._add_rough(" ".join(word.text for word in words))
-        if (module := module_place(words)) is not None:
+        if (module := find_module_argument(words)) is not None:
             self._add(words[module:])
         wraps = is_wrapper(words)
         if wraps:
             if len(words) > MOST_WORDS:
-                self._doubt("has too many words")
+                self._add_doubt("has too many words")
             for start in range(1, min(len(words), MOST_WORDS)):
                 if words[start].known:
                     self._add(words[start : start + _LONGEST_RUN])
         if wraps or _runs_code(command):
-            is_shell = any(name in _TAKE_SHELL for name in called(words))
-            for text in _code_in(words):
+            is_shell = any(name in _TAKE_SHELL for name in list_program_names(words))
+            for text in _iterate_code(words):
                 self._add_code(text, depth, is_shell=is_shell)
             for redirect in command.redirects:
                 if redirect.operator == "<<<":
                     self._add_code(redirect.target.text, depth, is_shell=is_shell)
 
-    def _add_settings(self, command: shell.Command) -> None:
+    def _add_settings(self, command: shell.ShellCommand) -> None:
         """What variables say that other programs run: `GIT_SSH_COMMAND`, `PAGER`, settings of git."""
         if not command.assignments and not (command.words and command.words[0].text in _SET_VARIABLES):
             return
@@ -105,50 +105,50 @@ class Runs:
     def _add_code(self, text: str, depth: int, *, is_shell: bool) -> None:
         self.code.append(text)
         if depth >= _DEEPEST or len(self.scripts) >= _MOST_SCRIPTS:
-            self._doubt(_TOO_MUCH)
+            self._add_doubt(_TOO_MUCH)
             return
-        script = shell.read(text)
+        script = shell.parse_script(text)
         if is_shell:
             self.in_shell.append(script)
             for reason in script.doubts:
-                self._doubt(reason)
+                self._add_doubt(reason)
         self._add_script(script, depth + 1)
         self._add_rough(text)
 
     def _add_rough(self, text: str) -> None:
         """Every word of a text as if a command began there: for text that is not shell, or cannot be read."""
         found = _TOKENS.findall(_DEFAULTS.sub(" ", text[: shell.LONGEST]))
-        tokens = [shell.Word(token) for token in found[: _MOST_RUNS - len(self.commands) + 1]]
+        tokens = [shell.ShellWord(token) for token in found[: _MOST_RUNS - len(self.commands) + 1]]
         for start in range(len(tokens)):
             self._add(tuple(tokens[start : start + _ROUGH_WINDOW]))
 
     def _add(self, words: Words) -> None:
         if len(self.commands) >= _MOST_RUNS:
-            self._doubt(_TOO_MUCH)
+            self._add_doubt(_TOO_MUCH)
             return
         self.commands.append(words)
         if "git" in words[0].text.lower():
-            self.commands.extend(_meant_by_git(words))
+            self.commands.extend(_expand_git_aliases(words))
 
-    def _doubt(self, reason: str) -> None:
+    def _add_doubt(self, reason: str) -> None:
         if reason not in self.doubts:
             self.doubts.append(reason)
 
 
-def _runs_code(command: shell.Command) -> bool:
-    return any(name in programs.STRING_RUNNERS for name in called(command.words))
+def _runs_code(command: shell.ShellCommand) -> bool:
+    return any(name in programs.STRING_RUNNERS for name in list_program_names(command.words))
 
 
 def is_wrapper(words: Words, start: int = 0) -> bool:
-    wrapper = programs.WRAPPERS.get(programs.base_name(words[start].text))
+    wrapper = programs.WRAPPERS.get(programs.normalize_program_name(words[start].text))
     if wrapper is None:
         return False
     return not wrapper.verbs or any(word.text in wrapper.verbs or not word.known for word in words[start + 1 :])
 
 
-def module_place(words: Words, start: int = 0) -> int | None:
+def find_module_argument(words: Words, start: int = 0) -> int | None:
     """The place of `pytest` in `python -m pytest`."""
-    if programs.base_name(words[start].text) not in _MODULE_RUNNERS:
+    if programs.normalize_program_name(words[start].text) not in _MODULE_RUNNERS:
         return None
     for at in range(start + 1, len(words) - 1):
         if words[at].text == "-m":
@@ -158,18 +158,18 @@ def module_place(words: Words, start: int = 0) -> int | None:
     return None
 
 
-def called(words: Words) -> Iterator[str]:
+def list_program_names(words: Words) -> Iterator[str]:
     """The names of the programs that these words may call."""
     if not words:
         return
     wraps = is_wrapper(words)
     for place, word in enumerate(words):
         if place == 0 or wraps:
-            yield programs.base_name(word.text)
+            yield programs.normalize_program_name(word.text)
 
 
-def _code_in(words: Words) -> Iterator[str]:
-    is_git = programs.base_name(words[0].text) == "git"
+def _iterate_code(words: Words) -> Iterator[str]:
+    is_git = programs.normalize_program_name(words[0].text) == "git"
     for place, word in enumerate(words[1:], start=1):
         if not _MAY_BE_CODE.search(word.text):
             continue
@@ -186,21 +186,21 @@ def _takes_code(option: str) -> bool:
     return len(option) > 2 and option.startswith("--") and any(known.startswith(option) for known in _GIT_LONG_CODE_OPTIONS)
 
 
-def _meant_by_git(words: Words) -> Iterator[Words]:
+def _expand_git_aliases(words: Words) -> Iterator[Words]:
     """What a call of git may come to under another name: `git-push`, an alias that it brings along, a part of `push`."""
-    name = programs.base_name(words[0].text)
-    git = shell.Word("git")
+    name = programs.normalize_program_name(words[0].text)
+    git = shell.ShellWord("git")
     if name.startswith("git-"):
-        yield (git, shell.Word(name.removeprefix("git-")), *words[1:])
+        yield (git, shell.ShellWord(name.removeprefix("git-")), *words[1:])
     if name != "git":
         return
     for place, word in enumerate(words[1:], start=1):
         if word.text in _PUSHES:
-            yield (git, shell.Word("push"), *words[place + 1 :])
+            yield (git, shell.ShellWord("push"), *words[place + 1 :])
         alias = _ALIAS.search(word.text)
         if alias is None:
             continue
         meant = " ".join((word.text[alias.end() :], *(later.text for later in words[place + 1 :])))
-        tokens = tuple(shell.Word(token) for token in _TOKENS.findall(meant)[:_ROUGH_WINDOW])
+        tokens = tuple(shell.ShellWord(token) for token in _TOKENS.findall(meant)[:_ROUGH_WINDOW])
         yield (git, *tokens)
         yield from (tokens[at:] for at in range(len(tokens)))

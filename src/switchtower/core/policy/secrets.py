@@ -35,77 +35,80 @@ _HIDDEN_BY_WILDCARD = re.compile(r"[*?\[{]")
 
 # What a wildcard of a shell could stand for. `id_*` is narrower here: `*.md` would fit `id_x.md` too.
 _WILDCARD_TARGETS = (
-    *(globs.parse(name) for name in NAMES if name != "id_*"),
-    *(globs.parse(f"id_{kind}{end}") for kind in ("rsa", "dsa", "ecdsa", "ed25519") for end in ("", "_sk")),
-    *(globs.parse(name) for name in (*FOLDERS, *(folder for folder, _ in PLACES))),
+    *(globs.parse_glob(name) for name in NAMES if name != "id_*"),
+    *(globs.parse_glob(f"id_{kind}{end}") for kind in ("rsa", "dsa", "ecdsa", "ed25519") for end in ("", "_sk")),
+    *(globs.parse_glob(name) for name in (*FOLDERS, *(folder for folder, _ in PLACES))),
 )
 
 
 def is_secret(path: str) -> bool:
     """Whether a file of this name is kept from tools. Upper and lower case count as one, as they do on some disks."""
-    parts = tuple(part for part in paths.fold(path).replace("\\", "/").split("/") if part not in ("", "."))
+    parts = tuple(part for part in paths.normalize_name(path).replace("\\", "/").split("/") if part not in ("", "."))
     if not parts:
         return False
     return bool(_NAME.fullmatch(parts[-1])) or parts[-2:] in PLACES or not FOLDERS.isdisjoint(parts)
 
 
-def holds_secrets(path: str) -> bool:
+def has_secrets(path: str) -> bool:
     """Whether a search through this folder would read secrets whatever else it finds."""
     folder = path.rstrip("/")
     return is_secret(folder) or any(is_secret(f"{folder}/{name}") for _, name in PLACES)
 
 
-def named_in(word: str, bases: tuple[paths.Parts, ...] = ((),), *, wildcards: bool = False) -> str | None:
+def find_secret_file(word: str, bases: tuple[paths.Parts, ...] = ((),), *, wildcards: bool = False) -> str | None:
     """The secret file that a word of a command names: the word, a value in it (`--file=.env`, `HEAD:.env`), or a wildcard."""
-    if not _could_name(word):
+    if not _can_name_secret(word):
         return None
-    for candidate in _candidates(word[:_MOST_TO_LOOK_AT]):
+    for candidate in _iterate_candidates(word[:_MOST_TO_LOOK_AT]):
         if any(is_secret("/".join((*base, candidate))) for base in bases if candidate):
             return candidate
-        if wildcards and _could_expand_to_secret(candidate):
+        if wildcards and _can_expand_to_secret(candidate):
             return candidate
     return None
 
 
-def named_in_code(code: str) -> str | None:
+def find_secret_in_code(code: str) -> str | None:
     """The secret file that a piece of program text names. Names of variables such as `id_user` are no key files."""
-    if not _could_name(code):
+    if not _can_name_secret(code):
         return None
-    for path in paths_in_code(code):
+    for path in extract_paths(code):
         name = path.rsplit("/", 1)[-1]
-        if is_secret(path) and (not paths.fold(name).startswith("id_") or _KEY_FILE.fullmatch(paths.fold(name))):
+        if is_secret(path) and (
+            not paths.normalize_name(name).startswith("id_") or _KEY_FILE.fullmatch(paths.normalize_name(name))
+        ):
             return path
     return None
 
 
-def paths_in_code(code: str) -> Iterator[str]:
+def extract_paths(code: str) -> Iterator[str]:
     """What looks like a path in a text that is no shell command."""
     return (found[0] for found in _PATHS_IN_CODE.finditer(code))
 
 
-def _could_name(text: str) -> bool:
+def _can_name_secret(text: str) -> bool:
     """All secrets have a dot, an underscore or a look-alike of one in their name; most words of a command have neither."""
     return "." in text or "_" in text or not text.isascii() or bool(_HIDDEN_BY_WILDCARD.search(text)) or "credentials" in text
 
 
-def _candidates(word: str) -> Iterator[str]:
+def _iterate_candidates(word: str) -> Iterator[str]:
     yield word
     yield from _SEPARATORS.split(word)
     if word.startswith("-") and not word.startswith("--"):
         yield word[2:]
 
 
-def _could_expand_to_secret(path: str) -> bool:
-    parts = paths.fold(path).split("/")
+def _can_expand_to_secret(path: str) -> bool:
+    parts = paths.normalize_name(path).split("/")
     if not _WILDCARDS.search(path):
         return False
     return any(folder in parts for folder, _ in PLACES) or any(
-        _WILDCARDS.search(part) and any(_expands(globs.parse(part), target) for target in _WILDCARD_TARGETS) for part in parts
+        _WILDCARDS.search(part) and any(_can_expand(globs.parse_glob(part), target) for target in _WILDCARD_TARGETS)
+        for part in parts
     )
 
 
-def _expands(wildcard: globs.Glob, target: globs.Glob) -> bool:
+def _can_expand(wildcard: globs.Glob, target: globs.Glob) -> bool:
     # A shell's wildcard does not stand for a dot at the beginning of a name.
     if target[:1] == (".",) and wildcard[:1] != (".",):
         return False
-    return globs.meets(wildcard, target)
+    return globs.can_overlap(wildcard, target)

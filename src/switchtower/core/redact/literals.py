@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from switchtower.core.redact import shapes
 
-SHORTEST = 8
+SHORTEST_LITERAL = 8
 """Shorter values would turn up by chance."""
-_TELLING = 3
+_SHORTEST_BEGINNING = 3
 
 
-class Literals:
+class SecretLiterals:
     """A set of values, each also as JSON and URLs spell it."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Literals:
     def add(self, value: str) -> bool:
         """Whether this was new, and long enough to be looked for."""
         # A value within the mark itself would be found in every redacted text again.
-        if len(value) < SHORTEST or value in shapes.MARK or value in self._spellings:
+        if len(value) < SHORTEST_LITERAL or value in shapes.MARK or value in self._spellings:
             return False
         spellings = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}
         self._values[value] = tuple(spellings)
@@ -38,8 +38,8 @@ class Literals:
         if self._values.pop(value, None) is not None:
             self._compile()
 
-    def copy(self) -> "Literals":
-        other = Literals()
+    def copy(self) -> "SecretLiterals":
+        other = SecretLiterals()
         other._values = dict(self._values)
         other._spellings, other._whole, other._first = self._spellings, self._whole, self._first
         return other
@@ -57,15 +57,15 @@ class Literals:
         self._spellings = ordered
         self._whole = whole
 
-    def beginnings(self) -> list[str]:
+    def list_beginnings(self) -> list[str]:
         """Of each value, as many characters as a search needs to stop where it begins."""
-        return [spelling[:SHORTEST] for spelling in self._spellings]
+        return [spelling[:SHORTEST_LITERAL] for spelling in self._spellings]
 
-    def begins(self, text: str) -> bool:
+    def is_beginning(self, text: str) -> bool:
         """Whether it is so much of a value that it is held back however long the rest takes."""
-        return len(text) >= _TELLING and any(spelling.startswith(text) for spelling in self._spellings)
+        return len(text) >= _SHORTEST_BEGINNING and any(spelling.startswith(text) for spelling in self._spellings)
 
-    def first_end(self, text: str, before: int) -> int:
+    def find_first_end(self, text: str, before: int) -> int:
         """Where the first value ends that begins before this place; 0 when none does."""
         found = self._whole.search(text) if self._whole is not None else None
         return found.end() if found is not None and found.start() < before else 0
@@ -78,7 +78,7 @@ class Literals:
         position = 0
         while True:
             found = self._whole.search(text, position)
-            open_from = self._open_from(text, position)
+            open_from = self._find_open_start(text, position)
             if found is None or open_from <= found.start():
                 released.append(text[position:open_from])
                 return "".join(released), text[open_from:]
@@ -89,12 +89,12 @@ class Literals:
         """The text without the values, when no more will come."""
         return text if self._whole is None else self._whole.sub(shapes.MARK, text)
 
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where the values are."""
         if self._whole is not None:
             yield from (found.span() for found in self._whole.finditer(text))
 
-    def _open_from(self, text: str, position: int) -> int:
+    def _find_open_start(self, text: str, position: int) -> int:
         assert self._first is not None
         longest = len(self._spellings[0])
         for candidate in self._first.finditer(text, max(position, len(text) - longest + 1)):

@@ -16,7 +16,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 
-class Kind(Enum):
+class SecretKind(Enum):
     """What a name promises, from certain to possible."""
 
     PASSWORD = auto()
@@ -31,7 +31,7 @@ class Kind(Enum):
     SET_COOKIE = auto()
 
 
-class Value(Struct, frozen=True):
+class AssignedValue(Struct, frozen=True):
     """A value as it stands in the text: at most its beginning, which has to suffice."""
 
     text: str
@@ -46,7 +46,12 @@ class Value(Struct, frozen=True):
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _HINT = re.compile(r"key|token|secret|pass|pwd|credential|authorization|bearer|auth\Z|cookie\Z|\Asig\Z")
-_WHOLE = {("auth",): Kind.AUTH, ("sig",): Kind.SIGNATURE, ("cookie",): Kind.COOKIE, ("set", "cookie"): Kind.SET_COOKIE}
+_WHOLE = {
+    ("auth",): SecretKind.AUTH,
+    ("sig",): SecretKind.SIGNATURE,
+    ("cookie",): SecretKind.COOKIE,
+    ("set", "cookie"): SecretKind.SET_COOKIE,
+}
 """Names that promise a secret only when they are nothing else."""
 
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd", "secret", "passwords", "secrets")
@@ -82,12 +87,12 @@ _CODE_WORDS = re.compile(
     "boolean|default|getpass|hidden|ignore|inherit|invalid|missing|number|object|optional|plaintext|prompt|random|request|"
     "required|response|result|settings|string|undefined|unknown"
 )
-_SHORTEST = {Kind.PASSWORD: 4, Kind.TOKEN: 6, Kind.KEY: 8}
+_SHORTEST = {SecretKind.PASSWORD: 4, SecretKind.TOKEN: 6, SecretKind.KEY: 8}
 _SHAPES = {
-    Kind.AUTH: re.compile(r"(?=[A-Za-z+/]{0,60}[0-9])[A-Za-z0-9+/]{12,}={0,2}"),
-    Kind.SIGNATURE: re.compile(r"(?=[A-Za-z%+/_-]{0,60}[0-9])[\w%+/-]{20,}={0,2}", re.ASCII),
-    Kind.COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
-    Kind.SET_COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
+    SecretKind.AUTH: re.compile(r"(?=[A-Za-z+/]{0,60}[0-9])[A-Za-z0-9+/]{12,}={0,2}"),
+    SecretKind.SIGNATURE: re.compile(r"(?=[A-Za-z%+/_-]{0,60}[0-9])[\w%+/-]{20,}={0,2}", re.ASCII),
+    SecretKind.COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
+    SecretKind.SET_COOKIE: re.compile(r"[\w!#$%&'*+.^|~-]{1,64}=[^\s;]{6}.*", re.DOTALL),
 }
 _LONGEST_PLAIN_NUMBER = 11
 _RANDOM = re.compile(r"(?=.{0,255}[0-9])(?=.{0,255}[A-Za-z])[\w+/=.:@%~!#-]{8,256}", re.ASCII)
@@ -95,7 +100,7 @@ _FEWEST_DIFFERENT = 5
 
 
 @lru_cache(1_024)
-def kind_of(name: str) -> Kind | None:
+def classify_name(name: str) -> SecretKind | None:
     """What a name such as `API_KEY`, `clientSecret` or `db-password` promises; None when it names no secret."""
     if not _HINT.search(name.lower()):
         return None  # nearly all names, at a fraction of the cost
@@ -109,39 +114,39 @@ def kind_of(name: str) -> Kind | None:
     for index in reversed(range(len(parts))):
         part = parts[index]
         if part.endswith(_PASSWORDS) or (part == "pass" and index):
-            return Kind.PASSWORD
+            return SecretKind.PASSWORD
         if part.endswith(_TOKENS):
-            return Kind.TOKEN
+            return SecretKind.TOKEN
         if part == "key":
             if not index:
-                return Kind.KEY
-            return None if _HARMLESS_KEYS.fullmatch(parts[index - 1]) else Kind.TOKEN
+                return SecretKind.KEY
+            return None if _HARMLESS_KEYS.fullmatch(parts[index - 1]) else SecretKind.TOKEN
     return None
 
 
-def is_secret(kind: Kind, value: Value) -> bool:
+def is_secret(kind: SecretKind, value: AssignedValue) -> bool:
     """Whether the value behind such a name has to be hidden."""
     text = value.text
     if not text or is_reference(text) or _ELSEWHERE.match(text):
         return False
     if (shape := _SHAPES.get(kind)) is not None:
         return shape.fullmatch(text) is not None
-    if kind is Kind.PASSWORD and value.quoted:
+    if kind is SecretKind.PASSWORD and value.quoted:
         return not _SENTENCE.match(text)
-    if len(text) < _SHORTEST[kind] or (kind is not Kind.PASSWORD and _NOT_IN_TOKENS.search(text)):
+    if len(text) < _SHORTEST[kind] or (kind is not SecretKind.PASSWORD and _NOT_IN_TOKENS.search(text)):
         return False
     if _NUMBER.fullmatch(text):
-        return kind is Kind.PASSWORD or len(text) > _LONGEST_PLAIN_NUMBER
+        return kind is SecretKind.PASSWORD or len(text) > _LONGEST_PLAIN_NUMBER
     if _CALL_OR_INDEX.fullmatch(text + "(" if value.followed_by == "(" else text):
         return False
     if _is_plain(text) and not (value.after_scheme and _MIXED_CASE.search(text)):
-        return kind is Kind.PASSWORD and _is_bare_word(value)
-    if kind is Kind.KEY:
+        return kind is SecretKind.PASSWORD and _is_bare_word(value)
+    if kind is SecretKind.KEY:
         return (text.isalpha() or _DIGIT.search(text) is not None) and not _IDENTITY.fullmatch(text)
     return True
 
 
-def is_worth_knowing(text: str) -> bool:
+def is_worth_keeping(text: str) -> bool:
     """Whether a value that was hidden once is so much of a secret that it is hidden wherever it turns up again: no word, no
     number, no identity and nothing that may be a part of ordinary text."""
     return (
@@ -164,9 +169,9 @@ def _is_plain(text: str) -> bool:
     return _WORDS.fullmatch(text) is not None and all(len(word) <= _LONGEST_WORD for word in _WORD_BREAK.split(text))
 
 
-def _is_bare_word(value: Value) -> bool:
+def _is_bare_word(value: AssignedValue) -> bool:
     """`password=swordfish`, or words chained as only a passphrase chains them; but not `password=password`."""
     text = value.text
-    if kind_of(text) is not None or _CODE_WORDS.fullmatch(text.lower()):
+    if classify_name(text) is not None or _CODE_WORDS.fullmatch(text.lower()):
         return False
     return text.count("-") > 1 or (value.assigned and text.isalpha() and len(text) > 5)

@@ -38,7 +38,7 @@ _TEXT_KEYS = frozenset({"content", "diff", "message", "new", "old", "options", "
 Span = tuple[int, int]
 
 
-def mark_of(literal: str) -> str:
+def make_mark(literal: str) -> str:
     """What stands in a question in the place of a literal."""
     return f"[redacted, {len(literal)} character{'s' if len(literal) > 1 else ''}]"
 
@@ -51,29 +51,29 @@ def is_text_key(key: object) -> bool:
     return key in _TEXT_KEYS
 
 
-def mask(text: str, hidden: Iterable[Span], *, is_command: bool) -> str:
+def mask_literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> str:
     """The text with a mark for each literal among what is `hidden`; the rest of what is hidden is shown.
 
     `is_command` says that a shell may read the text: then a literal that may be the name of a command is shown too."""
     shown: list[str] = []
     done = 0
-    for start, end in literals(text, hidden, is_command=is_command):
-        shown += (text[done:start], mark_of(text[start:end]))
+    for start, end in find_literals(text, hidden, is_command=is_command):
+        shown += (text[done:start], make_mark(text[start:end]))
         done = end
     return "".join((*shown, text[done:])) if done else text
 
 
-def literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> list[Span]:
+def find_literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> list[Span]:
     """The parts of what is hidden that may be masked, in their order."""
-    spans = [span for span in _candidates(text, hidden) if not _is_expanded(text, span)]
+    spans = [span for span in _find_candidates(text, hidden) if not _is_expanded(text, span)]
     if not is_command or not spans:
         return spans
-    programs = _programs(text)
+    programs = _find_programs(text)
     return [span for span in spans if not _is_program(text, span, programs)]
 
 
-def _candidates(text: str, hidden: Iterable[Span]) -> Iterator[Span]:
-    for start, end in _joined(hidden):
+def _find_candidates(text: str, hidden: Iterable[Span]) -> Iterator[Span]:
+    for start, end in _join_spans(hidden):
         value = text[start:end]
         if LITERAL.fullmatch(value):
             if _ENDS_A_LITERAL.match(text, end) and text[start - 1 : start] not in _EXPANDS:
@@ -84,7 +84,7 @@ def _candidates(text: str, hidden: Iterable[Span]) -> Iterator[Span]:
                     yield line.span()
 
 
-def _joined(hidden: Iterable[Span]) -> Iterator[Span]:
+def _join_spans(hidden: Iterable[Span]) -> Iterator[Span]:
     """Spans that overlap or touch are one."""
     last: Span | None = None
     for span in sorted(hidden):
@@ -104,14 +104,14 @@ def _is_expanded(text: str, span: Span) -> bool:
     return assigned is not None and re.search(rf"\$\{{?[!#]?{assigned[1]}\b", text) is not None
 
 
-def _programs(text: str) -> frozenset[str] | None:
+def _find_programs(text: str) -> frozenset[str] | None:
     """The first words of all commands that the text runs; None when these are not certain."""
     # Imported late: few texts hold a secret, and the policy takes a while to load.
     from switchtower.core.policy import shell
 
     if len(text) > _LONGEST_COMMAND:
         return None
-    script = shell.read(text)
+    script = shell.parse_script(text)
     programs = frozenset(command.words[0].text for command in script.commands if command.words)
     if script.unreadable or any(_INTERPRETER.fullmatch(program) for program in programs):
         return None

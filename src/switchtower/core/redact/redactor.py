@@ -8,10 +8,10 @@ import msgspec
 
 from switchtower.core import events
 from switchtower.core.redact import names, questions, screens
-from switchtower.core.redact.extra import ExtraStreamRedactor, extra_spans
+from switchtower.core.redact.extra import PatternStreamRedactor, find_pattern_spans
 from switchtower.core.redact.scanner import SpanFinder
 from switchtower.core.redact.shapes import MARK
-from switchtower.core.redact.stream import Rules, StreamRedactor
+from switchtower.core.redact.stream import RedactionRules, StreamRedactor
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -40,17 +40,17 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.ShellCancelRequested: (),
     events.ShellFinished: ("text",),
     events.TerminalTyped: ("text",),
-    events.TerminalKeys: (),
+    events.TerminalKeysTyped: (),
     events.TerminalResized: (),
-    events.TerminalEchoed: (),
+    events.TerminalEchoChanged: (),
     events.PromptShown: (),
-    events.PromptGone: (),
-    events.ScreenTaken: ("text",),
-    events.ErrandStarted: (),
-    events.ErrandFinished: ("result", "error"),
+    events.PromptCleared: (),
+    events.ScreenCaptured: ("text",),
+    events.RemoteCallStarted: (),
+    events.RemoteCallFinished: ("result", "error"),
     events.HostLost: (),
     events.HostReturned: (),
-    events.HostSaid: ("data",),
+    events.HostEventReceived: ("data",),
     events.StepStopped: (),
     events.DialogOpened: ("dialog",),
     events.DialogAnswered: ("response",),
@@ -100,7 +100,7 @@ A delta has none: a secret may be cut between two of them, so their text goes th
 DECIDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.Approval: ("title", "summary", "details"),
     events.Criterion: ("check",),
-    events.ErrandStarted: ("args",),
+    events.RemoteCallStarted: ("args",),
     events.Program: ("argv", "command"),
     events.PromptShown: ("prompt",),
     events.Rule: ("path", "command"),
@@ -119,11 +119,11 @@ class Redactor:
 
     def __init__(self, known: Iterable[str] = (), *, extra: str | None = None) -> None:
         """`extra` is a pattern of the owner's own."""
-        self._rules = Rules()
+        self._rules = RedactionRules()
         self._extra = re.compile(extra) if extra else None
         self._sessions: dict[str, Redactor] = {}
         for value in known:
-            self.add(value)
+            self.add_secret(value)
 
     def for_session(self, session_id: str) -> "Redactor":
         """The redactor of one session: a value that it has hidden once, it hides wherever the value turns up again."""
@@ -136,124 +136,129 @@ class Redactor:
             del self._sessions[next(iter(self._sessions))]
         return redactor
 
-    def add(self, value: str) -> None:
+    def add_secret(self, value: str) -> None:
         """Learns one more value to hide, from now on and in open streams too. Values under 8 characters are ignored."""
         self._rules.learn(value)
 
-    def stream(self) -> StreamRedactor:
+    def open_stream(self) -> StreamRedactor:
         """For one text that arrives in pieces; what comes out is in sum what `text` makes of the whole."""
-        return StreamRedactor(self._rules) if self._extra is None else ExtraStreamRedactor(self._rules, self._extra)
+        return StreamRedactor(self._rules) if self._extra is None else PatternStreamRedactor(self._rules, self._extra)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         if self._extra is None and not self._rules.is_suspicious(text):
             return text
-        stream = self.stream()
+        stream = self.open_stream()
         redacted = stream.feed(text) + stream.close()
         return text if redacted == text else redacted
 
-    def question(self, text: str, *, is_command: bool = True) -> str:
+    def redact_question(self, text: str, *, is_command: bool = True) -> str:
         """What a person decides about: a mark stands for one literal and says its length; see `questions`.
 
         `is_command` says that a shell may read the text."""
-        return questions.mask(text, self._spans(text), is_command=is_command)
+        return questions.mask_literals(text, self._find_spans(text), is_command=is_command)
 
-    def _spans(self, text: str) -> list[tuple[int, int]]:
+    def _find_spans(self, text: str) -> list[tuple[int, int]]:
         """Where the secrets are."""
         if self._extra is None and not self._rules.is_suspicious(text):
             return []
         finder = SpanFinder()
-        hidden = [*self._rules.literals.spans(text), *finder.find(text)]
+        hidden = [*self._rules.literals.find_spans(text), *finder.find(text)]
         for secret in finder.found:
-            self._rules.found(secret)
+            self._rules.add_found(secret)
         if self._extra is not None:
-            hidden += extra_spans(self._extra, text)
+            hidden += find_pattern_spans(self._extra, text)
         return sorted(hidden)
 
-    def question_value(self, value: Any, *, is_command: bool = True) -> Any:
+    def redact_question_value(self, value: Any, *, is_command: bool = True) -> Any:
         """JSON-like data with every string redacted as in a question; itself when nothing changed."""
-        return self._value(value, DEEPEST, question=_Question(is_command))
+        return self._redact_value(value, DEEPEST, question=_Question(is_command))
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """JSON-like data with every string redacted, wholly so where its key names a secret; itself when nothing changed."""
-        return self._value(value, DEEPEST)
+        return self._redact_value(value, DEEPEST)
 
-    def event(self, event: events.AnyEvent) -> events.AnyEvent:
+    def redact_event(self, event: events.AnyEvent) -> events.AnyEvent:
         """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
-        if isinstance(event, events.ScreenTaken):
-            text = screens.redact(event.text, event.cols, self._spans)
+        if isinstance(event, events.ScreenCaptured):
+            text = screens.redact_screen(event.text, event.cols, self._find_spans)
             event = event if text == event.text else msgspec.structs.replace(event, text=text)
-        redacted = self._struct(event)
+        redacted = self._redact_struct(event)
         if event.relayed is None:
             return redacted
-        relayed = self._struct(event.relayed)
+        relayed = self._redact_struct(event.relayed)
         return redacted if relayed is event.relayed else msgspec.structs.replace(redacted, relayed=relayed)
 
     def is_large(self, event: events.AnyEvent) -> bool:
         """Whether redacting it takes so long that it is not done between other work."""
         fields = (getattr(event, name) for name in (*FREE_TEXT[type(event)], *DECIDED.get(type(event), ())))
-        return sum(map(_size, fields)) > LARGE
+        return sum(map(_measure_size, fields)) > LARGE
 
-    def _struct(self, struct: _S) -> _S:
+    def _redact_struct(self, struct: _S) -> _S:
         changes = {}
         for name in FREE_TEXT[type(struct)]:
             before = getattr(struct, name)
-            after = self._value(before, DEEPEST)
+            after = self._redact_value(before, DEEPEST)
             if after is not before:
                 changes[name] = after
         for name in DECIDED.get(type(struct), ()):
             before = getattr(struct, name)
-            after = self.question_value(before, is_command=name not in _PROSE)
+            after = self.redact_question_value(before, is_command=name not in _PROSE)
             if after is not before:
                 changes[name] = after
         return msgspec.structs.replace(struct, **changes) if changes else struct
 
-    def _value(self, value: Any, depth: int, kind: names.Kind | None = None, *, question: "_Question | None" = None) -> Any:
+    def _redact_value(
+        self, value: Any, depth: int, kind: names.SecretKind | None = None, *, question: "_Question | None" = None
+    ) -> Any:
         """`kind` is what the key promises under which the value stands, alone or in a list."""
         match value:
             case str():
                 named = kind is not None and _is_named_secret(kind, value)
-                if named and kind is not names.Kind.KEY:
-                    self._rules.found(value)
+                if named and kind is not names.SecretKind.KEY:
+                    self._rules.add_found(value)
                 if question is not None:
                     return (
-                        questions.mark_of(value)
+                        questions.make_mark(value)
                         if named and questions.is_literal(value)
-                        else self.question(value, is_command=question.is_command)
+                        else self.redact_question(value, is_command=question.is_command)
                     )
-                return MARK if named else self.text(value)
+                return MARK if named else self.redact_text(value)
             case dict() | list() | tuple() if depth == 0:
                 return MARK  # too deep to look into; such a question is refused before it gets here
             case dict():
                 redacted = {
-                    self._value(key, depth - 1, question=question): self._value(
-                        held, depth - 1, names.kind_of(key) if isinstance(key, str) else None, question=_under(question, key)
+                    self._redact_value(key, depth - 1, question=question): self._redact_value(
+                        held,
+                        depth - 1,
+                        names.classify_name(key) if isinstance(key, str) else None,
+                        question=_find_subquestion(question, key),
                     )
                     for key, held in value.items()
                 }
-                unchanged = len(redacted) == len(value) and all(map(_same, value.items(), redacted.items()))
+                unchanged = len(redacted) == len(value) and all(map(_is_same, value.items(), redacted.items()))
                 return value if unchanged else redacted
             case list() | tuple():
-                items = [self._value(item, depth - 1, kind, question=question) for item in value]
+                items = [self._redact_value(item, depth - 1, kind, question=question) for item in value]
                 if all(after is before for after, before in zip(items, value, strict=True)):
                     return value
                 return items if isinstance(value, list) else tuple(items)
             case msgspec.Struct():
-                return self._struct(value)
+                return self._redact_struct(value)
             case _:
                 return value
 
 
-def _size(value: Any, depth: int = 8) -> int:
+def _measure_size(value: Any, depth: int = 8) -> int:
     """Of its texts, roughly."""
     match value:
         case str():
             return len(value)
         case dict() if depth:
-            return sum(_size(held, depth - 1) for held in value.values())
+            return sum(_measure_size(held, depth - 1) for held in value.values())
         case list() | tuple() if depth:
-            return sum(_size(held, depth - 1) for held in value)
+            return sum(_measure_size(held, depth - 1) for held in value)
         case msgspec.Struct() if depth:
-            return sum(_size(getattr(value, name), depth - 1) for name in value.__struct_fields__)
+            return sum(_measure_size(getattr(value, name), depth - 1) for name in value.__struct_fields__)
         case _:
             return 0
 
@@ -264,18 +269,18 @@ class _Question(msgspec.Struct, frozen=True):
     is_command: bool
 
 
-def _under(question: _Question | None, key: Any) -> _Question | None:
+def _find_subquestion(question: _Question | None, key: Any) -> _Question | None:
     if question is not None and question.is_command and questions.is_text_key(key):
         return _Question(is_command=False)
     return question
 
 
-def _is_named_secret(kind: names.Kind, value: str) -> bool:
+def _is_named_secret(kind: names.SecretKind, value: str) -> bool:
     """Under a name that is certain, anything is a secret but nothing at all."""
-    if kind is names.Kind.KEY:
-        return names.is_secret(kind, names.Value(value, quoted=True))
+    if kind is names.SecretKind.KEY:
+        return names.is_secret(kind, names.AssignedValue(value, quoted=True))
     return value != "" and not value.startswith(MARK[:-1])
 
 
-def _same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
+def _is_same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
     return before[0] is after[0] and before[1] is after[1]

@@ -16,14 +16,14 @@ _MANY_SIGNS = 256
 """In text that is shorter, a decision about each sign costs less than a search for all hints."""
 
 
-class Scanner:
+class SecretScanner:
     __slots__ = (
         "_anchor",
         "_before",
         "_done",
         "_floor",
         "_hidden",
-        "_is_begun",
+        "_has_started",
         "_named",
         "_open_from",
         "_out",
@@ -35,9 +35,9 @@ class Scanner:
         "found",
     )
 
-    def __init__(self, context: str, shown: str = "") -> None:
+    def __init__(self, context: str, preceding: str = "") -> None:
         """`shown` was let go although it is undecided: it may be the beginning of a prefix."""
-        self._text = context + shown
+        self._text = context + preceding
         """What was let go but may still be looked back at, then what is undecided."""
         self._position = len(context)
         """Up to here in `_text`, everything is decided."""
@@ -51,7 +51,7 @@ class Scanner:
         """What is swallowed: the rest of a secret whose mark is already out."""
         self._pem_left = 0
         """How much a PEM block may still swallow; 0 outside of one."""
-        self._is_begun = False
+        self._has_started = False
         """Whether what is undecided has the beginning of a secret in it, and not only of what introduces one."""
         self._out: list[str] = []
         self._hidden = ""
@@ -68,7 +68,7 @@ class Scanner:
     def scan(self, more: str, *, final: bool = False) -> str:
         """Decides as much as can be decided; everything, when no more will come."""
         self._text += more
-        self._is_begun = False
+        self._has_started = False
         self._find_hints()
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
@@ -87,19 +87,19 @@ class Scanner:
 
     def settle(self) -> str:
         """Lets go of what is held, unless a secret has begun in it; all of it stays undecided."""
-        if self._rest is not None or self._pem_left or self._is_begun:
+        if self._rest is not None or self._pem_left or self._has_started:
             return ""
         held = self._text[self._done :]
         self._done = len(self._text)
         return held
 
-    def settled(self) -> str | None:
+    def take_context(self) -> str | None:
         """The context to go on from, when nothing is held or being swallowed."""
         if self._position < len(self._text) or self._rest is not None or self._pem_left:
             return None
-        return self._looking_back(self._position)
+        return self._read_context(self._position)
 
-    def _let_go(self, end: int) -> None:
+    def _release(self, end: int) -> None:
         """Everything up to `end` is decided and harmless."""
         if end > self._done:
             self._end_secret()
@@ -119,14 +119,14 @@ class Scanner:
         self._end_secret()
         self._hidden = self._text[min(self._position, self._done) : end]
         self._out.append(shapes.MARK)
-        self._before = self._looking_back(self._done) + shapes.MARK
+        self._before = self._read_context(self._done) + shapes.MARK
         self._skip(end)
         self._rest = rest
 
     def _skip(self, end: int) -> None:
         self._done = self._position = self._floor = end
 
-    def _looking_back(self, start: int) -> str:
+    def _read_context(self, start: int) -> str:
         """What came out right before this place, as far back as any decision may look."""
         return (self._before + self._text[max(self._floor, start - shapes.CONTEXT) : start])[-shapes.CONTEXT :]
 
@@ -139,7 +139,7 @@ class Scanner:
         if self._pem_left and not self._swallow_pem(final=final):
             return False
         if self._rest is not None:
-            rest = _end(self._rest, self._text, self._position)
+            rest = _find_end(self._rest, self._text, self._position)
             if len(self._hidden) <= LONGEST_FOUND:
                 self._hidden += self._text[self._position : rest]
             self._skip(rest)
@@ -170,47 +170,47 @@ class Scanner:
         """Goes to the next place of interest and decides about it; False when there is none, or when it has to wait."""
         text = self._text
         if self._open_from < self._position:
-            self._open_from = len(text) if final else starts.open_from(text, self._position)
+            self._open_from = len(text) if final else starts.find_open_start(text, self._position)
         if self._anchor < self._position:
-            found = _of_interest()(text, self._position)
+            found = _compile_interest()(text, self._position)
             self._anchor = len(text) if found is None else found.start()
         anchor = self._anchor
-        sign = self._next_sign(min(anchor, self._open_from))
+        sign = self._find_next_sign(min(anchor, self._open_from))
         if sign is not None:
-            self._let_go(sign)
+            self._release(sign)
             return self._decide_sign(sign, final=final)
         if anchor >= self._open_from:
             # What may begin something at the end may as well be part of a token that began before it: `glpat--` and a PEM block.
             while anchor < len(text):
                 if (decided := self._decide_token(anchor, final=final, before=self._open_from)) is not None:
                     return decided
-                found = _of_interest()(text, anchor + 1)
+                found = _compile_interest()(text, anchor + 1)
                 anchor = len(text) if found is None else found.start()
-            self._let_go(self._open_from)
+            self._release(self._open_from)
             return False
         if (decided := self._decide_token(anchor, final=final)) is not None:
             return decided
         if (decided := self._decide_form(anchor, final=final)) is not None:
             return decided
-        if announced := _announced().match(text, anchor):
-            self._let_go(anchor)
+        if announced := _compile_announced().match(text, anchor):
+            self._release(anchor)
             if starts.is_boundary(text, anchor):
-                return self._decide_value(anchor, announced.end() - 1, names.kind_of(announced[0]), final=final)
+                return self._decide_value(anchor, announced.end() - 1, names.classify_name(announced[0]), final=final)
         elif begin := shapes.PEM_BEGIN.match(text, anchor):
-            self._let_go(anchor)
+            self._release(anchor)
             return self._decide_pem(begin.end(), final=final)
-        elif _pem_so_far().match(text, anchor) and not final:
-            self._let_go(anchor)
+        elif _compile_partial_pem().match(text, anchor) and not final:
+            self._release(anchor)
             return False
-        self._let_go(anchor + 1)
+        self._release(anchor + 1)
         return True
 
-    def _next_sign(self, end: int) -> int | None:
+    def _find_next_sign(self, end: int) -> int | None:
         """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
-        sign = self._next_in(self._named, starts.SIGN, end)
+        sign = self._find_next_in(self._named, starts.SIGN, end)
         if not self._urls:
             return sign
-        colon = self._next_in(self._urls, starts.COLON, end if sign is None else sign)
+        colon = self._find_next_in(self._urls, starts.COLON, end if sign is None else sign)
         return sign if colon is None else colon
 
     def _find_hints(self) -> None:
@@ -218,7 +218,7 @@ class Scanner:
             self._named, self._urls = [(0, len(self._text))], []
             return
         named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
-        for hint in starts.hints(self._text):
+        for hint in starts.find_hints(self._text):
             (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
         if self._before:
             named.insert(0, (0, shapes.CONTEXT))
@@ -226,7 +226,7 @@ class Scanner:
                 urls.insert(0, (0, shapes.CONTEXT))
         self._named, self._urls = named[::-1], urls[::-1]
 
-    def _next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
+    def _find_next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
         while regions:
             first, last = regions[-1]
             if first >= end:
@@ -243,22 +243,22 @@ class Scanner:
     def _decide_token(self, anchor: int, *, final: bool, before: int | None = None) -> bool | None:
         """None when no token has its anchor here, or none that begins before the given place."""
         text = self._text
-        for prefix, at in starts.prefixes_at(text, anchor):
+        for prefix, at in starts.find_prefixes(text, anchor):
             start = anchor - at
             if before is not None and start >= before:
                 continue
             if start < self._position or not text.startswith(prefix, start) or not starts.is_boundary(text, start):
                 continue
-            body = starts.body_of(prefix)
+            body = starts.find_body(prefix)
             after = start + len(prefix)
             if (needed := body.needs.match(text, after)) is not None:
-                self._let_go(start)
+                self._release(start)
                 self._hide(needed.end(), body.rest)
                 return True
             if not final and body.so_far.match(text, after):
-                self._let_go(start)
+                self._release(start)
                 # A short prefix may begin a word as well; of what follows it, words have no capitals and digits.
-                self._is_begun = len(prefix) > _SHORT_PREFIX or not _WORDLIKE.match(text, after)
+                self._has_started = len(prefix) > _SHORT_PREFIX or not _WORDLIKE.match(text, after)
                 return False
         return None
 
@@ -266,29 +266,29 @@ class Scanner:
         """None when no form begins here."""
         text = self._text
         is_open = False
-        for name, whole, partly, introduction, rest in starts.form_patterns(text[anchor]):
+        for name, whole, partly, introduction, rest in starts.build_form_patterns(text[anchor]):
             if (form := whole.match(text, anchor)) is not None:
-                if not self._has_its_place(name, anchor):
+                if not self._is_in_position(name, anchor):
                     continue
-                self._let_go(form.end())
+                self._release(form.end())
                 self._hide(form.end(), rest)
                 return True
-            if not final and partly.match(text, anchor) and self._has_its_place(name, anchor):
+            if not final and partly.match(text, anchor) and self._is_in_position(name, anchor):
                 is_open = True
                 begun = introduction.match(text, anchor)
-                self._is_begun = self._is_begun or (begun is not None and begun.end() < len(text))
+                self._has_started = self._has_started or (begun is not None and begun.end() < len(text))
         if is_open:
-            self._let_go(anchor)
+            self._release(anchor)
             return False
         return None
 
-    def _has_its_place(self, name: str, anchor: int) -> bool:
+    def _is_in_position(self, name: str, anchor: int) -> bool:
         """Whether what stands before it makes it a secret."""
         match name:
             case "mysql":
-                return shapes.MYSQL_BEHIND.search(self._looking_back(anchor)) is not None
+                return shapes.MYSQL_BEHIND.search(self._read_context(anchor)) is not None
             case "netrc":
-                return shapes.NETRC_BEHIND.search(self._looking_back(anchor - len("pass"))) is not None
+                return shapes.NETRC_BEHIND.search(self._read_context(anchor - len("pass"))) is not None
             case "crypt":
                 return starts.is_boundary(self._text, anchor)
             case _:
@@ -300,37 +300,37 @@ class Scanner:
             self._hidden = ""
             self._pem_left = shapes.PEM_LONGEST
         elif shapes.PEM_BODY_CUT_SHORT.match(self._text, body) and not final:
-            self._is_begun = True
+            self._has_started = True
             return False
         else:
-            self._let_go(body)
+            self._release(body)
         return True
 
     def _decide_sign(self, start: int, *, final: bool) -> bool:
-        behind = self._looking_back(start)[::-1]
+        behind = self._read_context(start)[::-1]
         if self._text[start] == ":" and shapes.USER_BEHIND.match(behind):
             return self._decide_url(start, final=final)
         named = shapes.NAME_BEHIND.match(behind)
-        return self._decide_value(start, start, names.kind_of(named[1][::-1]) if named else None, final=final)
+        return self._decide_value(start, start, names.classify_name(named[1][::-1]) if named else None, final=final)
 
-    def _decide_value(self, start: int, sign: int, kind: names.Kind | None, *, final: bool) -> bool:
+    def _decide_value(self, start: int, sign: int, kind: names.SecretKind | None, *, final: bool) -> bool:
         """At the sign or blank behind a name: the value ahead may be a secret, the name stays."""
         if kind is None:
-            self._let_go(sign + 1)
+            self._release(sign + 1)
             return True
         text = self._text
         ahead = shapes.VALUE_AHEAD.match(text, sign)
         assert ahead is not None, "every part of it may be absent"
         value_at = ahead.end()
         quote = ahead["quote"] or ""
-        run = shapes.run_of(quote) if kind not in _COOKIES else _COOKIES[kind]
-        judged = _end(run.start, text, value_at)
-        goes_on = _end(run.rest, text, judged) > judged
+        run = shapes.find_run(quote) if kind not in _COOKIES else _COOKIES[kind]
+        judged = _find_end(run.start, text, value_at)
+        goes_on = _find_end(run.rest, text, judged) > judged
         if not goes_on and self._is_open(judged) and not final:
-            self._is_begun = judged > value_at and (kind is not names.Kind.KEY or judged - value_at > _SHORT_PREFIX)
+            self._has_started = judged > value_at and (kind is not names.SecretKind.KEY or judged - value_at > _SHORT_PREFIX)
             return self._wait_at(start, value_at)
-        self._let_go(value_at)
-        value = names.Value(
+        self._release(value_at)
+        value = names.AssignedValue(
             text[value_at:judged],
             quoted=bool(quote),
             assigned=ahead["sign"] == "=" and not ahead["blank"] and text[sign - 1] not in " \t",
@@ -346,12 +346,12 @@ class Scanner:
         """Behind `scheme://user:` a password goes up to the last `@` before the path; without one it is a port."""
         text = self._text
         value_at = colon + 1
-        end = _end(shapes.PASSWORD_IN_URL, text, value_at)
+        end = _find_end(shapes.PASSWORD_IN_URL, text, value_at)
         too_long = end - value_at > shapes.PASSWORD_IN_URL_LONGEST
         if end == len(text) and not too_long and not final:
-            self._is_begun = not shapes.PORT.fullmatch(text, value_at)
+            self._has_started = not shapes.PORT.fullmatch(text, value_at)
             return self._wait_at(colon, value_at)
-        self._let_go(value_at)
+        self._release(value_at)
         at_sign = text.rfind("@", value_at, end)
         if too_long:
             self._hide(value_at, shapes.PASSWORD_IN_URL)
@@ -361,12 +361,12 @@ class Scanner:
 
     def _wait_at(self, start: int, value_at: int) -> bool:
         """Lets the name and its sign go, to come back to them when more is known of the value."""
-        self._let_go(value_at)
+        self._release(value_at)
         self._position = start
         return False
 
 
-class SpanFinder(Scanner):
+class SpanFinder(SecretScanner):
     """Says where in one whole text the secrets are, and lets nothing out."""
 
     __slots__ = ("_spans",)
@@ -391,26 +391,26 @@ class SpanFinder(Scanner):
 _SHORT_PREFIX = 3
 _WORDLIKE = re.compile(r"[a-z_-]*\Z")
 
-_COOKIES = {names.Kind.COOKIE: shapes.COOKIE_RUN, names.Kind.SET_COOKIE: shapes.SET_COOKIE_RUN}
+_COOKIES = {names.SecretKind.COOKIE: shapes.COOKIE_RUN, names.SecretKind.SET_COOKIE: shapes.SET_COOKIE_RUN}
 
 
 @cache
-def _of_interest() -> Callable[..., re.Match[str] | None]:
+def _compile_interest() -> Callable[..., re.Match[str] | None]:
     """Compiled when something suspicious first comes, because compiling it takes long and starting has to be quick."""
     return re.compile(starts.ANY, re.ASCII).search
 
 
 @cache
-def _announced() -> re.Pattern[str]:
+def _compile_announced() -> re.Pattern[str]:
     return re.compile(f"(?:{'|'.join(starts.ANNOUNCEMENTS)})[ \\t]")
 
 
 @cache
-def _pem_so_far() -> re.Pattern[str]:
+def _compile_partial_pem() -> re.Pattern[str]:
     return re.compile(r"-----BEGIN [A-Za-z0-9 ]{0,49}-{0,4}\Z")
 
 
-def _end(run: re.Pattern[str], text: str, start: int) -> int:
+def _find_end(run: re.Pattern[str], text: str, start: int) -> int:
     found = run.match(text, start)
     assert found is not None, "a run may be empty"
     return found.end()

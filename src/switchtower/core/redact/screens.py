@@ -8,12 +8,12 @@ from switchtower.core.redact.shapes import MARK
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _ROW_START = re.compile(r"\x1b\[([0-9]{1,5});1H")
 
-Span = tuple[int, int]
+CellSpan = tuple[int, int]
 
 
-def redact(text: str, columns: int, find: Callable[[str], list[Span]]) -> str:
+def redact_screen(text: str, columns: int, find: Callable[[str], list[CellSpan]]) -> str:
     """The screen's text with a mark where a secret begins, and its other cells left out."""
-    plain, places = _cells(text, columns)
+    plain, places = _read_cells(text, columns)
     hidden = [(places[start], places[end - 1] + 1) for start, end in find(plain) if end > start]
     done, shown = 0, list[str]()
     for start, end in hidden:
@@ -24,7 +24,7 @@ def redact(text: str, columns: int, find: Callable[[str], list[Span]]) -> str:
     return "".join((*shown, text[done:])) if hidden else text
 
 
-def _cells(text: str, columns: int) -> tuple[str, list[int]]:
+def _read_cells(text: str, columns: int) -> tuple[str, list[int]]:
     """What stands in the cells, a full row joined with the one below it, and where in the text each cell is."""
     plain, places, width, row, at = list[str](), list[int](), 0, 0, 0
     while at < len(text):

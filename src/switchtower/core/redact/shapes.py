@@ -48,26 +48,26 @@ _IN = {"": _BARE, '"': r"(?:[^\"\\\n]|\\[^\n])", "'": r"(?:[^'\\\n]|\\[^\n])", "
 _IN_ESCAPED = rf"(?:[^\"'`\\\n]|{_ESCAPED})"
 
 
-class Run(NamedTuple):
+class CharRun(NamedTuple):
     """The characters that a value goes on with: `start` takes as many as are judged, `rest` all that follow."""
 
     start: re.Pattern[str]
     rest: re.Pattern[str]
 
 
-def _run(unit: str) -> Run:
-    return Run(re.compile(f"{unit}{{0,{VALUE_LONGEST}}}"), re.compile(f"{unit}*"))
+def _make_run(unit: str) -> CharRun:
+    return CharRun(re.compile(f"{unit}{{0,{VALUE_LONGEST}}}"), re.compile(f"{unit}*"))
 
 
-RUNS = {quote: _run(unit) for quote, unit in _IN.items()}
-ESCAPED_RUN = _run(_IN_ESCAPED)
+RUNS = {quote: _make_run(unit) for quote, unit in _IN.items()}
+ESCAPED_RUN = _make_run(_IN_ESCAPED)
 """By the quote that opened the value; a quote that is itself escaped, as in JSON within JSON, has a run of its own."""
 
-COOKIE_RUN = _run(r"[^\"'`\r\n\\]")
-SET_COOKIE_RUN = _run(r"[^\"'`\r\n\\;]")
+COOKIE_RUN = _make_run(r"[^\"'`\r\n\\]")
+SET_COOKIE_RUN = _make_run(r"[^\"'`\r\n\\;]")
 
 
-def run_of(quote: str) -> Run:
+def find_run(quote: str) -> CharRun:
     return RUNS.get(quote, ESCAPED_RUN)
 
 

@@ -19,7 +19,7 @@ SIGNS = "=:"
 SHORTEST_BODY = 8
 
 
-class Body(NamedTuple):
+class TokenBody(NamedTuple):
     """What has to follow a prefix: `needs` at least, `so_far` when the text ends before, `rest` is how it continues."""
 
     needs: re.Pattern[str]
@@ -27,7 +27,7 @@ class Body(NamedTuple):
     rest: re.Pattern[str]
 
 
-class Form(NamedTuple):
+class SecretForm(NamedTuple):
     """A secret that is known by what stands before it, in parts; `body` is its alphabet, `least` its least length."""
 
     parts: tuple[tuple[str, str], ...]
@@ -67,7 +67,7 @@ PREFIXES = tuple(dict.fromkeys((*_TOKENS, *_SPECIAL)))
 
 
 @cache
-def body_of(prefix: str) -> Body:
+def find_body(prefix: str) -> TokenBody:
     """Compiled when the prefix first comes: there are many, and starting has to be quick."""
     token = _TOKENS.get(prefix)
     if token is None:
@@ -79,10 +79,10 @@ def body_of(prefix: str) -> Body:
         needs, so_far = f"{mixed}{token.body}{{{token.least}}}", f"{token.body}{{0,{token.least - 1}}}"
     if prefix in _SPECIAL:
         needs, so_far = _SPECIAL[prefix]
-    return Body(re.compile(needs, re.ASCII), re.compile(rf"{so_far}\Z", re.ASCII), re.compile(rest, re.ASCII))
+    return TokenBody(re.compile(needs, re.ASCII), re.compile(rf"{so_far}\Z", re.ASCII), re.compile(rest, re.ASCII))
 
 
-def _literal(text: str) -> tuple[str, str]:
+def _escape_literal(text: str) -> tuple[str, str]:
     so_far = ""
     for character in reversed(text[:-1]):
         so_far = f"(?:{re.escape(character)}{so_far})?"
@@ -92,7 +92,7 @@ def _literal(text: str) -> tuple[str, str]:
 _HEX32 = r"[0-9a-f]{32}"
 FORMS = {
     # what `crypt` makes of a password
-    "crypt": Form(
+    "crypt": SecretForm(
         (
             (r"\$", ""),
             (r"(?:2[abxy]?|[1567y]|gy|apr1|md5|argon2(?:id|i|d)|scrypt|pbkdf2(?:-\w{1,8})?)", r"[\w-]{0,16}"),
@@ -101,29 +101,31 @@ FORMS = {
         r"[\w./$=,+-]",
         20,
     ),
-    "discord": Form(((r"\.(?:(?<=[MNO][\w-]{23}\.)|(?<=[MNO][\w-]{24}\.)|(?<=[MNO][\w-]{25}\.))", ""),), r"[\w.-]", 34),
-    "telegram": Form(((r":(?<=[0-9]{8}:)", ""), (r"(?=AA)", "A?")), r"[\w-]", 33),
-    "azure": Form(((r"~(?<=[0-9]Q~)", ""),), r"[\w~.-]", 31),
-    "airtable": Form(((r"\.(?<=pat[A-Za-z0-9]{14}\.)", ""),), r"[0-9a-f]", 32),
-    "octopus": Form(((r"-(?<=\bAPI-)", ""),), r"[A-Z0-9]", 24),
-    "harness": Form(((r"\.(?<=\b[ps]at\.[\w-]{22}\.)", ""),), r"[A-Za-z0-9.]", 30),
-    "authress": Form(((r"_(?<=\.acc_)", ""), (r"[a-z0-9-]{10,32}\.", r"[a-z0-9-]{0,32}")), r"[\w+/=-]", 30),
-    "authress with a dash": Form(((r"-(?<=\.acc-)", ""), (r"[a-z0-9-]{10,32}\.", r"[a-z0-9-]{0,32}")), r"[\w+/=-]", 30),
-    "sentry": Form(
+    "discord": SecretForm(((r"\.(?:(?<=[MNO][\w-]{23}\.)|(?<=[MNO][\w-]{24}\.)|(?<=[MNO][\w-]{25}\.))", ""),), r"[\w.-]", 34),
+    "telegram": SecretForm(((r":(?<=[0-9]{8}:)", ""), (r"(?=AA)", "A?")), r"[\w-]", 33),
+    "azure": SecretForm(((r"~(?<=[0-9]Q~)", ""),), r"[\w~.-]", 31),
+    "airtable": SecretForm(((r"\.(?<=pat[A-Za-z0-9]{14}\.)", ""),), r"[0-9a-f]", 32),
+    "octopus": SecretForm(((r"-(?<=\bAPI-)", ""),), r"[A-Z0-9]", 24),
+    "harness": SecretForm(((r"\.(?<=\b[ps]at\.[\w-]{22}\.)", ""),), r"[A-Za-z0-9.]", 30),
+    "authress": SecretForm(((r"_(?<=\.acc_)", ""), (r"[a-z0-9-]{10,32}\.", r"[a-z0-9-]{0,32}")), r"[\w+/=-]", 30),
+    "authress with a dash": SecretForm(((r"-(?<=\.acc-)", ""), (r"[a-z0-9-]{10,32}\.", r"[a-z0-9-]{0,32}")), r"[\w+/=-]", 30),
+    "sentry": SecretForm(
         ((r"/(?<=://)", ""), (rf"(?={_HEX32}@|{_HEX32}:{_HEX32}@)", r"[0-9a-f]{0,32}(?::[0-9a-f]{0,32})?")),
         r"[0-9a-f:]",
         32,
         begun="/[0-9a-f]{4}",
     ),
-    "slack": Form(((r"/(?<=hooks\.slack\.com/)", ""), (r"(?:services|triggers|workflows)/", r"[a-z]{0,9}")), r"[\w/]", 20),
-    "discord webhook": Form(((r"/(?<=/webhooks/)", ""), (r"[0-9]{15,20}/", r"[0-9]{0,20}")), r"[\w-]", 40),
-    "teams": Form(((r"/(?<=webhook\.office\.com/)", ""), _literal("webhookb2/")), r"[\w@/-]", 30),
-    "softlayer": Form(((r"/(?<=api\.softlayer\.com/soap/)", ""), (r"v3(?:\.1)?/", r"(?:v(?:3(?:\.1?)?)?)?")), r"[a-z0-9]", 40),
-    "putty": Form(
-        ((r"-(?<=Private-)", ""), _literal("Lines: "), (r"[0-9]{1,3}\r?\n", r"[0-9]{0,3}\r?")), r"[A-Za-z0-9+/=\r\n]", 20
+    "slack": SecretForm(((r"/(?<=hooks\.slack\.com/)", ""), (r"(?:services|triggers|workflows)/", r"[a-z]{0,9}")), r"[\w/]", 20),
+    "discord webhook": SecretForm(((r"/(?<=/webhooks/)", ""), (r"[0-9]{15,20}/", r"[0-9]{0,20}")), r"[\w-]", 40),
+    "teams": SecretForm(((r"/(?<=webhook\.office\.com/)", ""), _escape_literal("webhookb2/")), r"[\w@/-]", 30),
+    "softlayer": SecretForm(
+        ((r"/(?<=api\.softlayer\.com/soap/)", ""), (r"v3(?:\.1)?/", r"(?:v(?:3(?:\.1?)?)?)?")), r"[a-z0-9]", 40
     ),
-    "putty MAC": Form(((r"-(?<=Private-)", ""), _literal("MAC: ")), r"[0-9a-f]", 32),
-    "pgpass": Form(
+    "putty": SecretForm(
+        ((r"-(?<=Private-)", ""), _escape_literal("Lines: "), (r"[0-9]{1,3}\r?\n", r"[0-9]{0,3}\r?")), r"[A-Za-z0-9+/=\r\n]", 20
+    ),
+    "putty MAC": SecretForm(((r"-(?<=Private-)", ""), _escape_literal("MAC: ")), r"[0-9a-f]", 32),
+    "pgpass": SecretForm(
         (
             (r":(?:(?<=:[0-9]{4}:)|(?<=:[0-9]{5}:))", ""),
             (r"(?=[\w.-]{0,62}[g-zG-Z_*]|\*)[\w*.-]{1,63}:", r"[\w*.-]{0,63}"),
@@ -132,13 +134,13 @@ FORMS = {
         r"[^\s\"'`,;]",
         4,
     ),
-    "mysql": Form(((r"-(?<=[ \t]-)", ""), ("p", "")), r"[^\s\"'`;&|<>()$\\]", 4),
-    "netrc": Form(((r"w(?<=passw)", ""), _literal("ord"), (r"[ \t]", "")), r"[^\s\"'`]", 4),
+    "mysql": SecretForm(((r"-(?<=[ \t]-)", ""), ("p", "")), r"[^\s\"'`;&|<>()$\\]", 4),
+    "netrc": SecretForm(((r"w(?<=passw)", ""), _escape_literal("ord"), (r"[ \t]", "")), r"[^\s\"'`]", 4),
 }
 """Decided like tokens; `scanner` looks at what stands before `mysql` and `netrc`."""
 
 
-def _progressive(form: Form, *, is_open: bool) -> str:
+def _build_progressive(form: SecretForm, *, is_open: bool) -> str:
     """All parts one behind the other; where `is_open`, each may also end with the text."""
     pattern = f"(?={form.body}{{{form.least}}}" + (f"|{form.body}{{0,{form.least - 1}}}\\Z)" if is_open else ")")
     for index in reversed(range(len(form.parts))):
@@ -160,13 +162,13 @@ class FormPatterns(NamedTuple):
 
 
 @cache
-def form_patterns(first: str) -> tuple[FormPatterns, ...]:
+def build_form_patterns(first: str) -> tuple[FormPatterns, ...]:
     """Those of the forms that begin with this character."""
     return tuple(
         FormPatterns(
             name,
-            re.compile(_progressive(form, is_open=False), re.ASCII),
-            re.compile(_progressive(form, is_open=True), re.ASCII),
+            re.compile(_build_progressive(form, is_open=False), re.ASCII),
+            re.compile(_build_progressive(form, is_open=True), re.ASCII),
             re.compile(form.begun or "".join(whole for whole, _ in form.parts), re.ASCII),
             re.compile(f"{form.body}*", re.ASCII),
         )
@@ -175,20 +177,20 @@ def form_patterns(first: str) -> tuple[FormPatterns, ...]:
     )
 
 
-def _anchor(prefix: str) -> int:
+def _find_anchor(prefix: str) -> int:
     ranked = [(_RARE.find(character), index) for index, character in enumerate(prefix) if character in _RARE]
     return max(index for rank, index in ranked if rank == min(ranked)[0]) if ranked else len(prefix) - 1
 
 
-def _by_anchor() -> dict[str, list[tuple[str, int]]]:
+def _group_by_anchor() -> dict[str, list[tuple[str, int]]]:
     found: dict[str, list[tuple[str, int]]] = {}
     for prefix in PREFIXES:
-        at = _anchor(prefix)
+        at = _find_anchor(prefix)
         found.setdefault(prefix[at], []).append((prefix, at))
     return found
 
 
-_ANCHORS = _by_anchor()
+_ANCHORS = _group_by_anchor()
 """The prefixes that have this character as their anchor, and where."""
 
 _BY_PAIR: dict[str, list[tuple[str, int]]] = {}
@@ -198,7 +200,7 @@ for _anchored_here in _ANCHORS.values():
         _BY_PAIR.setdefault(_prefix[max(0, _at - 1) : _at + 1], []).append((_prefix, _at))
 
 
-def prefixes_at(text: str, anchor: int) -> Iterable[tuple[str, int]]:
+def find_prefixes(text: str, anchor: int) -> Iterable[tuple[str, int]]:
     """The few that may have their anchor here, and where in them it is."""
     return (*_BY_PAIR.get(text[max(0, anchor - 1) : anchor + 1], ()), *_BY_PAIR.get(text[anchor], ()))
 
@@ -209,7 +211,7 @@ _MANY = 8
 _HINT = rf"(?:[\w+/=.%-]{{{SHORTEST_BODY}}}|[\w+/=.%-]{{0,{SHORTEST_BODY - 1}}}\Z)"
 
 
-def _anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
+def _build_anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
     """From the anchor on: the rest of a prefix, a look ahead at what follows, then a look back at the whole prefix."""
     by_tail: dict[str, dict[int, list[str]]] = {}
     for prefix, at in prefixes:
@@ -218,12 +220,12 @@ def _anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
     for tail, by_length in by_tail.items():
         # One look back for all of one length: the fewer, the quicker an ordinary word is passed.
         looks = [f"(?<={'|'.join(map(re.escape, same))})" for same in by_length.values()]
-        glance = _glance_back(len(anchor + tail), [prefix for same in by_length.values() for prefix in same])
+        glance = _build_lookbehind(len(anchor + tail), [prefix for same in by_length.values() for prefix in same])
         branches.append(f"{re.escape(tail)}{glance}(?={_HINT})(?:{'|'.join(looks)})")
     return "|".join(branches)
 
 
-def _glance_back(length: int, prefixes: list[str]) -> str:
+def _build_lookbehind(length: int, prefixes: list[str]) -> str:
     """One look back for many prefixes of any length, at the two characters before their last `length`, which all have alike.
     Ordinary words fail here and cost no more; nothing where the prefixes are few, or too short for two characters."""
     pairs: dict[str, set[str]] = {}
@@ -236,15 +238,15 @@ def _glance_back(length: int, prefixes: list[str]) -> str:
     return f"(?<=(?:{'|'.join(branches)}){re.escape(prefixes[0][-length:])})"
 
 
-def _by_first() -> dict[str, list[str]]:
+def _group_by_first() -> dict[str, list[str]]:
     by_first: dict[str, list[str]] = {}
     for anchor, prefixes in _ANCHORS.items():
-        by_first.setdefault(anchor, []).append(_anchored(anchor, prefixes))
+        by_first.setdefault(anchor, []).append(_build_anchored(anchor, prefixes))
     forms: dict[str, list[str]] = {}
     for form in FORMS.values():
         whole, partly = form.parts[0]
         parts = ((whole.lstrip("\\")[1:], partly), *form.parts[1:])
-        forms.setdefault(form.first, []).append(_progressive(form._replace(parts=parts), is_open=True))
+        forms.setdefault(form.first, []).append(_build_progressive(form._replace(parts=parts), is_open=True))
     for first, branches in forms.items():
         # No form has a blank behind its first character; most full stops and colons do.
         by_first.setdefault(first, []).extend([f"(?! )(?:{'|'.join(branches)})"] if len(branches) > 1 else branches)
@@ -254,28 +256,28 @@ def _by_first() -> dict[str, list[str]]:
     return by_first
 
 
-_BY_FIRST = _by_first()
+_BY_FIRST = _group_by_first()
 """What is searched for, by the character that the search stops at."""
 
 
-def _join(by_first: dict[str, list[str]]) -> str:
+def _join_patterns(by_first: dict[str, list[str]]) -> str:
     """One pattern, with each first character once: at any of them, `re` compares all of them."""
     return "|".join(f"{re.escape(first)}(?:{'|'.join(branches)})" for first, branches in by_first.items())
 
 
-ANY = _join(_BY_FIRST)
+ANY = _join_patterns(_BY_FIRST)
 
 
-def any_sign_or(leaves: Iterable[str]) -> str:
+def build_sign_pattern(leaves: Iterable[str]) -> str:
     """Matches these too, as `pattern` does, and every sign; at the same place, what `ANY` matches comes before them.
 
     A match with a named group is a sign, one with another group one of these, and one without is what `ANY` matches."""
     by_first = {first: list(branches) for first, branches in _BY_FIRST.items()}
     for leaf in sorted(set(leaves)):
-        by_first.setdefault(leaf[0], []).append(_leaf(leaf))
+        by_first.setdefault(leaf[0], []).append(_build_leaf(leaf))
     for sign, group in zip(SIGNS, ("equals", "colon"), strict=True):
         by_first.setdefault(sign, []).append(f"(?P<{group}>)")
-    return _join(by_first)
+    return _join_patterns(by_first)
 
 
 _OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
@@ -331,7 +333,7 @@ def _count_open(tail: str) -> int:
     return 0
 
 
-def open_from(text: str, start: int) -> int:
+def find_open_start(text: str, start: int) -> int:
     """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
     end = len(text)
     tail = text[LAST]
@@ -367,7 +369,7 @@ HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer"
 _HINTED = re.compile("|".join(HINTS))
 
 
-def hints(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+def find_hints(text: str, start: int = 0) -> Iterator[re.Match[str]]:
     """Where they are. They are looked for in small letters, and only in ASCII is the text as long as before."""
     plain = text if text.isascii() else text.encode("ascii", "replace").decode()
     return _HINTED.finditer(plain.lower(), start)
@@ -378,12 +380,12 @@ COLON = re.compile(f":(?<![{SIGNS}]:)")
 """A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing."""
 
 
-def pattern(leaves: Iterable[str]) -> str:
+def build_start_pattern(leaves: Iterable[str]) -> str:
     """Matches each of these, and at the end of the text also a part of one. For the daemon's own values."""
-    return "|".join(f"{re.escape(leaf[0])}{_leaf(leaf)}" for leaf in sorted(set(leaves)))
+    return "|".join(f"{re.escape(leaf[0])}{_build_leaf(leaf)}" for leaf in sorted(set(leaves)))
 
 
-def _leaf(leaf: str) -> str:
+def _build_leaf(leaf: str) -> str:
     """What follows its first character. The empty group shows that it was one; before it, the search would be slow."""
     following = ""
     for character in reversed(leaf[1:]):

@@ -9,8 +9,8 @@ from functools import lru_cache
 from weakref import WeakSet
 
 from switchtower.core.redact import names, shapes, starts
-from switchtower.core.redact.literals import SHORTEST, Literals
-from switchtower.core.redact.scanner import Scanner
+from switchtower.core.redact.literals import SHORTEST_LITERAL, SecretLiterals
+from switchtower.core.redact.scanner import SecretScanner
 from switchtower.core.redact.shapes import CONTEXT, MARK
 from switchtower.core.redact.starts import LAST, OPEN_TAILS
 
@@ -23,50 +23,50 @@ MOST_FOUND = 64
 """Values that one session remembers."""
 
 
-class Rules:
+class RedactionRules:
     """What the streams of one redactor share: its literals, and the searches that say whether text is of interest at all."""
 
     def __init__(self) -> None:
-        self.literals = Literals()
+        self.literals = SecretLiterals()
         self.search_any: _Search = self._compile_and_search
         """The first place that has to be decided about or looked at more closely: None for nearly every word, so this one search
         is what an ordinary word costs."""
         self._search_known: _Search | None = None
-        self._children: WeakSet[SessionRules] = WeakSet()
+        self._children: WeakSet[SessionRedactionRules] = WeakSet()
 
     def learn(self, value: str) -> None:
         """A value of the daemon's own."""
         if self.literals.add(value):
-            self.changed()
+            self.recompile()
         for child in self._children:
             child.learn(value)
 
-    def found(self, value: str) -> None:
+    def add_found(self, value: str) -> None:
         """A secret was hidden. Which of these are remembered, a session's rules say."""
 
-    def for_session(self) -> "SessionRules":
-        child = SessionRules(self)
+    def for_session(self) -> "SessionRedactionRules":
+        child = SessionRedactionRules(self)
         self._children.add(child)
         return child
 
-    def changed(self) -> None:
-        beginnings = self.literals.beginnings()
-        self._search_known = re.compile(starts.pattern(beginnings)).search if beginnings else None
+    def recompile(self) -> None:
+        beginnings = self.literals.list_beginnings()
+        self._search_known = re.compile(starts.build_start_pattern(beginnings)).search if beginnings else None
         self.search_any = self._compile_and_search
 
     def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Compiles the pattern when text first comes: that takes long, and values are often learned one after the other."""
-        self.search_any = _compile(starts.any_sign_or(self.literals.beginnings()))
+        self.search_any = _compile(starts.build_sign_pattern(self.literals.list_beginnings()))
         return self.search_any(text, start)
 
     def is_suspicious(self, text: str) -> bool:
         """Whether something in the text has to be decided about; it is whole."""
         found = self.search_any(text)
-        if found is None or self.harmless_to(text, 0, found) >= 0:
+        if found is None or self.find_harmless_end(text, 0, found) >= 0:
             return self._search_known is not None and self._search_known(text) is not None
         return True
 
-    def harmless_to(self, text: str, start: int, found: re.Match[str]) -> int:
+    def find_harmless_end(self, text: str, start: int, found: re.Match[str]) -> int:
         """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
         how far nothing has: at the end there may be the beginning of something. `found` is the first place of interest."""
         place: re.Match[str] | None = found
@@ -77,11 +77,11 @@ class Rules:
             if _is_named(text, at):
                 return -1
             place = self.search_any(text, at + 1)
-        end = starts.open_from(text, start)
+        end = starts.find_open_start(text, start)
         if place is None:
             return end
         at = place.start()
-        if place.lastindex is None or place.end() < len(text) or len(text) - at >= SHORTEST:
+        if place.lastindex is None or place.end() < len(text) or len(text) - at >= SHORTEST_LITERAL:
             return -1  # a token or a value
         return at if at < end else end  # the first characters of a value, at the end
 
@@ -90,25 +90,25 @@ class Rules:
         return self._search_known(text, start) if found is None and self._search_known is not None else found
 
 
-class SessionRules(Rules):
+class SessionRedactionRules(RedactionRules):
     """Those of the daemon, and the values that were hidden once in the session: the latest of them, in memory only."""
 
-    def __init__(self, daemons: Rules) -> None:
+    def __init__(self, daemons: RedactionRules) -> None:
         super().__init__()
         self.literals = daemons.literals.copy()
         self._daemons = daemons
         self._found: dict[str, None] = {}
-        self.changed()
+        self.recompile()
 
-    def found(self, value: str) -> None:
-        if value in self._found or not names.is_worth_knowing(value) or not self.literals.add(value):
+    def add_found(self, value: str) -> None:
+        if value in self._found or not names.is_worth_keeping(value) or not self.literals.add(value):
             return
         self._found[value] = None
         if len(self._found) > MOST_FOUND:
             oldest = next(iter(self._found))
             del self._found[oldest]
             self.literals.remove(oldest)
-        self.changed()
+        self.recompile()
 
     def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
         """The daemon's pattern is not compiled once more for the values of a session; they cost a search of their own."""
@@ -140,17 +140,17 @@ def _is_named(text: str, sign: int) -> bool:
     if text[sign] == ":" and "//:" in behind and shapes.USER_BEHIND.match(behind):
         return True
     named = shapes.NAME_BEHIND.match(behind)
-    return named is not None and names.kind_of(named[1][::-1]) is not None
+    return named is not None and names.classify_name(named[1][::-1]) is not None
 
 
 class StreamRedactor:
     """One text as it arrives. `feed` returns what may be let go now, `close` the rest; then it is as new."""
 
-    __slots__ = ("_decided", "_literal", "_rules", "_scanner", "_shown", "_text")
+    __slots__ = ("_decided", "_literal", "_rules", "_scanner", "_context", "_text")
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: RedactionRules) -> None:
         self._rules = rules
-        self._scanner: Scanner | None = None
+        self._scanner: SecretScanner | None = None
         """At work from something suspicious on until it has settled."""
         self._literal = ""
         """With a scanner: the end of the text, which may be the beginning of a literal."""
@@ -158,7 +158,7 @@ class StreamRedactor:
         """Without a scanner: what was let go but may still be looked back at, and a few characters that may begin something."""
         self._decided = 0
         """Where in `_text` these few characters begin."""
-        self._shown = 0
+        self._context = 0
         """How many of these few characters were let go all the same; with a scanner, how many of `_literal` it has."""
 
     def feed(self, delta: str) -> str:
@@ -167,20 +167,20 @@ class StreamRedactor:
             text = before + delta
             found = self._rules.search_any(text, decided)
             if found is not None:
-                end = self._rules.harmless_to(text, decided, found)
+                end = self._rules.find_harmless_end(text, decided, found)
             else:
                 try:
                     end = len(text) - OPEN_TAILS[text[LAST]]
                 except KeyError:
-                    end = starts.open_from(text, decided)
-                if decided <= end < _TRIM_FROM and not self._shown:  # nearly every piece
+                    end = starts.find_open_start(text, decided)
+                if decided <= end < _TRIM_FROM and not self._context:  # nearly every piece
                     self._text = text
                     self._decided = end
                     return delta if decided == len(before) and end == len(text) else text[decided:end]
-                end = starts.open_from(text, decided)
+                end = starts.find_open_start(text, decided)
             if end >= 0:
-                shown = decided + self._shown
-                self._shown = shown - end if shown > end else 0
+                shown = decided + self._context
+                self._context = shown - end if shown > end else 0
                 if len(text) < _TRIM_FROM or end < CONTEXT:
                     self._text, self._decided = text, end
                 else:
@@ -196,18 +196,18 @@ class StreamRedactor:
         remembered: of a secret that follows, nothing is let go."""
         if self._scanner is None:
             held = self._text[self._decided :]
-            if self._rules.literals.begins(held):
+            if self._rules.literals.is_beginning(held):
                 return ""
-            released, self._shown = held[self._shown :], len(held)
+            released, self._context = held[self._context :], len(held)
             return released
         released = ""
-        if not self._rules.literals.begins(self._literal):
-            released = self._scanner.scan(self._literal[self._shown :])
-            self._shown = len(self._literal)
+        if not self._rules.literals.is_beginning(self._literal):
+            released = self._scanner.scan(self._literal[self._context :])
+            self._context = len(self._literal)
         return released + self._scanner.settle()
 
     def close(self) -> str:
-        if self._scanner is None and self._decided + self._shown == len(self._text):
+        if self._scanner is None and self._decided + self._context == len(self._text):
             redacted = ""  # nothing is held back
         else:
             if self._scanner is None:
@@ -215,19 +215,19 @@ class StreamRedactor:
             redacted = self._scan(final=True)
         self._scanner = None
         self._literal = self._text = ""
-        self._decided = self._shown = 0
+        self._decided = self._context = 0
         return redacted
 
     def _start(self, text: str) -> None:
         decided = self._decided
-        self._scanner = Scanner(text[max(0, decided - CONTEXT) : decided], text[decided : decided + self._shown])
+        self._scanner = SecretScanner(text[max(0, decided - CONTEXT) : decided], text[decided : decided + self._context])
         self._literal = text[decided:]
 
     def _scan(self, *, final: bool = False) -> str:
-        scanner, literals, shown = self._scanner, self._rules.literals, self._shown
+        scanner, literals, shown = self._scanner, self._rules.literals, self._context
         assert scanner is not None, "it was started"
         redacted = ""
-        if shown and (end := literals.first_end(self._literal, shown)):
+        if shown and (end := literals.find_first_end(self._literal, shown)):
             # Its beginning was let go as harmless; the rest is not.
             redacted = scanner.scan(MARK)
             self._literal = self._literal[end:]
@@ -239,11 +239,11 @@ class StreamRedactor:
         redacted += scanner.scan(released[shown:], final=final)
         if scanner.found:
             for secret in scanner.found:
-                self._rules.found(secret)
+                self._rules.add_found(secret)
             scanner.found.clear()
-        self._shown = max(0, shown - len(released))
-        context = scanner.settled()
-        if context is not None and not self._shown:
+        self._context = max(0, shown - len(released))
+        context = scanner.take_context()
+        if context is not None and not self._context:
             self._text = context + self._literal
             self._decided = len(context)
             self._literal = ""

@@ -2,13 +2,13 @@
 their own list, brings them to another node."""
 
 from switchtower.daemon.listeners import Listeners
-from switchtower.daemon.relay_house import RelayHouse
+from switchtower.daemon.relay_house import LazyRelay
 
 SERVICE_RESTART = 1012
 REASON = "service restart, reconnect"
 
 
-async def drain_clients(listeners: Listeners, relay: RelayHouse, grace_s: float) -> None:
+async def drain_clients(listeners: Listeners, relay: LazyRelay, grace_s: float) -> None:
     """Closes all connections but those of pi, which end with the node's lease on pi."""
-    await relay.let_go(SERVICE_RESTART, REASON)
-    listeners.let_go(grace_s)
+    await relay.close_for_restart(SERVICE_RESTART, REASON)
+    listeners.close_for_restart(grace_s)

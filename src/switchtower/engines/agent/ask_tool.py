@@ -7,41 +7,43 @@ from msgspec import Meta, Struct
 from switchtower.extensions import port
 from switchtower.tools import outcome, tool
 
-Option = Annotated[str, Meta(min_length=1, max_length=200)]
+AnswerOption = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class AskUserArguments(Struct, frozen=True, forbid_unknown_fields=True):
     question: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=r"\S", description="One question, short and complete")]
     options: Annotated[
-        Annotated[list[Option], Meta(min_length=2, max_length=20)] | None,
+        Annotated[list[AnswerOption], Meta(min_length=2, max_length=20)] | None,
         Meta(description="Answers to choose from; without them the person writes one"),
     ] = None
 
 
-class AskUser(tool.CoreTool[AskUserArguments]):
+class AskUserTool(tool.CoreTool[AskUserArguments]):
     name = "ask_user"
     description = (
         "Ask the user a question and wait for the answer. Only when a wrong guess would be costly and nothing else can tell you"
     )
-    effect = outcome.Effect.READ  # it changes nothing, so nobody is asked whether somebody may be asked
+    effect = outcome.ToolEffect.READ  # it changes nothing, so nobody is asked whether somebody may be asked
     arguments = AskUserArguments
     time_limit = None  # the dialog has its own
 
     def __init__(self, ui: port.Ui) -> None:
         self._ui = ui
 
-    def vet(self, arguments: AskUserArguments, context: outcome.ToolContext) -> None:
+    def check_arguments(self, arguments: AskUserArguments, context: outcome.ToolContext) -> None:
         options = arguments.options or []
         if len(set(options)) < len(options) or not all(option.strip() for option in options):
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, "the options must differ from each other, and none may be blank")
+            raise outcome.ToolFailed(
+                outcome.ToolErrorType.UNKNOWN, "the options must differ from each other, and none may be blank"
+            )
 
-    async def act(self, arguments: AskUserArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        self.vet(arguments, context)
+    async def run(self, arguments: AskUserArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        self.check_arguments(arguments, context)
         try:
             if arguments.options is not None:
                 return outcome.ToolOutput(await self._ui.select(arguments.question, arguments.options))
             answer = await self._ui.input(arguments.question)
         except port.ExtensionError as unanswered:
             message = f"{unanswered}. Go on without the answer and say what you assumed, or stop and say what you need"
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, message) from None
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, message) from None
         return outcome.ToolOutput(answer or "(the answer was left empty)")

@@ -7,11 +7,11 @@ from switchtower.core import engine, events
 MINUTE_MS = 60_000
 
 
-class Exceeded(Exception):
+class BudgetExceeded(Exception):
     """The model may not be called once more; the text says why."""
 
 
-class Meter(Struct):
+class BudgetMeter(Struct):
     """Counts every call of a model in one run: turns, summaries and failed attempts."""
 
     task: engine.Task
@@ -22,7 +22,7 @@ class Meter(Struct):
     """A model that was used and whose price is not known."""
 
     @classmethod
-    def of(cls, task: engine.Task) -> "Meter":
+    def from_task(cls, task: engine.Task) -> "BudgetMeter":
         """A run that a restart cut short continues where it was."""
         return cls(task, task.turns_taken, task.tokens_used, task.cost)
 
@@ -50,12 +50,12 @@ class Meter(Struct):
         minutes = self.task.budget.max_minutes
         return None if minutes is None else self.task.started_at_ms + round(minutes * MINUTE_MS)
 
-    def check(self, now_ms: int) -> None:
+    def raise_if_exceeded(self, now_ms: int) -> None:
         """Raises `Exceeded` when the model may not be called once more."""
-        if (reason := self._exceeded(now_ms)) is not None:
-            raise Exceeded(f"the run was stopped by its budget: {reason}")
+        if (reason := self._find_exceeded_limit(now_ms)) is not None:
+            raise BudgetExceeded(f"the run was stopped by its budget: {reason}")
 
-    def overrun(self) -> str | None:
+    def describe_overrun(self) -> str | None:
         """By how much the run took more than it may; None when it did not."""
         budget = self.task.budget
         if budget.max_tokens is not None and self.tokens > budget.max_tokens:
@@ -64,7 +64,7 @@ class Meter(Struct):
             return f"${self.cost:.4f} of ${budget.max_cost:.4f}"
         return None
 
-    def _exceeded(self, now_ms: int) -> str | None:
+    def _find_exceeded_limit(self, now_ms: int) -> str | None:
         budget = self.task.budget
         if budget.max_turns is not None and self.turns >= budget.max_turns:
             return f"it took {self.turns} turns of the model, and may take {budget.max_turns}"

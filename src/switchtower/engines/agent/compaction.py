@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from switchtower.core import engine, events
 from switchtower.engines.agent import attempts, budget
-from switchtower.engines.agent.kit import Kit
+from switchtower.engines.agent.kit import AgentServices
 from switchtower.models import pictures, port
 
 _KEPT_PART = 0.2
@@ -32,113 +32,113 @@ class Compactor(Struct):
     """Remembers for one run when the context was last made smaller, and whether that helped."""
 
     model: port.Model
-    kit: Kit
-    desk: engine.Desk
-    meter: budget.Meter
+    services: AgentServices
+    context: engine.RunContext
+    meter: budget.BudgetMeter
     turns_since: int = _TURNS_BETWEEN
-    in_vain: bool = False
+    was_ineffective: bool = False
     failure: str = ""
     """Why it was not made smaller the last time."""
 
-    def due(self, context_tokens: int) -> bool:
+    def is_due(self, context_tokens: int) -> bool:
         window = self.model.context_window
-        if not (window and self.kit.compact_at) or self.in_vain or self.turns_since < _TURNS_BETWEEN:
+        if not (window and self.services.compact_at) or self.was_ineffective or self.turns_since < _TURNS_BETWEEN:
             return False
-        return context_tokens >= self.kit.compact_at * window
+        return context_tokens >= self.services.compact_at * window
 
     async def compact(
         self, messages: Sequence[engine.Message], reason: str, context_tokens: int, instructions: str = ""
     ) -> list[engine.Message] | None:
         """The shorter conversation, or None when it could not be had. Raises nothing but a cancellation."""
-        before = context_tokens or tokens_of(messages)
-        kept = _messages_to_keep(messages, self.model.context_window or _DEFAULT_WINDOW)
-        await self.desk.emit(events.CompactionStarted(reason))
+        before = context_tokens or estimate_tokens(messages)
+        kept = _count_messages_to_keep(messages, self.model.context_window or _DEFAULT_WINDOW)
+        await self.context.emit(events.CompactionStarted(reason))
         if kept >= sum(message.role != "tool" for message in messages):
-            await self._failed("there is nothing to summarise yet")
+            await self._report_failure("there is nothing to summarise yet")
             return None
         try:
-            summary = attempts.take(
-                self.model, self._request(messages, instructions), self.desk, self.kit, self.meter, quiet=True
+            summary = attempts.take_turn_with_retries(
+                self.model, self._make_request(messages, instructions), self.context, self.services, self.meter, quiet=True
             )
-            turn = await self.desk.unless_stopped("compaction", summary)
-        except port.ModelTrouble as trouble:
-            await self._failed(trouble.message)
+            turn = await self.context.run_step("compaction", summary)
+        except port.ModelError as trouble:
+            await self._report_failure(trouble.message)
             return None
-        except budget.Exceeded as exceeded:
-            await self._failed(str(exceeded))
+        except budget.BudgetExceeded as exceeded:
+            await self._report_failure(str(exceeded))
             return None
-        except engine.StepStopped:
-            await self._failed("cancelled", aborted=True)
+        except engine.StepCancelled:
+            await self._report_failure("cancelled", aborted=True)
             return None
         except asyncio.CancelledError:
-            await self.desk.emit(events.CompactionFailed("cancelled", aborted=True))
+            await self.context.emit(events.CompactionFailed("cancelled", aborted=True))
             raise
         if turn.is_cut:
-            await self._failed("the summary was cut at a limit of its length")
+            await self._report_failure("the summary was cut at a limit of its length")
             return None
         if not turn.message.text.strip():
-            await self._failed("the model wrote no summary")
+            await self._report_failure("the model wrote no summary")
             return None
-        shorter = engine.compacted(messages, turn.message.text, kept)
-        after = before - tokens_of(messages) + tokens_of(shorter) if context_tokens else tokens_of(shorter)
-        if tokens_of(shorter) >= tokens_of(messages):
-            await self._failed("the summary is no shorter than what it stands for")
+        shorter = engine.compact_messages(messages, turn.message.text, kept)
+        after = before - estimate_tokens(messages) + estimate_tokens(shorter) if context_tokens else estimate_tokens(shorter)
+        if estimate_tokens(shorter) >= estimate_tokens(messages):
+            await self._report_failure("the summary is no shorter than what it stands for")
             return None
         self.turns_since = 0
-        await self.desk.emit(
+        await self.context.emit(
             events.ContextCompacted(
                 reason=reason, summary=turn.message.text, kept=kept, tokens_before=before, tokens_after=max(0, after)
             )
         )
         return shorter
 
-    async def _failed(self, reason: str, *, aborted: bool = False) -> None:
-        self.in_vain = True
+    async def _report_failure(self, reason: str, *, aborted: bool = False) -> None:
+        self.was_ineffective = True
         self.failure = reason
-        await self.desk.emit(events.CompactionFailed(reason, aborted=aborted))
+        await self.context.emit(events.CompactionFailed(reason, aborted=aborted))
 
-    def _request(self, messages: Sequence[engine.Message], instructions: str) -> port.Request:
+    def _make_request(self, messages: Sequence[engine.Message], instructions: str) -> port.CompletionRequest:
         window = self.model.context_window or _DEFAULT_WINDOW
         asked = f"Summarise this conversation.{f' {instructions}' if instructions else ''}"
-        transcript = _transcript(messages, limit=window * _CHARACTERS_A_TOKEN // 2)
+        transcript = _make_transcript(messages, limit=window * _CHARACTERS_A_TOKEN // 2)
         text = f"{asked}\n\n<transcript>\n{transcript}\n</transcript>\n\n{asked}"
-        return port.Request(conversation=(engine.Message(role="user", text=text),), system=SYSTEM)
+        return port.CompletionRequest(conversation=(engine.Message(role="user", text=text),), system=SYSTEM)
 
 
-def tokens_of(messages: Sequence[engine.Message]) -> int:
+def estimate_tokens(messages: Sequence[engine.Message]) -> int:
     """A rough count, for models that have not counted yet."""
-    return sum(_characters(message) for message in messages) // _CHARACTERS_A_TOKEN
+    return sum(_count_characters(message) for message in messages) // _CHARACTERS_A_TOKEN
 
 
-def _characters(message: engine.Message) -> int:
+def _count_characters(message: engine.Message) -> int:
     pictured = len(message.images) * pictures.TOKENS * _CHARACTERS_A_TOKEN
     return len(message.text) + pictured + sum(len(call.tool) + len(str(call.args)) for call in message.calls)
 
 
-def _messages_to_keep(messages: Sequence[engine.Message], window: int) -> int:
+def _count_messages_to_keep(messages: Sequence[engine.Message], window: int) -> int:
     """How many of the last messages of user and assistant fit the part of the window that is kept."""
     room = int(window * _KEPT_PART) * _CHARACTERS_A_TOKEN
     kept = 0
     for message in reversed(messages):
-        room -= _characters(message)
+        room -= _count_characters(message)
         if room < 0:
             break
         kept += message.role != "tool"
     return kept
 
 
-def _transcript(messages: Sequence[engine.Message], limit: int) -> str:
+def _make_transcript(messages: Sequence[engine.Message], limit: int) -> str:
     parts = []
     for message in messages:
         who = f"tool {message.tool}" if message.role == "tool" else message.role
-        parts.append(f"[{who}]\n{_cut(message.text, _LONGEST_QUOTE)}")
+        parts.append(f"[{who}]\n{_cut_middle(message.text, _LONGEST_QUOTE)}")
         if message.images:
             parts.append(f"[{len(message.images)} pictures came with this message]")
-        parts += [f"[assistant calls {call.tool}]\n{_cut(str(call.args), _LONGEST_QUOTE)}" for call in message.calls]
-    return _cut("\n\n".join(parts), limit)
+        parts += [f"[assistant calls {call.tool}]\n{_cut_middle(str(call.args), _LONGEST_QUOTE)}" for call in message.calls]
+    return _cut_middle("\n\n".join(parts), limit)
 
 
-def _cut(text: str, limit: int) -> str:
+def _cut_middle(text: str, limit: int) -> str:
     """The beginning and the end: the goal stands in the one, the present state in the other."""
     if len(text) <= limit:
         return text

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from switchtower.core import engine
 
 
-def mended(messages: Sequence[engine.Message], still_open: Collection[str]) -> Iterator[engine.Message]:
+def close_open_calls(messages: Sequence[engine.Message], still_open: Collection[str]) -> Iterator[engine.Message]:
     """The conversation with an answer to every call. A run that was cancelled or denied leaves some without, and models
     reject that; the calls that are still to be settled are left alone."""
-    answered = engine.call_results(messages)
+    answered = engine.answered_call_ids(messages)
     for message in messages:
         yield message
         for call in message.calls:
@@ -18,7 +18,7 @@ def mended(messages: Sequence[engine.Message], still_open: Collection[str]) -> I
                 )
 
 
-def final_text(messages: Sequence[engine.Message]) -> str | None:
+def find_final_text(messages: Sequence[engine.Message]) -> str | None:
     """The closing message of a run that had nothing left to do when a restart cut it short."""
     if messages and messages[-1].role == "assistant" and not messages[-1].calls:
         return messages[-1].text

@@ -8,25 +8,25 @@ from msgspec import Struct, field
 
 from switchtower.core import events
 from switchtower.engines.agent import turns
-from switchtower.engines.agent.prompts.shelf import Shelf
+from switchtower.engines.agent.prompts.shelf import PromptCatalog
 from switchtower.engines.agent.trust import FolderTrust
-from switchtower.extensions.loader import Loader
+from switchtower.extensions.loader import ExtensionLoader
 from switchtower.models import port, retry
 from switchtower.tools import registry
-from switchtower.tools.mcp.servers import Servers
+from switchtower.tools.mcp.servers import McpServers
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 OpenModel = Callable[[str, str | None], Awaitable[port.Model]]
 """From a provider's name and a model's to a model; raises `errors.ProviderNotConfigured`."""
 
 
-class Kit(Struct, frozen=True):
+class AgentServices(Struct, frozen=True):
     open_model: OpenModel
     toolbox: registry.Toolbox
     checkpoints: Checkpoints
-    servers: Servers
-    shelf: Shelf = field(default_factory=lambda: Shelf(None))
-    extensions: Loader = field(default_factory=Loader)
+    servers: McpServers
+    prompts: PromptCatalog = field(default_factory=lambda: PromptCatalog(None))
+    extensions: ExtensionLoader = field(default_factory=ExtensionLoader)
     dialog_timeout: float = 60.0
     """Seconds that a question of an extension or of the agent waits for an answer, unless it says otherwise."""
     trust: FolderTrust | None = None

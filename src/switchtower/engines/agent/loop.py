@@ -21,10 +21,10 @@ from switchtower.engines.agent import (
     trust_question,
     turns,
 )
-from switchtower.engines.agent.changes import ChangeKeeper
+from switchtower.engines.agent.changes import ChangeTracker
 from switchtower.engines.agent.compaction import Compactor
-from switchtower.engines.agent.kit import Kit
-from switchtower.engines.agent.work import Stopped, Work
+from switchtower.engines.agent.kit import AgentServices
+from switchtower.engines.agent.work import RunStopped, AgentRun
 from switchtower.models import port
 from switchtower.tools.files import scope
 from switchtower.tools.running import patience
@@ -38,94 +38,94 @@ _OpenModel = Callable[[engine.Task], Awaitable[port.Model]]
 
 
 class AgentEngine:
-    def __init__(self, kit: Kit) -> None:
-        self.kit = kit
+    def __init__(self, services: AgentServices) -> None:
+        self.services = services
         """For runs that start from now on; a run keeps the one that it started with."""
 
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         if task.purpose in (events.Purpose.UNDO, events.Purpose.REDO):
-            return await chores.restore(task, desk, self.kit.checkpoints)
+            return await chores.restore_workspace(task, context, self.services.checkpoints)
         try:
-            await asyncio.to_thread(sandbox.choose, task.sandbox)
+            await asyncio.to_thread(sandbox.choose_sandbox, task.sandbox)
             # A run that a restart cut short settles its open calls first: an approval waits even while the model cannot be used.
-            model = None if task.open_calls else await self._opened(task)
+            model = None if task.open_calls else await self._open_model(task)
             if task.purpose is events.Purpose.COMPACT:
-                return await self._compact(task, desk, model or await self._opened(task))
-            return await self._work(task, desk, model)
-        except Stopped as stopped:
+                return await self._compact(task, context, model or await self._open_model(task))
+            return await self._run_agent(task, context, model)
+        except RunStopped as stopped:
             return stopped.result
-        except port.ModelTrouble as trouble:
-            return await _failed(desk, "MODEL_ERROR", trouble.message, retryable=trouble.transient)
+        except port.ModelError as trouble:
+            return await _report_failure(context, "MODEL_ERROR", trouble.message, retryable=trouble.transient)
         except turns.ModelFailed as failed:
             log.error("the model raised", exc_info=failed.__cause__)
-            return await _failed(desk, "MODEL_ERROR", f"the model failed ({type(failed.__cause__).__name__})")
-        except budget.Exceeded as exceeded:
-            return await _failed(desk, "BUDGET_EXCEEDED", str(exceeded))
-        except opening.Unreadable as problem:
-            return await _failed(desk, "INVALID_IMAGE", str(problem))
-        except extension_calls.Failed as failure:
-            return await _failed(desk, "EXTENSION_FAILED", str(failure))
+            return await _report_failure(context, "MODEL_ERROR", f"the model failed ({type(failed.__cause__).__name__})")
+        except budget.BudgetExceeded as exceeded:
+            return await _report_failure(context, "BUDGET_EXCEEDED", str(exceeded))
+        except opening.UnreadableMessage as problem:
+            return await _report_failure(context, "INVALID_IMAGE", str(problem))
+        except extension_calls.ExtensionFailed as failure:
+            return await _report_failure(context, "EXTENSION_FAILED", str(failure))
         except (errors.ProviderNotConfigured, errors.SandboxUnavailable) as refusal:
-            return await _failed(desk, refusal.code, refusal.message, retryable=refusal.retryable)
+            return await _report_failure(context, refusal.code, refusal.message, retryable=refusal.retryable)
 
-    async def _opened(self, task: engine.Task) -> port.Model:
+    async def _open_model(self, task: engine.Task) -> port.Model:
         try:
-            return await self.kit.open_model(task.provider, task.model)
+            return await self.services.open_model(task.provider, task.model)
         except errors.CoreError:
             raise
         except Exception as error:
             raise turns.ModelFailed from error
 
-    async def _work(self, task: engine.Task, desk: engine.Desk, model: port.Model | None) -> engine.Result:
-        changes = ChangeKeeper(self.kit.checkpoints, task, desk)
-        rules = policy.Policy(task.policy, (*self.kit.rules, *task.run_rules), task.rules)
-        folder = await _existing_workspace(task)
-        work = Work(task, desk, self.kit.toolbox, rules, changes, folder)
+    async def _run_agent(self, task: engine.Task, context: engine.RunContext, model: port.Model | None) -> engine.RunResult:
+        changes = ChangeTracker(self.services.checkpoints, task, context)
+        rules = policy.Policy(task.policy, (*self.services.rules, *task.run_rules), task.rules)
+        folder = await _check_workspace(task)
+        work = AgentRun(task, context, self.services.toolbox, rules, changes, folder)
         try:
-            await trust_question.ask(work, self.kit)
-            work.toolbox = await guests.welcome(work, self.kit)
-            result = await _Conversation(work, model, self._opened, self.kit).to_the_end()
+            await trust_question.request_trust(work, self.services)
+            work.toolbox = await guests.assemble_toolbox(work, self.services)
+            result = await _AgentLoop(work, model, self._open_model, self.services).run()
         except asyncio.CancelledError:
-            await patience.to_the_end(self._leave(work, changes.after_cancelled_run()))
+            await patience.run_to_completion(self._clean_up(work, changes.record_after_cancel()))
             raise
         except BaseException:
-            await patience.to_the_end(self._leave(work, changes.after_run()))
+            await patience.run_to_completion(self._clean_up(work, changes.record_after()))
             raise
-        await patience.to_the_end(self._leave(work, changes.after_run()))
+        await patience.run_to_completion(self._clean_up(work, changes.record_after()))
         return result
 
-    async def _leave(self, work: Work, keep_changes: Awaitable[None]) -> None:
+    async def _clean_up(self, agent_run: AgentRun, keep_changes: Awaitable[None]) -> None:
         """What a run started ends with it, before its last checkpoint: nothing may change files behind that."""
         try:
-            await work.toolbox.end_run(work.task.run_id)
+            await agent_run.toolbox.end_run(agent_run.task.run_id)
         finally:
             await keep_changes
 
-    async def _compact(self, task: engine.Task, desk: engine.Desk, model: port.Model) -> engine.Result:
-        messages = list(conversation.mended(task.messages, ()))
-        compactor = Compactor(model, self.kit, desk, budget.Meter.of(task))
+    async def _compact(self, task: engine.Task, context: engine.RunContext, model: port.Model) -> engine.RunResult:
+        messages = list(conversation.close_open_calls(task.messages, ()))
+        compactor = Compactor(model, self.services, context, budget.BudgetMeter.from_task(task))
         shorter = await compactor.compact(messages, "requested", task.context_tokens, task.instructions)
         if shorter is None:
-            return engine.Result(events.Outcome.FAILED, f"The context was not compacted: {compactor.failure}")
-        return engine.Result(events.Outcome.SUCCESS, f"The context was compacted to {len(shorter)} messages")
+            return engine.RunResult(events.Outcome.FAILED, f"The context was not compacted: {compactor.failure}")
+        return engine.RunResult(events.Outcome.SUCCESS, f"The context was compacted to {len(shorter)} messages")
 
 
-class _Conversation:
+class _AgentLoop:
     """The loop itself, with what it keeps from turn to turn."""
 
-    def __init__(self, work: Work, model: port.Model | None, open_model: _OpenModel, kit: Kit) -> None:
-        self._work = work
-        self._task = work.task
-        self._desk = work.desk
+    def __init__(self, agent_run: AgentRun, model: port.Model | None, open_model: _OpenModel, services: AgentServices) -> None:
+        self._agent_run = agent_run
+        self._task = agent_run.task
+        self._context = agent_run.context
         self._open_model = open_model
-        self._kit = kit
+        self._services = services
         self._messages: list[engine.Message] = []
         self._system = ""
         self._specs: tuple[port.ToolSpec, ...] = ()
-        self._meter = budget.Meter.of(work.task)
+        self._meter = budget.BudgetMeter.from_task(agent_run.task)
         self._is_cut = False
         """The last message was stopped at a limit of its length."""
-        self._context_tokens = work.task.context_tokens
+        self._context_tokens = agent_run.task.context_tokens
         self._model: port.Model
         self._compactor: Compactor
         if model is not None:
@@ -133,53 +133,55 @@ class _Conversation:
 
     def _use(self, model: port.Model) -> None:
         self._model = model
-        self._compactor = Compactor(model, self._kit, self._desk, self._meter)
+        self._compactor = Compactor(model, self._services, self._context, self._meter)
 
-    async def to_the_end(self) -> engine.Result:
+    async def run(self) -> engine.RunResult:
         task = self._task
         open_calls = task.open_calls
-        self._messages = list(conversation.mended(task.messages, {call.call_id for call in open_calls}))
-        if not open_calls and (said := conversation.final_text(task.messages)) is not None:
-            return engine.Result(events.Outcome.SUCCESS, _summary(said))
+        self._messages = list(conversation.close_open_calls(task.messages, {call.call_id for call in open_calls}))
+        if not open_calls and (said := conversation.find_final_text(task.messages)) is not None:
+            return engine.RunResult(events.Outcome.SUCCESS, _shorten_summary(said))
         await self._prepare()
         if open_calls:
-            await calls.settle_all(open_calls, self._work, self._messages)
+            await calls.execute_calls(open_calls, self._agent_run, self._messages)
             open_calls = ()
             self._use(await self._open_model(task))
         while True:
-            await calls.settle_all(open_calls, self._work, self._messages)
-            await self._deliver_steering()
-            self._meter.check(self._kit.now_ms())
-            await _existing_workspace(task)  # without it no call can succeed: the model is not asked for another
-            if task.auto_compact and self._compactor.due(self._context_tokens) and await self._compact("threshold"):
+            await calls.execute_calls(open_calls, self._agent_run, self._messages)
+            await self._take_steering()
+            self._meter.raise_if_exceeded(self._services.now_ms())
+            await _check_workspace(task)  # without it no call can succeed: the model is not asked for another
+            if task.auto_compact and self._compactor.is_due(self._context_tokens) and await self._compact("threshold"):
                 open_calls = ()
                 continue
-            message = await self._next_message()
+            message = await self._request_message()
             self._messages.append(message)
             open_calls = message.calls
-            if not open_calls and not await self._deliver_steering():
-                return await self._finished(message)
+            if not open_calls and not await self._take_steering():
+                return await self._make_result(message)
 
-    async def _finished(self, message: engine.Message) -> engine.Result:
+    async def _make_result(self, message: engine.Message) -> engine.RunResult:
         """The model has nothing more to do. A run whose last answer was cut by its budget has failed, and so has one whose
         workspace was removed; one that took more than it may is marked."""
         if self._is_cut and self._meter.is_out_of_tokens:
-            raise budget.Exceeded(f"the answer was cut by the run's budget: {self._meter.overrun() or 'its tokens are used up'}")
-        await _existing_workspace(self._task)
+            raise budget.BudgetExceeded(
+                f"the answer was cut by the run's budget: {self._meter.describe_overrun() or 'its tokens are used up'}"
+            )
+        await _check_workspace(self._task)
         notes = ["cut at the model's limit for one answer"] if self._is_cut else []
-        if (overrun := self._meter.overrun()) is not None:
-            await self._desk.emit(events.WarningRaised("BUDGET_OVERRUN", f"The run took more than its budget: {overrun}"))
+        if (overrun := self._meter.describe_overrun()) is not None:
+            await self._context.emit(events.WarningRaised("BUDGET_OVERRUN", f"The run took more than its budget: {overrun}"))
             notes.append(f"over budget: {overrun}")
-        return engine.Result(events.Outcome.SUCCESS, _summary(message.text, *notes))
+        return engine.RunResult(events.Outcome.SUCCESS, _shorten_summary(message.text, *notes))
 
     async def _prepare(self) -> None:
         """What the model reads besides the conversation; and a message just sent, with what it calls and mentions brought in."""
-        task, shelf = self._task, self._kit.shelf
-        tools = self._work.toolbox.tools
+        task, shelf = self._task, self._services.prompts
+        tools = self._agent_run.toolbox.tools
         self._specs = tuple(port.ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)
         names = [tool.name for tool in tools]
         self._system = await asyncio.to_thread(
-            shelf.system,
+            shelf.build_system_prompt,
             task.workspace.root,
             tools=names,
             policy=task.policy,
@@ -188,45 +190,45 @@ class _Conversation:
             preset=task.preset,
         )
         if self._messages and self._messages[-1].role == "user" and task.turns_taken == 0:
-            self._messages[-1] = await opening.first(self._messages[-1], task, self._desk, self._kit)
+            self._messages[-1] = await opening.prepare_first_message(self._messages[-1], task, self._context, self._services)
 
-    async def _deliver_steering(self) -> bool:
+    async def _take_steering(self) -> bool:
         """Whether there was something to tell the model that was said while it worked."""
-        steered = self._desk.steered()
+        steered = self._context.take_steering_messages()
         for queued in steered:
-            self._messages.append(await opening.steered(queued, self._task, self._desk, self._kit))
+            self._messages.append(await opening.prepare_steering_message(queued, self._task, self._context, self._services))
         return bool(steered)
 
-    async def _next_message(self) -> engine.Message:
-        await self._desk.emit(events.PhaseChanged("Thinking"))
+    async def _request_message(self) -> engine.Message:
+        await self._context.emit(events.PhaseChanged("Thinking"))
         try:
-            turn = await self._attempted()
-        except port.ModelTrouble as trouble:
+            turn = await self._take_turn()
+        except port.ModelError as trouble:
             # The one failure that a shorter conversation can mend. Once: if it does not, the run has failed.
-            if not trouble.overflow or self._compactor.in_vain or not await self._compact("overflow"):
+            if not trouble.overflow or self._compactor.was_ineffective or not await self._compact("overflow"):
                 raise
-            self._compactor.in_vain = True
-            turn = await self._attempted()
+            self._compactor.was_ineffective = True
+            turn = await self._take_turn()
         self._compactor.turns_since += 1
         self._context_tokens = turn.usage.input_tokens + turn.usage.output_tokens
         self._is_cut = turn.is_cut
         if turn.is_cut:
             whose = "the run's budget" if self._meter.is_out_of_tokens else "the model's limit for one answer"
-            await self._desk.emit(events.WarningRaised("ANSWER_CUT", f"The answer was cut: {whose} was reached", "length"))
+            await self._context.emit(events.WarningRaised("ANSWER_CUT", f"The answer was cut: {whose} was reached", "length"))
         return turn.message
 
-    async def _attempted(self) -> turns.Turn:
-        return await attempts.take(
+    async def _take_turn(self) -> turns.ModelTurn:
+        return await attempts.take_turn_with_retries(
             self._model,
-            self._request(),
-            self._desk,
-            self._kit,
+            self._make_request(),
+            self._context,
+            self._services,
             self._meter,
             retries=self._task.auto_retry,
         )
 
-    def _request(self) -> port.Request:
-        return port.Request(
+    def _make_request(self) -> port.CompletionRequest:
+        return port.CompletionRequest(
             conversation=tuple(self._messages),
             tools=self._specs,
             system=self._system,
@@ -235,29 +237,29 @@ class _Conversation:
 
     async def _compact(self, reason: str) -> bool:
         compacted = await self._compactor.compact(self._messages, reason, self._context_tokens)
-        self._meter.check(self._kit.now_ms())  # the summary was a call, too
+        self._meter.raise_if_exceeded(self._services.now_ms())  # the summary was a call, too
         if compacted is None:
             return False
         self._messages = compacted
         return True
 
 
-async def _existing_workspace(task: engine.Task) -> tuple[int, int]:
+async def _check_workspace(task: engine.Task) -> tuple[int, int]:
     """The device and inode of the workspace's folder. Raises `SandboxUnavailable` when the folder does not exist."""
     root = task.workspace.root
-    folder = await asyncio.to_thread(scope.identity_of, root)
+    folder = await asyncio.to_thread(scope.find_identity, root)
     if folder is None:
         hint = "restore the folder and send a message, or start a session in another folder"
         raise errors.SandboxUnavailable(f"the workspace `{root}` does not exist any more", hint=hint)
     return folder
 
 
-async def _failed(desk: engine.Desk, code: str, message: str, *, retryable: bool = False) -> engine.Result:
-    await desk.emit(events.ErrorRaised(code=code, message=message, retryable=retryable))
-    return engine.Result(events.Outcome.FAILED, _summary(message))
+async def _report_failure(context: engine.RunContext, code: str, message: str, *, retryable: bool = False) -> engine.RunResult:
+    await context.emit(events.ErrorRaised(code=code, message=message, retryable=retryable))
+    return engine.RunResult(events.Outcome.FAILED, _shorten_summary(message))
 
 
-def _summary(text: str, *notes: str) -> str:
+def _shorten_summary(text: str, *notes: str) -> str:
     text, behind = text.strip(), f" [{'; '.join(notes)}]" if notes else ""
     room = _LONGEST_SUMMARY - len(behind)
     return (text if len(text) <= room else f"{text[: room - 1]}…") + behind

@@ -9,40 +9,40 @@ from collections.abc import Mapping
 import msgspec
 
 from switchtower.core import engine, events, policy
-from switchtower.tools.outcome import Effect
+from switchtower.tools.outcome import ToolEffect
 
 _LONGEST_SUMMARY = 200
 
 _TITLES = {"write_file": "Write a file", "edit_file": "Edit a file", "git_commit": "Commit", "run": "Run a command"}
 
 
-def about(
+def make_question(
     call: events.ToolRequest,
     task: engine.Task,
     judgement: policy.Judgement,
-    effect: Effect | None,
+    effect: ToolEffect | None,
     preview: Mapping[str, object],
     folder: tuple[int, int],
-) -> engine.Question:
-    details: dict[str, object] = {"tool": call.tool, **_shown(call, task), **preview, "reason": judgement.reason}
+) -> engine.ApprovalQuestion:
+    details: dict[str, object] = {"tool": call.tool, **_select_arguments(call, task), **preview, "reason": judgement.reason}
     if judgement.reasons:
         details["reasons"] = list(judgement.reasons)
     if judgement.destructive:
         details["destructive"] = True
     if judgement.always is not None:
         details["always"] = policy.describe_always(judgement.always)
-    return engine.Question(
+    return engine.ApprovalQuestion(
         call_id=call.call_id,
-        kind=_kind(call.tool, effect),
+        kind=_get_kind(call.tool, effect),
         title=_TITLES.get(call.tool, f"Use the tool {call.tool}"),
-        summary=_summary(call),
+        summary=_summarize_call(call),
         details=details,
-        subject=subject(call, task, preview, folder),
+        subject=make_subject(call, task, preview, folder),
         rule=judgement.always,
     )
 
 
-def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object], folder: tuple[int, int]) -> str:
+def make_subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object], folder: tuple[int, int]) -> str:
     """Exactly what will happen, and to what: a file that changes after it was looked at makes this another subject, and so
     does another `folder` at the workspace's path."""
     return msgspec.json.encode(
@@ -58,15 +58,15 @@ def subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, o
     ).decode()
 
 
-def _kind(tool: str, effect: Effect | None) -> str:
+def _get_kind(tool: str, effect: ToolEffect | None) -> str:
     if tool == "git_commit":
         return "commit"
     if tool == "run":
         return "exec"
-    return "write" if effect is Effect.WRITE else "tool"
+    return "write" if effect is ToolEffect.WRITE else "tool"
 
 
-def _shown(call: events.ToolRequest, task: engine.Task) -> dict[str, object]:
+def _select_arguments(call: events.ToolRequest, task: engine.Task) -> dict[str, object]:
     match call.tool:
         case "run":
             return {"command": str(call.args.get("command", "")), "cwd": task.workspace.root, "sandbox": task.sandbox}
@@ -78,25 +78,25 @@ def _shown(call: events.ToolRequest, task: engine.Task) -> dict[str, object]:
             return {"args": call.args}
 
 
-def _summary(call: events.ToolRequest) -> str:
+def _summarize_call(call: events.ToolRequest) -> str:
     match call.tool:
         case "run":
-            return _first_line(str(call.args.get("command", "")))
+            return _take_first_line(str(call.args.get("command", "")))
         case "write_file":
             size = len(str(call.args.get("content", "")).encode(errors="replace"))
-            return f"{_first_line(str(call.args.get('path', '')))} ({size} bytes)"
+            return f"{_take_first_line(str(call.args.get('path', '')))} ({size} bytes)"
         case "edit_file":
-            return _first_line(str(call.args.get("path", "")))
+            return _take_first_line(str(call.args.get("path", "")))
         case "git_commit":
-            return _first_line(str(call.args.get("message", "")))
+            return _take_first_line(str(call.args.get("message", "")))
         case _:
-            return _first_line(str(call.args))
+            return _take_first_line(str(call.args))
 
 
-def _first_line(text: str) -> str:
+def _take_first_line(text: str) -> str:
     line, *more = text.strip().splitlines() or [""]
-    return _cut(line, _LONGEST_SUMMARY) + (" …" if more else "")
+    return _truncate(line, _LONGEST_SUMMARY) + (" …" if more else "")
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]} …"

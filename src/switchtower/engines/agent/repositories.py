@@ -11,60 +11,64 @@ from switchtower.extensions import port
 from switchtower.tools import outcome, tool
 from switchtower.tools.git import git
 from switchtower.tools.git.plumbing import git as plumbing
-from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
 from switchtower.tools.running import leash
 
 _USUAL_BASES = ("main", "master", "trunk", "develop")
 _REMOTE = "origin"
 
 
-async def look(task: engine.Task) -> port.Repository | None:
+async def read_repository(task: engine.Task) -> port.RepositoryInfo | None:
     """None where there is none, or none that may be looked at. Raises `ExtensionError` when it takes too long."""
     try:
         async with asyncio.timeout(tool.GIT_TIME):
-            return await leash.lead(task.run_id, partial(_look, task))
+            return await leash.run_in_cancel_scope(task.run_id, partial(_read_repository, task))
     except TimeoutError:
         raise port.ExtensionError(f"git did not answer within {tool.GIT_TIME:g} s") from None
-    except (outcome.Failed, Unavailable, plumbing.Failed, OSError):
+    except (outcome.ToolFailed, GitUnavailable, plumbing.GitError, OSError):
         return None
 
 
-def _look(task: engine.Task, held: leash.Leash) -> port.Repository:
-    with git.view(task.workspace.root, held) as view:
-        listed = view.ask("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=all")
+def _read_repository(task: engine.Task, cancel_scope: leash.CancelScope) -> port.RepositoryInfo:
+    with git.open_view(task.workspace.root, cancel_scope) as view:
+        listed = view.run_git(
+            "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=all"
+        )
         changed = sum(bool(entry) for entry in listed.split(b"\0"))
         base, ahead = None, 0
         if view.commit is not None:
-            base, ahead = _base(task, view, held)
-        return port.Repository(branch=view.branch, commit=view.commit, changed=changed, base=base, ahead=ahead)
+            base, ahead = _find_base(task, view, cancel_scope)
+        return port.RepositoryInfo(branch=view.branch, commit=view.commit, changed=changed, base=base, ahead=ahead)
 
 
-def _base(task: engine.Task, view: git.View, held: leash.Leash) -> tuple[str | None, int]:
+def _find_base(task: engine.Task, view: git.RepositoryView, cancel_scope: leash.CancelScope) -> tuple[str | None, int]:
     """The first candidate that there is, and by how many commits this branch has gone beyond it."""
     with tempfile.TemporaryDirectory(prefix="tower-git-") as elsewhere:
         # References alone: neither a file of the workspace nor an object is looked at with the repository's configuration.
-        theirs = plumbing.Git(elsewhere, {"GIT_DIR": view.found.git_dir})
-        for name, reference in _candidates(task, theirs, held):
+        theirs = plumbing.GitRunner(elsewhere, {"GIT_DIR": view.found.git_dir})
+        for name, reference in _list_base_candidates(task, theirs, cancel_scope):
             if name in (view.branch, f"{_REMOTE}/{view.branch}"):
                 return None, 0
-            commit = _printed(theirs, held, "rev-parse", "--quiet", "--verify", reference)
+            commit = _run_git(theirs, cancel_scope, "rev-parse", "--quiet", "--verify", reference)
             if commit is not None:
-                return name, int(view.ask("rev-list", "--count", f"{commit}..{view.commit}"))
+                return name, int(view.run_git("rev-list", "--count", f"{commit}..{view.commit}"))
     return None, 0
 
 
-def _candidates(task: engine.Task, theirs: plumbing.Git, held: leash.Leash) -> Iterator[tuple[str, str]]:
+def _list_base_candidates(
+    task: engine.Task, theirs: plumbing.GitRunner, cancel_scope: leash.CancelScope
+) -> Iterator[tuple[str, str]]:
     """A name that git understands in a command, and the whole reference."""
     named = task.workspace.default_branch
     if named:
         yield named, f"refs/heads/{named}"
         yield f"{_REMOTE}/{named}", f"refs/remotes/{_REMOTE}/{named}"
-    head = _printed(theirs, held, "symbolic-ref", "--quiet", f"refs/remotes/{_REMOTE}/HEAD")
+    head = _run_git(theirs, cancel_scope, "symbolic-ref", "--quiet", f"refs/remotes/{_REMOTE}/HEAD")
     if head is not None:
         yield head.removeprefix("refs/remotes/"), head
     yield from ((name, f"refs/heads/{name}") for name in _USUAL_BASES)
 
 
-def _printed(theirs: plumbing.Git, held: leash.Leash, *args: str) -> str | None:
-    attempt = theirs.attempt(held, *args)
+def _run_git(theirs: plumbing.GitRunner, cancel_scope: leash.CancelScope, *args: str) -> str | None:
+    attempt = theirs.try_run(cancel_scope, *args)
     return os.fsdecode(attempt.printed).strip() or None if attempt.exit_code == 0 else None

@@ -19,14 +19,14 @@ _PRESETS = ".tower/presets"
 _SERVERS = ".mcp.json"
 
 
-class Trusted(Struct, frozen=True):
+class TrustRecord(Struct, frozen=True):
     path: str
     since_ms: int = 0
     by: str = ""
 
 
-class _Stored(Struct):
-    folders: list[Trusted] = []
+class _TrustFile(Struct):
+    folders: list[TrustRecord] = []
 
 
 class FolderTrust:
@@ -44,13 +44,13 @@ class FolderTrust:
         real = os.path.realpath(folder)
         real = self._worktrees.get(real, real)
         above = (real, *map(str, PurePath(real).parents))
-        known = {trusted.path for trusted in self.listed()}
+        known = {trusted.path for trusted in self.list_trusted()}
         return any(path in known or self._is_configured(path) for path in above)
 
-    def listed(self) -> list[Trusted]:
+    def list_trusted(self) -> list[TrustRecord]:
         """What was decided, oldest first. What cannot be read trusts nothing."""
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=_Stored).folders
+            return msgspec.json.decode(self._file.read_bytes(), type=_TrustFile).folders
         except (OSError, msgspec.MsgspecError):
             return []
 
@@ -58,51 +58,51 @@ class FolderTrust:
         """Trusts the folder and what lies below it; its real path."""
         real = os.path.realpath(folder)
         real = self._worktrees.get(real, real)
-        kept = [trusted for trusted in self.listed() if trusted.path != real]
-        self._write([*kept, Trusted(real, now_ms, by)])
+        kept = [trusted for trusted in self.list_trusted() if trusted.path != real]
+        self._write([*kept, TrustRecord(real, now_ms, by)])
         return real
 
     def remove(self, folder: str) -> bool:
         """Whether it was trusted by a decision. What the settings trust stays."""
         real = os.path.realpath(folder)
-        before = self.listed()
+        before = self.list_trusted()
         kept = [trusted for trusted in before if trusted.path not in (real, folder)]
         if len(kept) == len(before):
             return False
         self._write(kept)
         return True
 
-    def know_worktree(self, root: str, origin: str) -> None:
+    def register_worktree(self, root: str, origin: str) -> None:
         """A worktree that was made for a session is trusted as its repository is."""
         self._worktrees[os.path.realpath(root)] = os.path.realpath(origin)
 
-    def refuse_in(self, session_id: str) -> None:
+    def record_refusal(self, session_id: str) -> None:
         """The session is not asked again."""
         self._refused.add(session_id)
 
-    def is_refused_in(self, session_id: str) -> bool:
+    def is_refused(self, session_id: str) -> bool:
         return session_id in self._refused
 
     def _is_configured(self, path: str) -> bool:
         return any(fnmatchcase(path, pattern) for pattern in self._patterns)
 
-    def _write(self, folders: list[Trusted]) -> None:
+    def _write(self, folders: list[TrustRecord]) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = self._file.with_name(f".{self._file.name}.new")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(_Stored(folders))))
+            file.write(msgspec.json.format(msgspec.json.encode(_TrustFile(folders))))
         temporary.replace(self._file)
 
 
-def found_instructions(folder: str) -> tuple[str, ...]:
+def find_instructions(folder: str) -> tuple[str, ...]:
     """The files of a folder that would count as instructions, by their paths in it."""
     named = [name for name in (*instructions.NAMES, _SERVERS) if os.path.lexists(f"{folder}/{name}")]
-    named += [template.path for template in templates.catalogue(folder, None).templates.values()]
+    named += [template.path for template in templates.load_catalog(folder, None).templates.values()]
     try:
-        presets = reading.names(reading.Folder(folder), _PRESETS, most=MOST_NAMED).entries
-    except reading.Trouble:
+        presets = reading.list_folder(reading.PromptFolder(folder), _PRESETS, most=MOST_NAMED).entries
+    except reading.PromptFileError:
         presets = ()
     named += [f"{_PRESETS}/{entry.name}" for entry in presets]
-    named += instructions.nested(folder)
+    named += instructions.list_nested_instructions(folder)
     return tuple(named[:MOST_NAMED])

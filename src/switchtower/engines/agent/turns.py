@@ -13,7 +13,7 @@ from switchtower.models import port
 STALL_AFTER = 30.0
 
 
-class Turn(Struct, frozen=True):
+class ModelTurn(Struct, frozen=True):
     message: engine.Message
     usage: events.UsageReported
     is_cut: bool = False
@@ -24,61 +24,66 @@ class ModelFailed(Exception):
     """The model raised what no model should; the cause is what it raised. Told apart from a failure of the desk."""
 
 
-async def take(
-    model: port.Model, request: port.Request, desk: engine.Desk, *, quiet: bool = False, stall_after: float = STALL_AFTER
-) -> Turn:
+async def take_turn(
+    model: port.Model,
+    request: port.CompletionRequest,
+    context: engine.RunContext,
+    *,
+    quiet: bool = False,
+    stall_after: float = STALL_AFTER,
+) -> ModelTurn:
     """One message. Raises `port.ModelTrouble` or `ModelFailed`. Only the caller gets what a quiet turn says."""
     text: list[str] = []
     thinking: list[str] = []
     calls: list[events.ToolRequest] = []
-    counted: port.Usage | None = None
+    counted: port.UsagePart | None = None
     stop_reason = ""
     carry: dict[str, object] | None = None
-    watch = _StallWatch(model, desk, stall_after)
+    watch = _StallWatch(model, context, stall_after)
     try:
-        async with watch, aclosing(_guarded(model, request)) as parts:
+        async with watch, aclosing(_stream_guarded(model, request)) as parts:
             async for part in parts:
                 watch.last_sign_at = watch.clock()
                 match part:
-                    case port.TextDelta():
+                    case port.TextPart():
                         text.append(part.text)
                         if not quiet:
-                            await desk.emit(events.TextDelta(part.text))
-                    case port.ThinkingDelta():
+                            await context.emit(events.TextDelta(part.text))
+                    case port.ThinkingPart():
                         thinking.append(part.text)
                         if not quiet:
-                            await desk.emit(events.ThinkingDelta(part.text))
-                    case port.ToolCall():
+                            await context.emit(events.ThinkingDelta(part.text))
+                    case port.ToolCallPart():
                         calls.append(
-                            events.ToolRequest(call_id=desk.mint("call"), tool=part.tool, args=part.args, problem=part.problem)
+                            events.ToolRequest(call_id=context.mint("call"), tool=part.tool, args=part.args, problem=part.problem)
                         )
-                    case port.Usage():
+                    case port.UsagePart():
                         counted = part
-                    case port.Ending():
+                    case port.EndingPart():
                         stop_reason = part.stop_reason
-                    case port.Carry():
+                    case port.CarryPart():
                         carry = part.data
                     case _:
                         assert_never(part)
-    except port.ModelTrouble as trouble:
+    except port.ModelError as trouble:
         if counted is not None:
-            trouble.usage = _reported(model, counted)
-            await desk.emit(trouble.usage)
+            trouble.usage = _make_usage_event(model, counted)
+            await context.emit(trouble.usage)
         raise
     except asyncio.CancelledError:
         if text and not quiet:
             # What people have read stays a part of the conversation. What it was about to call for does not.
-            said = events.MessageCompleted(desk.mint("asst"), "".join(text), "".join(thinking), cut_short=True)
-            await desk.emit(said)
+            said = events.MessageCompleted(context.mint("asst"), "".join(text), "".join(thinking), cut_short=True)
+            await context.emit(said)
         raise
-    if not (text or calls or stop_reason or _has_spoken(request.conversation)):
-        raise port.ModelTrouble("the model answered with nothing", transient=True)
-    usage = _reported(model, counted or port.Usage(0, 0))
+    if not (text or calls or stop_reason or _has_assistant_message(request.conversation)):
+        raise port.ModelError("the model answered with nothing", transient=True)
+    usage = _make_usage_event(model, counted or port.UsagePart(0, 0))
     message = engine.Message(role="assistant", text="".join(text), calls=tuple(calls), thinking="".join(thinking), carry=carry)
     if not quiet:
-        await desk.emit(
+        await context.emit(
             events.MessageCompleted(
-                message_id=desk.mint("asst"),
+                message_id=context.mint("asst"),
                 text=message.text,
                 thinking=message.thinking,
                 calls=message.calls,
@@ -86,18 +91,18 @@ async def take(
                 stop_reason=stop_reason,
             )
         )
-    await desk.emit(usage)
-    return Turn(message, usage, is_cut=bool(stop_reason))
+    await context.emit(usage)
+    return ModelTurn(message, usage, is_cut=bool(stop_reason))
 
 
 class _StallWatch:
     """Reports that the model says nothing, after a while and then less and less often. The caller notes each sign of life."""
 
-    def __init__(self, model: port.Model, desk: engine.Desk, stall_after: float) -> None:
+    def __init__(self, model: port.Model, context: engine.RunContext, stall_after: float) -> None:
         self.clock = asyncio.get_running_loop().time
         self.last_sign_at = self.clock()
         self._model = model
-        self._desk = desk
+        self._context = context
         self._stall_after = stall_after
         self._watching: asyncio.Task[None] | None = None
 
@@ -120,10 +125,10 @@ class _StallWatch:
                 continue
             reported_at, patience = self.clock(), patience * 2
             message = f"No data from {self._model.provider} for {round(silent)} s; still waiting"
-            await self._desk.emit(events.WarningRaised("MODEL_STALLED", message))
+            await self._context.emit(events.WarningRaised("MODEL_STALLED", message))
 
 
-def _has_spoken(conversation: Sequence[engine.Message]) -> bool:
+def _has_assistant_message(conversation: Sequence[engine.Message]) -> bool:
     """Whether the model has answered the last user message already: after its tools have run it may have no more to say."""
     for message in reversed(conversation):
         if message.role == "assistant":
@@ -133,7 +138,7 @@ def _has_spoken(conversation: Sequence[engine.Message]) -> bool:
     return False
 
 
-def _reported(model: port.Model, counted: port.Usage) -> events.UsageReported:
+def _make_usage_event(model: port.Model, counted: port.UsagePart) -> events.UsageReported:
     return events.UsageReported(
         provider=model.provider,
         model=model.name,
@@ -147,13 +152,13 @@ def _reported(model: port.Model, counted: port.Usage) -> events.UsageReported:
     )
 
 
-async def _guarded(model: port.Model, request: port.Request) -> AsyncGenerator[port.Part, None]:
+async def _stream_guarded(model: port.Model, request: port.CompletionRequest) -> AsyncGenerator[port.Part, None]:
     parts = None
     try:
         parts = model.stream(request)
         async for part in parts:
             yield part
-    except port.ModelTrouble:
+    except port.ModelError:
         raise
     except Exception as error:
         raise ModelFailed from error

@@ -17,22 +17,22 @@ from switchtower.engines.flow.ir import flow as flows
 from switchtower.engines.flow.ir import references
 from switchtower.engines.flow.runtime import faults
 from switchtower.engines.flow.runtime import run as runs
-from switchtower.engines.flow.runtime.events import encoded
+from switchtower.engines.flow.runtime.events import encode_json
 from switchtower.engines.flow.runtime.kinds import catalogue
 
 _INTERRUPTED = "the daemon ended while the step was under way, and nobody knows what became of it"
 
 
-class Gone(Exception):
+class FlowStateLost(Exception):
     """What the flow needs to go on was hidden on its way into the journal, so it is not there any more"""
 
 
-class Calls(Struct):
+class StepCalls(Struct):
     """What a session's journal has of its steps."""
 
     called: dict[str, events.ToolCalled] = field(default_factory=dict)
     finished: dict[str, events.ToolFinished] = field(default_factory=dict)
-    answers: dict[str, engine.Answer] = field(default_factory=dict)
+    answers: dict[str, engine.ApprovalAnswer] = field(default_factory=dict)
     """What was decided, by approval."""
     attempts: dict[str, int] = field(default_factory=dict)
     """The last try of each step."""
@@ -42,14 +42,14 @@ class Calls(Struct):
         return [call_id for call_id in self.called if call_id not in self.finished]
 
 
-def id_of(step_id: str, attempt: int) -> str:
+def make_call_id(step_id: str, attempt: int) -> str:
     """Of the call that a try of a step is."""
     return f"step:{step_id}:{attempt}"
 
 
-def read(told: Iterable[engine.FlowEvent]) -> Calls:
-    found = Calls()
-    for event in told:
+def read_calls(recorded: Iterable[engine.FlowEvent]) -> StepCalls:
+    found = StepCalls()
+    for event in recorded:
         match event:
             case events.ToolCalled():
                 found.called[event.call_id] = event
@@ -59,44 +59,44 @@ def read(told: Iterable[engine.FlowEvent]) -> Calls:
             case events.ToolFinished():
                 found.finished[event.call_id] = event
             case events.ApprovalDecided():
-                found.answers[event.approval_id] = engine.Answer(event.verdict, event.comment, None, event.by)
+                found.answers[event.approval_id] = engine.ApprovalAnswer(event.verdict, event.comment, None, event.by)
             case events.ApprovalExpired():
-                found.answers[event.approval_id] = engine.Answer(None)
+                found.answers[event.approval_id] = engine.ApprovalAnswer(None)
     return found
 
 
-class Standing(Struct):
-    before: runs.Before
-    interrupted: list[tuple[str, int, faults.Failure]]
+class FlowProgress(Struct):
+    before: runs.ResumePoint
+    interrupted: list[tuple[str, int, faults.StepFailure]]
     """Tries whose end is to be told now: step, number, how it counts."""
 
 
-def standing(flow: ir.Flow, calls: Calls) -> Standing:
+def compute_progress(flow: ir.CheckedFlow, calls: StepCalls) -> FlowProgress:
     """Raises `Gone`."""
-    before, interrupted = runs.Before(), list[tuple[str, int, faults.Failure]]()
+    before, interrupted = runs.ResumePoint(), list[tuple[str, int, faults.StepFailure]]()
     hidden = set()
     for node in flow.nodes:
         attempt = calls.attempts.get(node.id)
         if attempt is None:
             continue
-        finished = calls.finished.get(id_of(node.id, attempt))
+        finished = calls.finished.get(make_call_id(node.id, attempt))
         if finished is not None and not finished.is_error:
             before.ended[node.id] = finished.outputs or {}
             if finished.outputs is None and node.kind == flows.EMIT:
-                raise Gone(f"what `{node.id}` put out was too large to be kept; hint: run the flow again")
+                raise FlowStateLost(f"what `{node.id}` put out was too large to be kept; hint: run the flow again")
             if finished.outputs is None or is_hidden(finished.outputs):
                 hidden.add(node.id)
             continue
         if finished is None and node.kind in catalogue.CONTROL:
             continue
-        if finished is None and node.kind in catalogue.TOWERS:
+        if finished is None and node.kind in catalogue.SESSION_KINDS:
             before.attempts[node.id] = attempt
             continue
         if finished is None:
-            failure = _interruption(node, attempt)
+            failure = _make_interruption(node, attempt)
             interrupted.append((node.id, attempt, failure))
         else:
-            failure = _failure_of(finished, node, attempt)
+            failure = _make_failure(finished, node, attempt)
             if finished.outputs is None or is_hidden(finished.outputs):
                 hidden.add(node.id)
         if failure.retriable and attempt < node.retry.max:
@@ -104,27 +104,27 @@ def standing(flow: ir.Flow, calls: Calls) -> Standing:
         else:
             before.ended[node.id] = failure
     _check_references(flow, before, hidden)
-    return Standing(before, interrupted)
+    return FlowProgress(before, interrupted)
 
 
 def is_hidden(value: object) -> bool:
     """Whether something in it was taken for a secret."""
-    return MARK.encode() in encoded(value)
+    return MARK.encode() in encode_json(value)
 
 
-def _interruption(node: ir.Node, attempt: int) -> faults.Failure:
-    return faults.Failure(
+def _make_interruption(node: ir.FlowNode, attempt: int) -> faults.StepFailure:
+    return faults.StepFailure(
         code=faults.STEP_FAILED, message=_INTERRUPTED, step_id=node.id, attempt=attempt, retriable=True, cause="Interrupted"
     )
 
 
-def _failure_of(finished: events.ToolFinished, node: ir.Node, attempt: int) -> faults.Failure:
+def _make_failure(finished: events.ToolFinished, node: ir.FlowNode, attempt: int) -> faults.StepFailure:
     error = (finished.outputs or {}).get("error")
     told: Mapping[str, Any] = error if isinstance(error, dict) else {}
     data = told.get("data")
     more: Mapping[str, Any] = data if isinstance(data, dict) else {}
     code, message, details, cause = told.get("code"), told.get("message"), more.get("details"), more.get("cause")
-    return faults.Failure(
+    return faults.StepFailure(
         code=code if isinstance(code, int) else faults.STEP_FAILED,
         message=message if isinstance(message, str) else finished.text,
         step_id=node.id,
@@ -135,7 +135,7 @@ def _failure_of(finished: events.ToolFinished, node: ir.Node, attempt: int) -> f
     )
 
 
-def _check_references(flow: ir.Flow, before: runs.Before, hidden: set[str]) -> None:
+def _check_references(flow: ir.CheckedFlow, before: runs.ResumePoint, hidden: set[str]) -> None:
     if not hidden:
         return
     ids = {node.id for node in flow.nodes}
@@ -143,13 +143,13 @@ def _check_references(flow: ir.Flow, before: runs.Before, hidden: set[str]) -> N
     for node in flow.nodes:
         if node.id in before.ended:
             continue
-        found = [reference for _, reference in references.inside(node.params, "")]
-        if (key := references.read_key(node.params.get("key_from"))) is not None:
+        found = [reference for _, reference in references.iterate_references(node.params, "")]
+        if (key := references.parse_key(node.params.get("key_from"))) is not None:
             found.append(key)
         for reference in found:
             meant = reference.split(inputs=inputs, steps=ids) if reference.source == "step" else None
             if meant is not None and meant[0] in hidden:
-                raise Gone(
+                raise FlowStateLost(
                     f"`{node.id}` needs what `{meant[0]}` gave, and that was not kept because it held a secret or was too "
                     "large; hint: run the flow again"
                 )

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from switchtower.core import events
 
-Event = Mapping[str, Any]
+FlowRuntimeEvent = Mapping[str, Any]
 """REP's: `{type, timestamp, …}`."""
-OnEvent = Callable[[Event], Awaitable[None]]
+OnEvent = Callable[[FlowRuntimeEvent], Awaitable[None]]
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class FlowOrder(Struct, frozen=True, kw_only=True):
     """A flow to be run, and where."""
 
     flow: events.Flow
@@ -22,7 +22,7 @@ class Order(Struct, frozen=True, kw_only=True):
     sandbox: str
 
 
-class Ended(Struct, frozen=True):
+class FlowResult(Struct, frozen=True):
     """How a flow ended, in REP's words."""
 
     status: str
@@ -30,22 +30,22 @@ class Ended(Struct, frozen=True):
     exit_code: int
 
 
-class Runtimes(Protocol):
+class FlowRuntimes(Protocol):
     """Runs on whatever runtime the flow has chosen. Nothing of a runtime is left when one of these returns."""
 
-    async def run(self, order: Order, cancel: asyncio.Event, on_event: OnEvent) -> Ended:
+    async def run(self, order: FlowOrder, cancel: asyncio.Event, on_event: OnEvent) -> FlowResult:
         """The whole flow on one runtime."""
         ...
 
-    async def lacks(self, order: Order, kinds: Sequence[str]) -> dict[str, Any] | None:
+    async def find_missing_kinds(self, order: FlowOrder, kinds: Sequence[str]) -> dict[str, Any] | None:
         """The error that the runtime cannot be used for, asked before anything is run; None when it has all these kinds."""
         ...
 
-    async def run_step(self, order: Order, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
+    async def run_step(self, order: FlowOrder, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
         """A flow of one node, on a runtime of its own: `{status, summary, events}`."""
         ...
 
-    def exit_code(self, status: str, summary: Mapping[str, Any]) -> int: ...
+    def get_exit_code(self, status: str, summary: Mapping[str, Any]) -> int: ...
 
 
 class AgentOrder(Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class AgentOrder(Struct, frozen=True, kw_only=True):
     worktree: bool = False
 
 
-class AgentEnd(Struct, frozen=True, kw_only=True):
+class AgentResult(Struct, frozen=True, kw_only=True):
     run_id: str
     outcome: events.Outcome
     summary: str
@@ -79,7 +79,7 @@ class AgentEnd(Struct, frozen=True, kw_only=True):
     cost: float = 0.0
 
 
-class Refused(Exception):
+class AgentRefused(Exception):
     """The session could not be started; its text says why, and what to do"""
 
     def __init__(self, message: str, *, retriable: bool = False) -> None:
@@ -87,11 +87,11 @@ class Refused(Exception):
         self.retriable = retriable
 
 
-class Agents(Protocol):
-    async def work(self, order: AgentOrder) -> AgentEnd:
+class FlowAgents(Protocol):
+    async def run_agent(self, order: AgentOrder) -> AgentResult:
         """Waits for the end of it, however long that takes. Raises `Refused`."""
         ...
 
-    async def stop(self, session_id: str) -> None:
+    async def stop_agent(self, session_id: str) -> None:
         """Its work is not wanted any more."""
         ...

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from switchtower.core import engine, errors, events
 from switchtower.engines.flow import calls, ports
-from switchtower.engines.flow.chronicle import Chronicle, bounded
+from switchtower.engines.flow.chronicle import FlowRecorder, truncate_value
 from switchtower.engines.flow.runtime import faults, values
-from switchtower.engines.flow.runtime.events import clipped
+from switchtower.engines.flow.runtime.events import clip_text
 from switchtower.engines.flow.runtime.kinds import port
 from switchtower.tools.running import patience
 
@@ -22,55 +22,55 @@ KIND = "flow"
 _LONGEST_TITLE = 200
 
 
-class Denied(Struct, frozen=True):
+class FlowDenied(Struct, frozen=True):
     """Somebody wants the whole flow to end."""
 
     by: events.Actor | None
-    failure: faults.Failure
+    failure: faults.StepFailure
     """Of the step that asked."""
 
 
-class Desk:
+class StepServices:
     """What both kinds work with: the run, its journal and what it had begun before a restart."""
 
-    def __init__(self, task: engine.Task, desk: engine.Desk, chronicle: Chronicle, before: calls.Calls) -> None:
+    def __init__(self, task: engine.Task, context: engine.RunContext, chronicle: FlowRecorder, before: calls.StepCalls) -> None:
         assert task.flow is not None, "a flow's run has a flow"
         self.flow = task.flow
         self.task = task
-        self.desk = desk
-        self.chronicle = chronicle
+        self.context = context
+        self.recorder = chronicle
         self.before = before
-        self.denied: Denied | None = None
+        self.denied: FlowDenied | None = None
         self.stop = asyncio.Event()
         """Set when the flow is to end, whatever its edges say."""
 
-    async def begin(self, context: port.Context, name: str, prefix: str) -> str:
+    async def begin(self, context: port.StepContext, name: str, prefix: str) -> str:
         """The id under which this try is known outside of the flow: a new one, or that of before a restart."""
-        call = self.before.called.get(calls.id_of(context.step_id, context.attempt))
+        call = self.before.called.get(calls.make_call_id(context.step_id, context.attempt))
         known = call.args.get(name) if call is not None else None
         if isinstance(known, str):
             return known
-        fresh = self.desk.mint(prefix)
-        await self.chronicle.called(context.step_id, context.attempt, {name: fresh})
+        fresh = self.context.mint(prefix)
+        await self.recorder.record_call(context.step_id, context.attempt, {name: fresh})
         return fresh
 
 
-class Approval:
+class ApprovalStep:
     """`title`, `message` and `details` say what is asked. Gives who decided, from where, and the comment."""
 
     patient = True
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: StepServices) -> None:
+        self._services = services
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        desk = self._desk
-        title = values.text(given, "title", f"{desk.flow.name}: {context.step_id}")[:_LONGEST_TITLE]
-        message = values.text(given, "message", values.text(given, "summary", "Go on with the flow?"))
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        desk = self._services
+        title = values.get_text(given, "title", f"{desk.flow.name}: {context.step_id}")[:_LONGEST_TITLE]
+        message = values.get_text(given, "message", values.get_text(given, "summary", "Go on with the flow?"))
         approval_id = await desk.begin(context, "approval_id", "appr")
         answer = desk.before.answers.get(approval_id)
         if answer is None:
-            answer = await self._ask(approval_id, title, message, given, context)
+            answer = await self._request_approval(approval_id, title, message, given, context)
         told = {
             "comment": answer.comment,
             "by": answer.by.name if answer.by else None,
@@ -80,64 +80,68 @@ class Approval:
             return {"approved": True, **told}
         if answer.verdict is None:
             raise faults.StepFailed("nobody decided in time", details={"expired": True})
-        reason = f": {clipped(answer.comment)}" if answer.comment else ""
+        reason = f": {clip_text(answer.comment)}" if answer.comment else ""
         message, details = f"denied by {told['by']}{reason}", {"approved": False, **told}
         if answer.verdict is events.Verdict.DENY_STOP:
             await self._end_the_flow(answer.by, message, details, context)
         raise faults.StepFailed(message, details=details)
 
-    async def _end_the_flow(self, by: events.Actor | None, message: str, details: dict[str, Any], context: port.Context) -> None:
+    async def _end_the_flow(
+        self, by: events.Actor | None, message: str, details: dict[str, Any], context: port.StepContext
+    ) -> None:
         """Never returns: a step that failed would be followed by others before the flow has ended."""
-        failure = faults.Failure(
+        failure = faults.StepFailure(
             code=faults.STEP_FAILED, message=message, step_id=context.step_id, attempt=context.attempt, details=details
         )
-        self._desk.denied = self._desk.denied or Denied(by, failure)
-        self._desk.stop.set()
+        self._services.denied = self._services.denied or FlowDenied(by, failure)
+        self._services.stop.set()
         await asyncio.Event().wait()
 
-    async def _ask(
-        self, approval_id: str, title: str, message: str, given: Mapping[str, Any], context: port.Context
-    ) -> engine.Answer:
-        desk = self._desk
+    async def _request_approval(
+        self, approval_id: str, title: str, message: str, given: Mapping[str, Any], context: port.StepContext
+    ) -> engine.ApprovalAnswer:
+        desk = self._services
         details: dict[str, object] = {"tool": "approval", "flow": desk.flow.name, "step": context.step_id}
         if "details" in given:
-            details["details"] = bounded(given["details"])
-        question = engine.Question(
-            call_id=calls.id_of(context.step_id, context.attempt),
+            details["details"] = truncate_value(given["details"])
+        question = engine.ApprovalQuestion(
+            call_id=calls.make_call_id(context.step_id, context.attempt),
             kind=KIND,
             title=title,
-            summary=clipped(message),
+            summary=clip_text(message),
             details=details,
             subject=json.dumps([desk.flow.name, context.step_id, context.attempt, given], sort_keys=True),
             approval_id=approval_id,
         )
         try:
-            return await desk.desk.ask(question)
+            return await desk.context.request_approval(question)
         except errors.IdentityConflict:
             # It was withdrawn, and the daemon ended before it could tell what became of the step.
             raise faults.StepFailed("nobody decided in time", retriable=True, details={"expired": True}) from None
         except errors.Unshowable as unshowable:
             raise faults.StepFailed(unshowable.message) from None
         except asyncio.CancelledError:
-            if not desk.desk.pausing():
+            if not desk.context.is_shutting_down():
                 # Out of time, or the flow has ended: nobody is to decide it any more.
-                await patience.to_the_end(desk.desk.withdraw(approval_id, "the flow does not wait for it any more"))
+                await patience.run_to_completion(
+                    desk.context.withdraw_approval(approval_id, "the flow does not wait for it any more")
+                )
             raise
 
 
-class RunAgent:
+class AgentStep:
     """`prompt` is what the agent is told. Gives its session, how that ended, and the last that it said."""
 
     patient = True
 
-    def __init__(self, desk: Desk, agents: ports.Agents) -> None:
-        self._desk = desk
+    def __init__(self, services: StepServices, agents: ports.FlowAgents) -> None:
+        self._services = services
         self._agents = agents
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        wanted = _read(given)
-        session_id = await self._desk.begin(context, "session_id", "sess")
-        task, flow = self._desk.task, self._desk.flow
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        wanted = _read_order(given)
+        session_id = await self._services.begin(context, "session_id", "sess")
+        task, flow = self._services.task, self._services.flow
         order = ports.AgentOrder(
             session_id=session_id,
             workspace=task.workspace.root,
@@ -148,17 +152,17 @@ class RunAgent:
             **wanted,
         )
         try:
-            ended = await self._agents.work(order)
-        except ports.Refused as refused:
+            ended = await self._agents.run_agent(order)
+        except ports.AgentRefused as refused:
             raise faults.StepFailed(str(refused), retriable=refused.retriable) from None
         except asyncio.CancelledError:
-            if not self._desk.desk.pausing():
-                await patience.to_the_end(self._agents.stop(session_id))
+            if not self._services.context.is_shutting_down():
+                await patience.run_to_completion(self._agents.stop_agent(session_id))
             raise
-        return _outputs(session_id, ended)
+        return _make_outputs(session_id, ended)
 
 
-def _outputs(session_id: str, ended: ports.AgentEnd) -> Mapping[str, Any]:
+def _make_outputs(session_id: str, ended: ports.AgentResult) -> Mapping[str, Any]:
     outputs = {
         "session_id": session_id,
         "run_id": ended.run_id,
@@ -172,25 +176,25 @@ def _outputs(session_id: str, ended: ports.AgentEnd) -> Mapping[str, Any]:
     if ended.outcome is events.Outcome.SUCCESS:
         return outputs
     raise faults.StepFailed(
-        f"the agent's run ended as {ended.outcome.value}: {clipped(ended.summary)}",
+        f"the agent's run ended as {ended.outcome.value}: {clip_text(ended.summary)}",
         retriable=ended.outcome is events.Outcome.FAILED,
         details=outputs,
     )
 
 
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    prompt = values.text(given, "prompt")
+def _read_order(given: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = values.get_text(given, "prompt")
     if not prompt.strip():
         raise faults.StepFailed("`prompt` is empty; hint: say what the agent is to do")
     known: dict[str, Any] = {"prompt": prompt}
     for name in ("provider", "model", "preset", "policy", "thinking"):
         if name in given:
-            known[name] = values.text(given, name)
+            known[name] = values.get_text(given, name)
     if "worktree" in given:
-        known["worktree"] = values.truth(given["worktree"])
-    known["acceptance"] = tuple(_criterion(one, number) for number, one in enumerate(_listed(given.get("acceptance", []))))
+        known["worktree"] = values.parse_truth(given["worktree"])
+    known["acceptance"] = tuple(_parse_criterion(one, number) for number, one in enumerate(_to_list(given.get("acceptance", []))))
     limits: dict[str, Any] = {
-        name: values.number(given, name, most=1e9)
+        name: values.get_number(given, name, most=1e9)
         for name in ("max_turns", "max_tokens", "max_cost", "max_minutes")
         if name in given
     }
@@ -200,14 +204,14 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _listed(value: object) -> list[Any]:
+def _to_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _criterion(one: object, number: int) -> events.Criterion:
+def _parse_criterion(one: object, number: int) -> events.Criterion:
     if isinstance(one, str):
         return events.Criterion(id=f"check-{number + 1}", check=one)
     if isinstance(one, dict) and isinstance(check := one.get("check"), str):
-        code = int(values.number(one, "exit_code", most=255)) if "exit_code" in one else 0
+        code = int(values.get_number(one, "exit_code", most=255)) if "exit_code" in one else 0
         return events.Criterion(id=str(one.get("id", f"check-{number + 1}")), check=check, exit_code=code)
     raise faults.StepFailed("`acceptance` is a command, or a list of commands or of `{id, check, exit_code}`")

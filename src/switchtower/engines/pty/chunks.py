@@ -26,7 +26,7 @@ _WHOLE_SEQUENCE = re.compile(
 )
 
 
-class Chunks:
+class OutputChunker:
     def __init__(self, limit: int = LIMIT) -> None:
         assert limit >= _LONGEST_CHARACTER, "a piece holds at least one character"
         self._limit = limit
@@ -46,8 +46,8 @@ class Chunks:
         held = self._held + data
         texts = []
         start = 0
-        while len(held) - start >= self._limit and (end := self._end_of_piece(held, start)) is not None:
-            texts.append(_decoded(held[start:end]))
+        while len(held) - start >= self._limit and (end := self._find_piece_end(held, start)) is not None:
+            texts.append(_decode(held[start:end]))
             start = end
         self._held = held[start:]
         return texts
@@ -58,33 +58,33 @@ class Chunks:
         held = self._held
         end = len(held)
         if not self._is_silent:
-            begun = _open_sequence(held, 0, end)
+            begun = _find_open_sequence(held, 0, end)
             if begun is not None and end - begun < NEAR:
                 end = begun
         self._is_silent = True
-        end = _end_of_characters(held, 0, end)
+        end = _find_character_end(held, 0, end)
         self._held = held[end:]
-        return _decoded(held[:end])
+        return _decode(held[:end])
 
     def close(self) -> str:
         """Everything: nothing more will come."""
         held, self._held = self._held, b""
-        return _decoded(held)
+        return _decode(held)
 
-    def _end_of_piece(self, held: bytes, start: int) -> int | None:
+    def _find_piece_end(self, held: bytes, start: int) -> int | None:
         """`None` when the rest of an escape sequence should be waited for."""
         end = start + self._limit
-        begun = _open_sequence(held, start, end)
+        begun = _find_open_sequence(held, start, end)
         if begun is not None:
             rest = _WHOLE_SEQUENCE.match(held, begun, end + NEAR)
             if rest is not None:
                 end = rest.end()
             elif len(held) < end + NEAR:
                 return None
-        return _end_of_characters(held, start, end)
+        return _find_character_end(held, start, end)
 
 
-def _open_sequence(held: bytes, start: int, end: int) -> int | None:
+def _find_open_sequence(held: bytes, start: int, end: int) -> int | None:
     """Where the escape sequence begins in which `end` lies, if it lies in one."""
     begun = held.rfind(_ESCAPE, start, end)
     if begun == -1:
@@ -98,11 +98,11 @@ def _open_sequence(held: bytes, start: int, end: int) -> int | None:
     return begun if _WHOLE_SEQUENCE.match(held, begun, end) is None else None
 
 
-def _end_of_characters(held: bytes, start: int, end: int) -> int:
+def _find_character_end(held: bytes, start: int, end: int) -> int:
     """The same end, or up to three bytes before it where a character has begun that may yet be completed."""
     tail = max(start, end - _LONGEST_CHARACTER + 1)
     return tail + codecs.utf_8_decode(held[tail:end], "replace", False)[1]
 
 
-def _decoded(piece: bytes) -> str:
+def _decode(piece: bytes) -> str:
     return piece.decode("utf-8", "replace")

@@ -8,11 +8,11 @@ from pathlib import Path
 from switchtower.core import engine, events
 from switchtower.engines.pty import program as programs
 from switchtower.engines.pty import rules
-from switchtower.engines.pty.asking import Asking
-from switchtower.engines.pty.program import Program
-from switchtower.engines.pty.pump import Pump
-from switchtower.engines.pty.screen import Screen
-from switchtower.engines.pty.starting import NotStarted
+from switchtower.engines.pty.asking import PromptApprovals
+from switchtower.engines.pty.program import TerminalProgram
+from switchtower.engines.pty.pump import OutputPump
+from switchtower.engines.pty.screen import TerminalScreen
+from switchtower.engines.pty.starting import ProgramNotStarted
 from switchtower.tools.running import environment, processes
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
@@ -40,36 +40,36 @@ class TerminalEngine:
         self._prompts_file = prompts_file
         self._sandbox_network = sandbox_network
 
-    async def run(self, task: engine.Task, desk: engine.Desk) -> engine.Result:
+    async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         wanted = task.program
         if wanted is None:
-            return engine.Result(events.Outcome.FAILED, "What was to run is not known any more")
+            return engine.RunResult(events.Outcome.FAILED, "What was to run is not known any more")
         try:
-            ruleset = rules.load(self._prompts_file if self._prompts_file.exists() else None)
-            argv = sandboxes.choose(task.sandbox, network=self._sandbox_network).wrap(wanted.argv, task.workspace.root)
-            started = Program.start(
+            ruleset = rules.load_rules(self._prompts_file if self._prompts_file.exists() else None)
+            argv = sandboxes.choose_sandbox(task.sandbox, network=self._sandbox_network).wrap(wanted.argv, task.workspace.root)
+            started = TerminalProgram.start(
                 argv,
                 cwd=task.workspace.root,
-                environment=self._environment(task, wanted),
+                environment=self._build_environment(task, wanted),
                 run_id=task.run_id,
                 cols=wanted.cols,
                 rows=wanted.rows,
-                on_exit=desk.exited,  # the run of a cancelled program may be closed before all of its processes have ended
+                on_exit=context.report_exit,  # the run of a cancelled program may be closed before all of its processes have ended
             )
-        except (NotStarted, rules.BrokenRules) as problem:
-            await desk.emit(events.ErrorRaised(code="NOT_STARTED", message=str(problem)))
-            return engine.Result(events.Outcome.FAILED, f"Not started: {problem}", exit_code=127)
+        except (ProgramNotStarted, rules.InvalidPromptRules) as problem:
+            await context.emit(events.ErrorRaised(code="NOT_STARTED", message=str(problem)))
+            return engine.RunResult(events.Outcome.FAILED, f"Not started: {problem}", exit_code=127)
         try:
             async with started:
-                return await _Work(task, wanted, desk, started, ruleset).to_the_end()
+                return await _TerminalRun(task, wanted, context, started, ruleset).run()
         finally:
             await processes.end_run(task.run_id)
 
-    def _environment(self, task: engine.Task, wanted: events.Program) -> dict[str, str]:
+    def _build_environment(self, task: engine.Task, wanted: events.Program) -> dict[str, str]:
         """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind,
         and those that tell of the terminal that the daemon was started in."""
         left_out = environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
-        around = environment.whole()
+        around = environment.get_full_environment()
         passed = {name: value for name, value in around.items() if not (environment.is_internal(name) or name in left_out)}
         return {
             **passed,
@@ -82,66 +82,71 @@ class TerminalEngine:
         }
 
 
-class _Work:
+class _TerminalRun:
     """One program at work."""
 
     def __init__(
-        self, task: engine.Task, wanted: events.Program, desk: engine.Desk, started: Program, ruleset: rules.Rules
+        self,
+        task: engine.Task,
+        wanted: events.Program,
+        context: engine.RunContext,
+        started: TerminalProgram,
+        ruleset: rules.PromptRules,
     ) -> None:
         self._wanted = wanted
-        self._desk = desk
+        self._context = context
         self._program = started
         self._call_id = task.run_id
-        self._screen = Screen(wanted.cols, wanted.rows)
+        self._screen = TerminalScreen(wanted.cols, wanted.rows)
         self._began = time.monotonic()
         self._echoes = True
         self._denied = False
         self._stopping: asyncio.Task[None] | None = None
-        self._pump = Pump(
+        self._pump = OutputPump(
             started,
-            desk,
+            context,
             self._call_id,
             self._screen,
-            on_silence=self._look,
-            on_output=self._look_between,
-            is_watched_closely=lambda: self._asking.is_watching_closely,
+            on_silence=self._check_screen,
+            on_output=self._check_between,
+            is_watched_closely=lambda: self._approvals.is_watching_closely,
         )
-        self._asking = Asking(
-            desk,
+        self._approvals = PromptApprovals(
+            context,
             self._screen,
             wanted.tool,
             ruleset,
             output=self._pump,
             program=started,
             write=self._write,
-            stop=self._deny,
+            stop=self._stop_after_denial,
         )
 
-    async def to_the_end(self) -> engine.Result:
+    async def run(self) -> engine.RunResult:
         wanted = self._wanted
         args = {"command": wanted.command, "pid": self._program.pid, "cols": wanted.cols, "rows": wanted.rows}
-        await self._desk.emit(events.ToolCalled(call_id=self._call_id, tool=TOOL, args=args))
+        await self._context.emit(events.ToolCalled(call_id=self._call_id, tool=TOOL, args=args))
         loop = asyncio.get_running_loop()
-        typist = loop.create_task(self._take_typing())
+        typist = loop.create_task(self._forward_input())
         pumping = loop.create_task(self._pump.run())
         try:
             await asyncio.shield(pumping)
         except asyncio.CancelledError:
             if pumping.cancelled():
                 raise
-            await self._cut_short(pumping)
+            await self._stop_program(pumping)
             raise
         finally:
             typist.cancel()
             if self._stopping is not None:
                 await asyncio.wait([self._stopping])
-            await self._asking.close()
-        return await self._ended()
+            await self._approvals.close()
+        return await self._make_result()
 
-    async def _cut_short(self, pumping: "asyncio.Task[None]") -> None:
+    async def _stop_program(self, pumping: "asyncio.Task[None]") -> None:
         """Asked to end, then made to; what it still says on its way out is journalled as before."""
         loop = asyncio.get_running_loop()
-        hurried = loop.create_task(self._desk.hurried())
+        hurried = loop.create_task(self._context.wait_for_force())
         await asyncio.sleep(0)  # who does not want it asked has said so already
         stopping = loop.create_task(self._program.stop("kill" if hurried.done() else "term", STOP_GRACE))
         try:
@@ -153,20 +158,20 @@ class _Work:
             hurried.cancel()
         await self._finish_call()
 
-    async def _ended(self) -> engine.Result:
+    async def _make_result(self) -> engine.RunResult:
         exit_code = await self._finish_call()
         if self._denied:
-            return engine.Result(events.Outcome.DENIED, "Denied, and the program was stopped", exit_code)
+            return engine.RunResult(events.Outcome.DENIED, "Denied, and the program was stopped", exit_code)
         outcome = events.Outcome.SUCCESS if exit_code == 0 else events.Outcome.FAILED
-        return engine.Result(outcome, f"The program ended with exit code {exit_code}", exit_code)
+        return engine.RunResult(outcome, f"The program ended with exit code {exit_code}", exit_code)
 
     async def _finish_call(self) -> int:
         exit_code = self._program.exit_code
         assert exit_code is not None, "a program that was read to its end has ended"
-        self._desk.exited(exit_code)
-        screen = self._screen.text()
+        self._context.report_exit(exit_code)
+        screen = self._screen.render_text()
         # Secrets first: of one that is cut in two, the rest is not recognised.
-        redacted = await asyncio.to_thread(self._desk.redact, screen) if len(screen) > PIECE else self._desk.redact(screen)
+        redacted = await asyncio.to_thread(self._context.redact, screen) if len(screen) > PIECE else self._context.redact(screen)
         finished = events.ToolFinished(
             call_id=self._call_id,
             tool=TOOL,
@@ -174,33 +179,33 @@ class _Work:
             text=redacted[-LAST_SCREEN:],
             is_error=exit_code != 0,
         )
-        await self._desk.emit(finished)
+        await self._context.emit(finished)
         return exit_code
 
-    async def _look(self) -> None:
+    async def _check_screen(self) -> None:
         """The program is silent."""
-        echoes = self._program.echoes()
+        echoes = self._program.has_echo()
         if echoes is not self._echoes:
             self._echoes = echoes
-            await self._desk.emit(events.TerminalEchoed(on=echoes))
-        await self._asking.look()
+            await self._context.emit(events.TerminalEchoChanged(on=echoes))
+        await self._approvals.check_screen()
 
-    async def _look_between(self) -> None:
+    async def _check_between(self) -> None:
         """The program prints, and has not been silent for a while."""
-        await self._asking.look(silent=False)
+        await self._approvals.check_screen(silent=False)
 
-    async def _take_typing(self) -> None:
+    async def _forward_input(self) -> None:
         while True:
-            match await self._desk.typed():
-                case engine.Typed(text):
-                    self._asking.typed()
-                    self._pump.typed()
-                    await self._asking.take_back()
+            match await self._context.next_terminal_input():
+                case engine.TypedText(text):
+                    self._approvals.on_input()
+                    self._pump.on_input()
+                    await self._approvals.withdraw()
                     await self._type(text.encode(errors="replace"))
-                case engine.Resized(cols, rows):
+                case engine.ResizedScreen(cols, rows):
                     self._program.resize(cols, rows)
                     self._screen.resize(cols, rows)
-                    self._pump.keyframe_soon()
+                    self._pump.schedule_keyframe()
 
     async def _type(self, data: bytes) -> None:
         """All of it, however long the program takes to read. What else is typed waits behind it."""
@@ -211,16 +216,16 @@ class _Work:
                     break
                 except programs.InputFull:
                     await asyncio.sleep(FULL_PAUSE)
-                except programs.HasEnded:
+                except programs.ProgramExited:
                     return
 
     def _write(self, text: str) -> bool:
         try:
             self._program.write(text.encode())
-        except (programs.HasEnded, programs.InputFull):
+        except (programs.ProgramExited, programs.InputFull):
             return False
         return True
 
-    def _deny(self) -> None:
+    def _stop_after_denial(self) -> None:
         self._denied = True
         self._stopping = asyncio.get_running_loop().create_task(self._program.stop("term", STOP_GRACE))

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from switchtower.engines.pty import hangup, readers, starting, terminal
-from switchtower.engines.pty.starting import NotStarted
+from switchtower.engines.pty.starting import ProgramNotStarted
 from switchtower.tools.running import adoption, marks, patience, proc, processes, threads
 
 InputFull = terminal.InputFull
@@ -24,21 +24,21 @@ _REAPING = 0.02
 log = logging.getLogger(__name__)
 
 
-class HasEnded(Exception):
+class ProgramExited(Exception):
     """The program has ended; nobody reads what is typed"""
 
     def __init__(self) -> None:
-        super().__init__(HasEnded.__doc__)
+        super().__init__(ProgramExited.__doc__)
 
 
-class Program:
+class TerminalProgram:
     """To be used with `async with`, or closed with `aclose`."""
 
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",
-        mark: marks.Mark,
-        screen: terminal.Terminal,
+        mark: marks.ProcessMark,
+        screen: terminal.PseudoTerminal,
         on_exit: Callable[[int], None] | None = None,
     ) -> None:
         self._process = process
@@ -48,7 +48,7 @@ class Program:
         self._exit_code: int | None = None
         self._over = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
-        self._life = asyncio.create_task(self._live())
+        self._life = asyncio.create_task(self._wait_and_clean_up())
 
     @classmethod
     def start(
@@ -65,13 +65,15 @@ class Program:
         """Starts it, on the running event loop. The environment is all that it sees, with its folder and its marks added.
         `on_exit` gets the exit code of the first process as soon as that has ended, before the others are ended. Raises
         `NotStarted`."""
-        mark = marks.for_command(run_id)
+        mark = marks.make_command_mark(run_id)
         try:
-            screen = terminal.Terminal(cols=cols, rows=rows)
+            screen = terminal.PseudoTerminal(cols=cols, rows=rows)
         except OSError as error:
-            raise NotStarted(f"there is no terminal to be had: {error.strerror}; hint: stop other programs first") from error
+            raise ProgramNotStarted(
+                f"there is no terminal to be had: {error.strerror}; hint: stop other programs first"
+            ) from error
         try:
-            process = starting.start(argv, cwd=cwd, environment=environment, mark=mark, terminal=screen.theirs)
+            process = starting.start_program(argv, cwd=cwd, environment=environment, mark=mark, terminal=screen.theirs)
         except BaseException:
             screen.close()
             raise
@@ -93,24 +95,24 @@ class Program:
         await asyncio.sleep(0)
         while True:
             is_over = self._over.is_set()
-            if output := self._terminal.take():
+            if output := self._terminal.read_available():
                 return output
             if is_over:  # already before we looked, so nothing can have been written since
                 return b""
-            await self._terminal.shown()
+            await self._terminal.wait_readable()
 
     def write(self, data: bytes) -> None:
         """Types it. Never waits. Raises `InputFull` when the program has left too much unread, and `HasEnded`."""
         if self._over.is_set():
-            raise HasEnded
-        self._terminal.type(data)
+            raise ProgramExited
+        self._terminal.write(data)
 
     def resize(self, cols: int, rows: int) -> None:
         self._terminal.resize(cols=cols, rows=rows)
 
-    def echoes(self) -> bool:
+    def has_echo(self) -> bool:
         """False while somebody is asked for a password."""
-        return self._terminal.echoes()
+        return self._terminal.has_echo()
 
     def is_canonical(self) -> bool:
         return self._terminal.is_canonical()
@@ -119,23 +121,23 @@ class Program:
         """Whether there is output that was not read yet."""
         return self._terminal.has_output()
 
-    def unread(self) -> int:
+    def count_unread(self) -> int:
         """Bytes that were typed and that the program has not read."""
-        return self._terminal.unread()
+        return self._terminal.count_unread()
 
     def flush_input(self) -> None:
         """Takes back what was typed and not read."""
         self._terminal.flush_input()
 
-    def reading(self) -> readers.Reading:
+    def find_reading_state(self) -> readers.ReadingState:
         """Whether the program waits for input at this moment."""
-        return readers.Reading.NO if self._over.is_set() else self._terminal.reading(self._process.pid)
+        return readers.ReadingState.NO if self._over.is_set() else self._terminal.find_reading_state(self._process.pid)
 
     async def stop(self, how: Literal["term", "kill"] = "term", grace_s: float = GRACE) -> None:
         """Ends the program and all that it started; what is left after the grace is killed. Returns when nothing is left. A
         later `kill` does not wait for an earlier grace. The last output can still be read. Goes to its end even when
         cancelled."""
-        await patience.to_the_end(self._stop(grace_s if how == "term" else 0))
+        await patience.run_to_completion(self._stop(grace_s if how == "term" else 0))
 
     async def aclose(self) -> None:
         """Stops it if it still runs, and lets go of the terminal with what was not read."""
@@ -143,7 +145,7 @@ class Program:
             if not self._over.is_set():
                 await self.stop()
         finally:
-            self._give_up()
+            self._abandon()
             self._terminal.close()
 
     async def __aenter__(self) -> Self:
@@ -164,7 +166,7 @@ class Program:
         _, unfinished = await asyncio.wait([self._life], timeout=hangup.LAST_WAIT)
         if unfinished:
             log.warning("process %s does not go away", self._process.pid)
-            self._give_up()
+            self._abandon()
 
     def _end_tree(self, grace_s: float) -> "asyncio.Task[None]":
         """Asks once, whoever wants it: at a second signal some programs drop their cleaning up."""
@@ -172,20 +174,20 @@ class Program:
             self._ending = asyncio.create_task(hangup.end_tree(self._process, self._mark, grace_s))
         return self._ending
 
-    async def _live(self) -> None:
+    async def _wait_and_clean_up(self) -> None:
         try:
-            await exit_of(self._process.pid)
+            await wait_for_exit(self._process.pid)
             if self._on_exit is not None:
-                self._on_exit(proc.exit_code_of(self._process.pid))
+                self._on_exit(proc.wait_for_exit_code(self._process.pid))
             # What it has left in the background goes too, and what that still writes on its way out can be read.
             ending = self._end_tree(GRACE)
             await asyncio.wait([ending])
             ending.result()
             self._settle()
         finally:
-            self._give_up()
+            self._abandon()
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         """The event loop is going down and has cancelled the cleaning, or a process is stuck in the kernel."""
         if not self._over.is_set():
             hangup.end_tree_now(self._process, self._mark)
@@ -197,20 +199,20 @@ class Program:
             code = self._process.wait(timeout=_REAPING)
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
-        adoption.let_go(self._process.pid)
+        adoption.release_child(self._process.pid)
         self._exit_code = code if code >= 0 else 128 - code
         self._over.set()
         self._terminal.wake()
 
 
-async def exit_of(pid: int, *, by_pidfd: bool = True) -> None:
+async def wait_for_exit(pid: int, *, by_pidfd: bool = True) -> None:
     """Waits for a child's end without reaping it: until that, its pid cannot become anybody else's. By a thread where the
     system has no pidfds."""
-    pidfd = proc.pidfd_of(pid) if by_pidfd else None
+    pidfd = proc.open_pidfd(pid) if by_pidfd else None
     if pidfd is None:
-        await threads.call(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        await threads.run_in_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         return
     try:
-        await processes.all_ended([pidfd])
+        await processes.wait_for_all([pidfd])
     finally:
         os.close(pidfd)

@@ -22,7 +22,7 @@ _WRAPPED = 5  # rows that one prompt may be wrapped over
 TOO_LONG = "What is asked about is too long to be shown"
 
 
-class Prompt(Struct, frozen=True):
+class ScreenPrompt(Struct, frozen=True):
     reason: rules.Reason
     prompt: str
     """One line for the one who decides, without the box around it."""
@@ -43,50 +43,50 @@ class Prompt(Struct, frozen=True):
     takes_key: bool = False
     """The program takes the answer as a single key, without Enter."""
 
-    def says_the_same(self, other: "Prompt") -> bool:
+    def is_same_question(self, other: "ScreenPrompt") -> bool:
         return (self.rule, self.prompt, self.options) == (other.rule, other.prompt, other.options)
 
-    def asks_the_same(self, other: "Prompt") -> bool:
+    def is_same_request(self, other: "ScreenPrompt") -> bool:
         """The same words about the same thing."""
-        return self.says_the_same(other) and (self.details, self.flaw) == (other.details, other.flaw)
+        return self.is_same_question(other) and (self.details, self.flaw) == (other.details, other.flaw)
 
 
-def seek(
+def find_prompt(
     lines: Sequence[str],
     cursor: tuple[int, int],
     tool: str,
-    ruleset: rules.Rules,
+    ruleset: rules.PromptRules,
     *,
     columns: int | None = None,
     history: Sequence[str] = (),
     scrolled: int = 0,
     background: prompts_dialogs.Background | None = None,
-) -> Prompt | None:
+) -> ScreenPrompt | None:
     """What the program asks, if it asks. With `columns`, a question wrapped over several rows is read as one; with `history`,
     a dialog is read from its top when that has scrolled off the screen; `background` tells which option is selected."""
-    candidates = ruleset.of(tool)
-    dialogs = prompts_dialogs.Dialogs(lines, columns=columns, history=history, background=background)
-    tail = _tail(lines, cursor, columns)
+    candidates = ruleset.list_for_tool(tool)
+    dialogs = prompts_dialogs.DialogFinder(lines, columns=columns, history=history, background=background)
+    tail = _find_tail(lines, cursor, columns)
     if tail is not None and any(ignored.search(tail.text[: prompts_rows.ROW_LIMIT]) for ignored in ruleset.ignore):
         tail = None
     for each in candidates:
-        if found := _dialog(each, dialogs) if each.rule.kind == "dialog" else _line(each, tail, lines, columns):
+        if found := _match_dialog(each, dialogs) if each.rule.kind == "dialog" else _match_line(each, tail, lines, columns):
             return msgspec.structs.replace(found, row=found.row + scrolled)
     return None
 
 
-def _dialog(each: rules.Compiled, dialogs: prompts_dialogs.Dialogs) -> Prompt | None:
+def _match_dialog(each: rules.CompiledPromptRule, dialogs: prompts_dialogs.DialogFinder) -> ScreenPrompt | None:
     dialog = dialogs.find(each)
     if dialog is None:
         return None
-    text = prompts_rows.text_of(dialog.about)
-    return Prompt(
+    text = prompts_rows.join_rows(dialog.about)
+    return ScreenPrompt(
         each.rule.reason,
-        prompts_rows.question(dialog.question),
+        prompts_rows.clean_question(dialog.question),
         each.rule.name,
         each.rule.approve,
         each.rule.deny,
-        prompts_rows.details(dialog.about),
+        prompts_rows.format_details(dialog.about),
         tuple(dialog.options[:OPTIONS_LIMIT]),
         "dialog",
         dialog.row,
@@ -97,7 +97,7 @@ def _dialog(each: rules.Compiled, dialogs: prompts_dialogs.Dialogs) -> Prompt | 
 # The line that the cursor waits behind
 
 
-class _Tail(Struct, frozen=True):
+class _ScreenTail(Struct, frozen=True):
     text: str
     """All of it; patterns search only its end."""
     first_row: int
@@ -105,11 +105,11 @@ class _Tail(Struct, frozen=True):
     is_cut: bool
 
 
-def _tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) -> _Tail | None:
+def _find_tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) -> _ScreenTail | None:
     row, column = cursor
     if not 0 <= row < len(lines) or any(line.strip() for line in lines[row + 1 :]):
         return None
-    at = prompts_rows.index(lines[row], column)
+    at = prompts_rows.find_index(lines[row], column)
     before, after = lines[row][:at], lines[row][at:]
     if after.strip(" \u2500\u2502\u2503"):
         return None
@@ -124,10 +124,12 @@ def _tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | None) ->
         first -= 1
         before = lines[first] + before
     is_cut = len(before) > prompts_rows.ROW_LIMIT or row - first == _WRAPPED
-    return _Tail(prompts_rows.plain(before), first, behind, is_cut)
+    return _ScreenTail(prompts_rows.strip_boxes(before), first, behind, is_cut)
 
 
-def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str], columns: int | None) -> Prompt | None:
+def _match_line(
+    each: rules.CompiledPromptRule, tail: _ScreenTail | None, lines: Sequence[str], columns: int | None
+) -> ScreenPrompt | None:
     rule = each.rule
     if tail is None:
         return None
@@ -136,19 +138,19 @@ def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str], column
         return None
     options: tuple[str, ...] = ()
     if each.options is not None:
-        options = _options_above(each.options, lines, tail.first_row, gap=0 if rule.adjacent else _GAP)
-        options = options or tuple(prompts_rows.labels(each.options, end)[:OPTIONS_LIMIT])
+        options = _find_options_above(each.options, lines, tail.first_row, gap=0 if rule.adjacent else _GAP)
+        options = options or tuple(prompts_rows.extract_labels(each.options, end)[:OPTIONS_LIMIT])
         if len(options) < rule.least:
             return None
     # A question that is too long for a title is shown whole with its details.
     long = [tail.text] if len(tail.text.strip()) > prompts_rows.PROMPT_LIMIT else []
-    return Prompt(
+    return ScreenPrompt(
         rule.reason,
-        prompts_rows.question(tail.text),
+        prompts_rows.clean_question(tail.text),
         rule.name,
         rule.approve,
         rule.deny,
-        prompts_rows.details([*_block_above(lines, tail.first_row, columns), *long]),
+        prompts_rows.format_details([*_find_block_above(lines, tail.first_row, columns), *long]),
         options,
         "behind" if tail.behind else "below",
         tail.first_row,
@@ -158,10 +160,10 @@ def _line(each: rules.Compiled, tail: _Tail | None, lines: Sequence[str], column
     )
 
 
-def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int, *, gap: int) -> tuple[str, ...]:
+def _find_options_above(option: re.Pattern[str], lines: Sequence[str], row: int, *, gap: int) -> tuple[str, ...]:
     found: list[str] = []
     for line in reversed(lines[max(0, row - _REACH) : row]):
-        labels = prompts_rows.labels(option, prompts_rows.plain(line))
+        labels = prompts_rows.extract_labels(option, prompts_rows.strip_boxes(line))
         if not labels:
             gap -= 1
             if gap < 0 or found:
@@ -170,65 +172,65 @@ def _options_above(option: re.Pattern[str], lines: Sequence[str], row: int, *, g
     return tuple(found[:OPTIONS_LIMIT])
 
 
-def _block_above(lines: Sequence[str], row: int, columns: int | None) -> list[str]:
+def _find_block_above(lines: Sequence[str], row: int, columns: int | None) -> list[str]:
     block: list[str] = []
     for line in reversed(lines[max(0, row - _BLOCK) : row]):
         if not line.strip():
             break
         block.insert(0, line)
     # A wrapped line in one piece: of a secret that is cut in two, the rest is not recognised.
-    return [prompts_rows.plain(line) for line in prompts_rows.join_wrapped(block, columns)]
+    return [prompts_rows.strip_boxes(line) for line in prompts_rows.join_wrapped(block, columns)]
 
 
 # News
 
 
-class News(Struct, frozen=True):
-    new: Prompt | None = None
-    gone: Prompt | None = None
+class PromptChange(Struct, frozen=True):
+    new: ScreenPrompt | None = None
+    gone: ScreenPrompt | None = None
 
 
-class Watch:
+class PromptWatcher:
     """Says once that a prompt is there, and once that it has gone; the same words after that are a new prompt."""
 
     def __init__(self) -> None:
-        self._reported: Prompt | None = None
-        self._entered: Prompt | None = None
+        self._reported: ScreenPrompt | None = None
+        self._entered: ScreenPrompt | None = None
         self._typed = False
 
     @property
-    def pending(self) -> Prompt | None:
+    def current_prompt(self) -> ScreenPrompt | None:
         return self._reported
 
-    def typed(self) -> None:
+    def on_input(self) -> None:
         """Something was written to the program: the same line on another row is then another question. A dialog may be drawn
         again anywhere, so it is the same one until it has been off the screen."""
         self._typed = True
 
-    def knows(self, found: Prompt) -> bool:
+    def is_reported(self, found: ScreenPrompt) -> bool:
         """Whether it is the prompt that was reported."""
         return self._reported is not None and self._is_still(self._reported, found)
 
-    def look(self, found: Prompt | None) -> News:
-        self._entered = self._entered_by(found)
+    def update(self, found: ScreenPrompt | None) -> PromptChange:
+        self._entered = self._find_entered_prompt(found)
         if self._entered is not None:
             found = None
         before = self._reported
         if found is not None and before is not None and self._is_still(before, found):
-            return News()
+            return PromptChange()
         self._reported, self._typed = found, False
-        return News(found, before) if found is not before else News()
+        return PromptChange(found, before) if found is not before else PromptChange()
 
-    def _is_still(self, before: Prompt, found: Prompt) -> bool:
-        if not before.says_the_same(found):
+    def _is_still(self, before: ScreenPrompt, found: ScreenPrompt) -> bool:
+        if not before.is_same_question(found):
             return False
-        if found.approve_text is not None and not before.asks_the_same(found):
+        if found.approve_text is not None and not before.is_same_request(found):
             return False  # an approval is bound to what will run: the same words about another command are another question
         return found.waits == "dialog" or not self._typed or before.row == found.row
 
-    def _entered_by(self, found: Prompt | None) -> Prompt | None:
+    def _find_entered_prompt(self, found: ScreenPrompt | None) -> ScreenPrompt | None:
         """The cursor waited behind the question and stands below it now: Enter was pressed, and the program works on."""
         asked = self._reported or self._entered
         if found is None or asked is None or (asked.waits, found.waits) != ("behind", "below"):
             return None
-        return asked if asked.says_the_same(found) else None
+        return asked if asked.is_same_question(found) else None

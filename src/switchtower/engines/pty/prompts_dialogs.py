@@ -33,7 +33,7 @@ Background = Callable[[int, int], str]
 """The colour behind the cell in this row and column of the screen."""
 
 
-class Dialog(Struct, frozen=True):
+class ScreenDialog(Struct, frozen=True):
     question: str
     row: int
     about: list[str]
@@ -41,7 +41,7 @@ class Dialog(Struct, frozen=True):
     flaw: str
 
 
-class Dialogs:
+class DialogFinder:
     """The screen's rows, cut once for all rules. `history` is what scrolled off above them."""
 
     def __init__(
@@ -60,16 +60,16 @@ class Dialogs:
         self._screen_rows = len(lines)
         self._background = background
         self._rows = range(self._first, len(self._lines))
-        self._texts = {row: prompts_rows.inner(self._lines[row])[: prompts_rows.ROW_LIMIT] for row in self._rows}
+        self._texts = {row: prompts_rows.strip_box(self._lines[row])[: prompts_rows.ROW_LIMIT] for row in self._rows}
 
-    def find(self, each: rules.Compiled) -> Dialog | None:
+    def find(self, each: rules.CompiledPromptRule) -> ScreenDialog | None:
         assert each.options is not None, "a dialog's rule has options: `load` saw to it"
         rule = each.rule
         block = self._find_options(each)
         if block is None:
             return None
         first, last, options = block
-        if len(options) < rule.least or self._count_after(last) > rule.trailing:
+        if len(options) < rule.least or self._count_rows_after(last) > rule.trailing:
             return None
         below = [self._texts[row] for row in self._rows if row >= first]
         if rule.marked and not any(_MARK.match(self._texts[row]) for row in range(first, last + 1)):
@@ -82,19 +82,19 @@ class Dialogs:
         question = self._find_question(each, first)
         if question is None:
             return None
-        if each.unless and any(each.unless.search(self._text_of(row)) for row in range(question, len(self._lines))):
+        if each.unless and any(each.unless.search(self._get_text(row)) for row in range(question, len(self._lines))):
             return None
-        about, flaw = self._read_about(each, question, first)
+        about, flaw = self._read_subject(each, question, first)
         flaw = flaw or _find_cut(each, about, below, self._screen_rows) or self._find_selection_flaw(each, first, last)
-        return Dialog(self._text_of(question), question - self._above_screen, about, options, flaw)
+        return ScreenDialog(self._get_text(question), question - self._above_screen, about, options, flaw)
 
     # Its parts
 
-    def _find_options(self, each: rules.Compiled) -> tuple[int, int, list[str]] | None:
+    def _find_options(self, each: rules.CompiledPromptRule) -> tuple[int, int, list[str]] | None:
         """The first and the last row of the last block of options, and their labels. A row between two options continues the
         upper one."""
         assert each.options is not None
-        labels = {row: found for row in self._rows if (found := prompts_rows.labels(each.options, self._texts[row]))}
+        labels = {row: found for row in self._rows if (found := prompts_rows.extract_labels(each.options, self._texts[row]))}
         if not labels:
             return None
         last = first = max(labels)
@@ -117,32 +117,32 @@ class Dialogs:
                 if _read_number(text) != number:
                     break
             found = labels[row]
-            options[:0] = [*found[:-1], prompts_rows.short(" ".join((found[-1], *continued)))]
+            options[:0] = [*found[:-1], prompts_rows.shorten(" ".join((found[-1], *continued)))]
             first, continued = row, []
         return first, last, options
 
     def _is_wrapped(self, row: int, rest: str) -> bool:
         """Whether the next word did not fit into the row any more."""
         word = rest.split(maxsplit=1)[0]
-        return prompts_rows.width(self._texts[row]) + prompts_rows.width(word) + 1 > (self._columns or 80) - 8
+        return prompts_rows.measure_width(self._texts[row]) + prompts_rows.measure_width(word) + 1 > (self._columns or 80) - 8
 
-    def _find_question(self, each: rules.Compiled, first_option: int) -> int | None:
+    def _find_question(self, each: rules.CompiledPromptRule, first_option: int) -> int | None:
         """The last row that asks; in a box whose text stands below the question, the first row of the box."""
         rows = range(first_option)
-        found = [row for row in rows if (text := self._text_of(row)) and each.match.search(text)]
+        found = [row for row in rows if (text := self._get_text(row)) and each.match.search(text)]
         if not found:
             return None
         if each.rule.details == "between":
             for row in reversed(found):
-                edge = self._edge_of(row)
+                edge = self._find_edge(row)
                 if edge is not None and self._is_first_in_box(row, edge):
                     return row
         return found[-1]
 
-    def _read_about(self, each: rules.Compiled, question: int, first_option: int) -> tuple[list[str], str]:
+    def _read_subject(self, each: rules.CompiledPromptRule, question: int, first_option: int) -> tuple[list[str], str]:
         rule = each.rule
         between = self._lines[question + 1 : first_option]
-        edge = self._edge_of(question)
+        edge = self._find_edge(question)
         if rule.details == "none":
             return [], ""
         if rule.details == "between":
@@ -158,10 +158,10 @@ class Dialogs:
                 top = self._find_paragraph(question)
             above = self._lines[(0 if top is None else top) : question]
             flaw = NO_BEGINNING if top is None else ""
-        about = prompts_rows.unboxed([*above, *between], edge)
+        about = prompts_rows.strip_dialog_box([*above, *between], edge)
         return ([f"[{NO_BEGINNING.lower()}]", *about] if flaw == NO_BEGINNING else about), flaw
 
-    def _find_top(self, each: rules.Compiled, question: int, edge: int | None) -> int | None:
+    def _find_top(self, each: rules.CompiledPromptRule, question: int, edge: int | None) -> int | None:
         """The first row that belongs to the dialog; None when it is not there any more."""
         for row in range(question - 1, -1, -1):
             line = self._lines[row]
@@ -185,7 +185,7 @@ class Dialogs:
             above.pop()
         return max((row + 1 for row in above if not self._texts[row].strip()), default=self._first)
 
-    def _edge_of(self, row: int) -> int | None:
+    def _find_edge(self, row: int) -> int | None:
         """The column of the box or bar that the row stands in."""
         found = _EDGE.match(self._lines[row])
         return found.end() - 1 if found else None
@@ -198,17 +198,17 @@ class Dialogs:
                 return True
             if not at or not _EDGE.match(at):
                 return self._lines[question][edge] in _BARS
-            if self._text_of(row).strip():
+            if self._get_text(row).strip():
                 return False
         return False
 
-    def _text_of(self, row: int) -> str:
-        return self._texts[row] if row in self._texts else prompts_rows.inner(self._lines[row])[: prompts_rows.ROW_LIMIT]
+    def _get_text(self, row: int) -> str:
+        return self._texts[row] if row in self._texts else prompts_rows.strip_box(self._lines[row])[: prompts_rows.ROW_LIMIT]
 
-    def _count_after(self, row: int) -> int:
+    def _count_rows_after(self, row: int) -> int:
         return sum(bool(self._texts[after].strip()) for after in self._rows if after > row)
 
-    def _find_selection_flaw(self, each: rules.Compiled, first: int, last: int) -> str:
+    def _find_selection_flaw(self, each: rules.CompiledPromptRule, first: int, last: int) -> str:
         """The selected choice is the only one with its own background."""
         wanted = each.rule.selected
         if wanted is None:
@@ -219,7 +219,7 @@ class Dialogs:
         for row in range(first, last + 1):
             line = self._lines[row]
             for found in each.options.finditer(line):
-                start, end = (prompts_rows.width(line[:at]) for at in found.span())
+                start, end = (prompts_rows.measure_width(line[:at]) for at in found.span())
                 place = row - self._above_screen
                 colours[found.group()] = {self._background(place, column) for column in range(start, end)}
         own = colours.pop(wanted, set())
@@ -232,7 +232,7 @@ def _read_number(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _find_cut(each: rules.Compiled, about: Sequence[str], below: Sequence[str], screen_rows: int) -> str:
+def _find_cut(each: rules.CompiledPromptRule, about: Sequence[str], below: Sequence[str], screen_rows: int) -> str:
     rule = each.rule
     if rule.partial or (each.shows is not None and not each.shows.search("\n".join(about))):
         return NOT_SHOWN

@@ -20,19 +20,19 @@ _LEAST_FULL = 40
 _SIGN = re.compile(r"^(?:\?|[\u25a0-\u27bf])\s+(?=\S)")
 
 
-def labels(option: re.Pattern[str], text: str) -> list[str]:
+def extract_labels(option: re.Pattern[str], text: str) -> list[str]:
     """A named group of the pattern, whichever matched, is the label; without one it is the whole match."""
     found = option.finditer(text) if text else ()
-    return [short(next((group for group in match.groupdict().values() if group), match.group())) for match in found]
+    return [shorten(next((group for group in match.groupdict().values() if group), match.group())) for match in found]
 
 
-def plain(line: str) -> str:
+def strip_boxes(line: str) -> str:
     return _BOX.sub(" ", line).rstrip() if _BOX.search(line) else line.rstrip()
 
 
-def inner(line: str) -> str:
+def strip_box(line: str) -> str:
     """A row without the box around it; nothing of a row that is only drawn."""
-    return "" if _DRAWN.match(line) or _BORDER.match(line) else plain(_EDGES.sub("", line))
+    return "" if _DRAWN.match(line) or _BORDER.match(line) else strip_boxes(_EDGES.sub("", line))
 
 
 def is_full_divider(line: str, columns: int | None) -> bool:
@@ -40,13 +40,13 @@ def is_full_divider(line: str, columns: int | None) -> bool:
     return bool(_FULL.match(line)) and len(line) >= (columns or _LEAST_FULL)
 
 
-def unboxed(rows: Sequence[str], edge: int | None) -> list[str]:
+def strip_dialog_box(rows: Sequence[str], edge: int | None) -> list[str]:
     """The text of a dialog's rows: without its own box, whose left edge is in this column, and without a box inside of it.
     Whatever else a row has stays as it is."""
     found: list[str] = []
     inside: tuple[int, int] | None = None
     for row in rows:
-        text = row if edge is None else _without_edges(row, edge)
+        text = row if edge is None else _strip_edges(row, edge)
         if opened := _CORNERS.match(text):
             inside = len(opened[1]), len(text.rstrip()) - 1
         elif inside is not None and text[inside[0] : inside[0] + 1] in tuple("│┃║"):
@@ -56,7 +56,7 @@ def unboxed(rows: Sequence[str], edge: int | None) -> list[str]:
     return found
 
 
-def _without_edges(row: str, edge: int) -> str:
+def _strip_edges(row: str, edge: int) -> str:
     left = row[edge : edge + 1]
     if left not in tuple("│┃║▌▐|"):
         return row
@@ -65,45 +65,45 @@ def _without_edges(row: str, edge: int) -> str:
     return text.removesuffix(left) if left in "│║|" else text
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     text = " ".join(_BOX.sub(" ", text).split())
     return text if len(text) <= PROMPT_LIMIT else "…" + text[1 - PROMPT_LIMIT :]
 
 
-def summary(text: str) -> str:
+def summarize(text: str) -> str:
     """Its beginning, on one line."""
     text = " ".join(text.split())
     return text if len(text) <= PROMPT_LIMIT else text[: PROMPT_LIMIT - 1] + "…"
 
 
-def question(text: str) -> str:
+def clean_question(text: str) -> str:
     """Shortened, without the sign that a tool draws before its questions (`?`, `△`)."""
-    return _SIGN.sub("", short(text))
+    return _SIGN.sub("", shorten(text))
 
 
-def text_of(rows: Sequence[str]) -> str:
+def join_rows(rows: Sequence[str]) -> str:
     """Rows without their common margin; several blank rows are one."""
     return re.sub(r"\n{3,}", "\n\n", textwrap.dedent("\n".join(row.rstrip() for row in rows)).strip("\n"))
 
 
-def details(rows: Sequence[str]) -> str:
-    text = text_of(rows)
+def format_details(rows: Sequence[str]) -> str:
+    text = join_rows(rows)
     return text if len(text) <= DETAILS_LIMIT else text[: DETAILS_LIMIT - 1] + "…"
 
 
-def _cell_width(char: str) -> int:
+def _measure_cell(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def width(line: str) -> int:
-    return len(line) if line.isascii() else sum(map(_cell_width, line))
+def measure_width(line: str) -> int:
+    return len(line) if line.isascii() else sum(map(_measure_cell, line))
 
 
 def is_wrapped(line: str, rest: str, columns: int) -> bool:
     """Whether the terminal broke the line because it was full; a wide character leaves the last cell free."""
-    return width(line) >= columns - (_cell_width(rest[0]) - 1 if rest else 0)
+    return measure_width(line) >= columns - (_measure_cell(rest[0]) - 1 if rest else 0)
 
 
 def join_wrapped(rows: Sequence[str], columns: int | None) -> list[str]:
@@ -120,13 +120,13 @@ def join_wrapped(rows: Sequence[str], columns: int | None) -> list[str]:
     return lines
 
 
-def index(line: str, column: int) -> int:
+def find_index(line: str, column: int) -> int:
     """The place in the text of a column on the screen, where wide characters take two."""
     if line.isascii():
         return min(column, len(line))
     width = 0
     for at, char in enumerate(line):
-        if width >= column and _cell_width(char):
+        if width >= column and _measure_cell(char):
             return at
-        width += _cell_width(char)
+        width += _measure_cell(char)
     return len(line)

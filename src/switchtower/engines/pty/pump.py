@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from switchtower.core import engine, events
 from switchtower.engines.pty import program as programs
 from switchtower.engines.pty import queries
-from switchtower.engines.pty.chunks import Chunks
-from switchtower.engines.pty.program import Program
-from switchtower.engines.pty.screen import Screen
+from switchtower.engines.pty.chunks import OutputChunker
+from switchtower.engines.pty.program import TerminalProgram
+from switchtower.engines.pty.screen import TerminalScreen
 
 AT_ONCE = 0.001
 """From a key's echo to the journal."""
@@ -32,13 +32,13 @@ KEYFRAME_CHARS = 256 * 1024
 """Output after which the whole screen is kept again."""
 
 
-class Pump:
+class OutputPump:
     def __init__(
         self,
-        program: Program,
-        desk: engine.Desk,
+        program: TerminalProgram,
+        context: engine.RunContext,
         call_id: str,
-        screen: Screen,
+        screen: TerminalScreen,
         *,
         on_silence: Callable[[], Awaitable[None]],
         on_output: Callable[[], Awaitable[None]],
@@ -46,19 +46,19 @@ class Pump:
     ) -> None:
         """`on_silence` looks at the screen after a pause, `on_output` from time to time while output continues."""
         self._program = program
-        self._desk = desk
+        self._context = context
         self._call_id = call_id
         self._screen = screen
         self._on_silence = on_silence
         self._on_output = on_output
         self._is_watched_closely = is_watched_closely
-        self._chunks = Chunks()
+        self._chunks = OutputChunker()
         self._since_keyframe = 0
         self._keyframe_is_due = False
         self._typed_at = -ECHO
         self._silent_at: float | None = None
-        self._look_at: float | None = None
-        self._since_look = 0
+        self._check_at: float | None = None
+        self._since_check = 0
         self._is_handing_over = False
         self._reading: asyncio.Timeout | None = None
 
@@ -68,61 +68,61 @@ class Pump:
         flushed_at = 0.0
         flush_at: float | None = None
         while True:
-            due = min((moment for moment in (flush_at, self._silent_at, self._look_at) if moment is not None), default=None)
+            due = min((moment for moment in (flush_at, self._silent_at, self._check_at) if moment is not None), default=None)
             try:
                 async with asyncio.timeout_at(due) as self._reading:
                     data = await self._program.read()
             except TimeoutError:
                 now = clock()
                 if flush_at is not None and now >= flush_at:
-                    await self._put_out(self._chunks.flush())
+                    await self._emit_output(self._chunks.flush())
                     if self._is_echo(now):
                         # What may begin a secret is not held back from who has just typed it.
-                        self._desk.settle_output(self._call_id)
+                        self._context.release_output(self._call_id)
                     flushed_at = now
                     # The beginning of an escape sequence is waited for once more, then it is let go.
                     flush_at = None if self._chunks.is_empty else now + EVERY
                 if self._silent_at is not None and now >= self._silent_at:
-                    self._silent_at = self._look_at = None
-                    await self._silence()
-                elif self._look_at is not None and now >= self._look_at:
-                    self._look_at = None
-                    await self._look_between()
+                    self._silent_at = self._check_at = None
+                    await self._report_silence()
+                elif self._check_at is not None and now >= self._check_at:
+                    self._check_at = None
+                    await self._check_between()
                 continue
             finally:
                 self._reading = None
             if not data:
                 break
             for text in self._chunks.feed(data):
-                await self._put_out(text)
+                await self._emit_output(text)
             now = clock()
             if flush_at is None and not self._chunks.is_empty:
                 flush_at = now + AT_ONCE if self._is_echo(now) else max(now + SOON, flushed_at + EVERY)
             self._silent_at = now + SILENCE
-            if self._look_at is None:
-                self._look_at = now + (CLOSELY if self._is_watched_closely() else BETWEEN)
-            elif now >= self._look_at:
+            if self._check_at is None:
+                self._check_at = now + (CLOSELY if self._is_watched_closely() else BETWEEN)
+            elif now >= self._check_at:
                 # Output comes faster than it is waited for.
-                self._look_at = None
-                await self._look_between()
-        await self._put_out(self._chunks.close())
-        self._desk.settle_output(self._call_id)
+                self._check_at = None
+                await self._check_between()
+        await self._emit_output(self._chunks.close())
+        self._context.release_output(self._call_id)
         await self.settle()
 
-    def typed(self) -> None:
+    def on_input(self) -> None:
         """Somebody has typed: what comes now is likely the echo, and is looked for."""
         self._typed_at = asyncio.get_running_loop().time()
-        self.look_soon()
+        self.schedule_check()
 
     def _is_echo(self, now: float) -> bool:
         return now - self._typed_at < ECHO
 
-    def keyframe_soon(self) -> None:
+    def schedule_keyframe(self) -> None:
         """The screen has another size, so what was kept of it no longer fits."""
         self._keyframe_is_due = True
-        self.look_soon()
+        self.schedule_check()
 
-    def look_soon(self, after: float = SILENCE) -> None:
+    def schedule_check(self, after: float = SILENCE) -> None:
         """Somebody did something at the terminal: the screen is looked at after a while, also when the program says nothing."""
         self._silent_at = asyncio.get_running_loop().time() + after
         reading = self._reading
@@ -132,31 +132,31 @@ class Pump:
     @property
     def is_drawn(self) -> bool:
         """All that was read of the program's output is on the screen."""
-        return self._chunks.is_empty and not self._is_handing_over and self._screen.settled
+        return self._chunks.is_empty and not self._is_handing_over and self._screen.is_current
 
     async def settle(self) -> None:
         """Brings the picture up to date, a little at a time: others have work too."""
-        for _ in self._screen.settling():
+        for _ in self._screen.update_in_steps():
             await asyncio.sleep(0)
 
-    async def _silence(self) -> None:
-        self._desk.settle_output(self._call_id)
-        self._since_look = 0
+    async def _report_silence(self) -> None:
+        self._context.release_output(self._call_id)
+        self._since_check = 0
         await self.settle()
         if self._keyframe_is_due or self._since_keyframe >= KEYFRAME_CHARS:
             self._keyframe_is_due = False
             self._since_keyframe = 0
-            taken = events.ScreenTaken(text=self._screen.repaint(), cols=self._screen.cols, rows=self._screen.rows)
-            await self._desk.emit(taken)
+            taken = events.ScreenCaptured(text=self._screen.render_repaint(), cols=self._screen.cols, rows=self._screen.rows)
+            await self._context.emit(taken)
         await self._on_silence()
 
-    async def _look_between(self) -> None:
-        since, self._since_look = self._since_look, 0
+    async def _check_between(self) -> None:
+        since, self._since_check = self._since_check, 0
         if since <= BETWEEN_CHARS:
             await self.settle()
             await self._on_output()
 
-    async def _put_out(self, text: str) -> None:
+    async def _emit_output(self, text: str) -> None:
         self._is_handing_over = True
         try:
             await self._split(text)
@@ -167,17 +167,17 @@ class Pump:
         told = 0
         for query in queries.QUERY.finditer(text) if "\x1b" in text else ():
             # Up to the question all is on the screen before it is answered.
-            await self._hand_over(text[told : query.start()])
+            await self._deliver(text[told : query.start()])
             told = query.end()
             await self.settle()
-            if answer := queries.answer(query, self._screen.cursor, self._screen.cols):
-                with contextlib.suppress(programs.HasEnded, programs.InputFull):
+            if answer := queries.answer_query(query, self._screen.cursor, self._screen.cols):
+                with contextlib.suppress(programs.ProgramExited, programs.InputFull):
                     self._program.write(answer.encode())
-        await self._hand_over(text[told:] if told else text)
+        await self._deliver(text[told:] if told else text)
 
-    async def _hand_over(self, text: str) -> None:
+    async def _deliver(self, text: str) -> None:
         if text:
             self._screen.feed(text)
             self._since_keyframe += len(text)
-            self._since_look += len(text)
-            await self._desk.emit(events.ToolProgressed(call_id=self._call_id, text=text))
+            self._since_check += len(text)
+            await self._context.emit(events.ToolProgressed(call_id=self._call_id, text=text))

@@ -15,7 +15,7 @@ QUERY = re.compile(
 _COLOURS = {"10": "dddd/dddd/dddd", "11": "0000/0000/0000"}
 
 
-def answer(query: re.Match[str], cursor: tuple[int, int], cols: int) -> str:
+def answer_query(query: re.Match[str], cursor: tuple[int, int], cols: int) -> str:
     """`cursor` is the row and the column, from 0."""
     row, col = cursor[0] + 1, min(cursor[1] + 1, cols)
     if query["cursor"]:

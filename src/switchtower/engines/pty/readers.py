@@ -21,7 +21,7 @@ _CONTROLLING_TERMINAL = os.makedev(5, 0)
 """`/dev/tty`"""
 
 
-class Reading(enum.Enum):
+class ReadingState(enum.Enum):
     YES = "yes"
     """A process is in `read` on the terminal."""
     PERHAPS = "perhaps"
@@ -32,49 +32,49 @@ class Reading(enum.Enum):
     """Each process sleeps, or waits for something else."""
 
 
-_RANK = (Reading.NO, Reading.BUSY, Reading.PERHAPS, Reading.YES)
+_RANK = (ReadingState.NO, ReadingState.BUSY, ReadingState.PERHAPS, ReadingState.YES)
 
 
-def find_reading(program: int, foreground: int, terminal: int) -> Reading:
+def find_reading_state(program: int, foreground: int, terminal: int) -> ReadingState:
     """`program` is the pid of the session's leader, `foreground` the terminal's foreground group, `terminal` its device number.
 
     Processes in the foreground count, and those that a sandbox has put into a session of their own with the terminal as
     their standard input."""
     machine = platform.machine()
     if machine not in _READS:
-        return Reading.PERHAPS
-    session = proc.session_of(program)
-    members = [pid for pid in proc.all_pids() if proc.group_of(pid) == foreground]
+        return ReadingState.PERHAPS
+    session = proc.find_session(program)
+    members = [pid for pid in proc.list_pids() if proc.find_group(pid) == foreground]
     if not members:
-        return Reading.PERHAPS  # no `/proc`, or the group has just changed
-    detached = [pid for pid in _descendants_of(program) if proc.session_of(pid) != session and _is_terminal(pid, 0, terminal)]
-    return max((_look_at(pid, terminal, machine) for pid in (*members, *detached)), key=_RANK.index)
+        return ReadingState.PERHAPS  # no `/proc`, or the group has just changed
+    detached = [pid for pid in _list_descendants(program) if proc.find_session(pid) != session and _is_terminal(pid, 0, terminal)]
+    return max((_inspect_process(pid, terminal, machine) for pid in (*members, *detached)), key=_RANK.index)
 
 
-def _look_at(pid: int, terminal: int, machine: str) -> Reading:
+def _inspect_process(pid: int, terminal: int, machine: str) -> ReadingState:
     """The most that one of its threads does."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
-        return Reading.NO  # it has ended
-    return max((_look_at_thread(pid, thread, terminal, machine) for thread in threads), key=_RANK.index, default=Reading.NO)
+        return ReadingState.NO  # it has ended
+    return max((_inspect_thread(pid, thread, terminal, machine) for thread in threads), key=_RANK.index, default=ReadingState.NO)
 
 
-def _look_at_thread(pid: int, thread: Path, terminal: int, machine: str) -> Reading:
+def _inspect_thread(pid: int, thread: Path, terminal: int, machine: str) -> ReadingState:
     try:
         words = (thread / "syscall").read_text().split()
     except PermissionError:
-        return Reading.PERHAPS
+        return ReadingState.PERHAPS
     except OSError:
-        return Reading.NO
+        return ReadingState.NO
     if words[:1] == ["running"]:
-        return Reading.BUSY
+        return ReadingState.BUSY
     if len(words) < 3 or not words[0].isdecimal():
-        return Reading.NO  # in the kernel without a system call
+        return ReadingState.NO  # in the kernel without a system call
     number = int(words[0])
     if number in _READS[machine] and _is_terminal(pid, int(words[1], 16), terminal):
-        return Reading.YES
-    return Reading.PERHAPS if number in _WAITS[machine] else Reading.NO
+        return ReadingState.YES
+    return ReadingState.PERHAPS if number in _WAITS[machine] else ReadingState.NO
 
 
 def _is_terminal(pid: int, descriptor: int, terminal: int) -> bool:
@@ -85,11 +85,11 @@ def _is_terminal(pid: int, descriptor: int, terminal: int) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev in (terminal, _CONTROLLING_TERMINAL)
 
 
-def _descendants_of(pid: int) -> list[int]:
+def _list_descendants(pid: int) -> list[int]:
     found: list[int] = []
-    below = proc.children_of(pid)
+    below = proc.list_children(pid)
     while below:
         child = below.pop()
         found.append(child)
-        below += proc.children_of(child)
+        below += proc.list_children(child)
     return found

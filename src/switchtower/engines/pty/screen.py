@@ -33,22 +33,22 @@ _BOUNDARY = re.compile(r"\n|\x1b")
 _STRING_OPENERS = ("\x1b]", "\x1bP", "\x1b_", "\x1b^", "\x1bX")
 
 
-class Screen:
+class TerminalScreen:
     def __init__(self, cols: int, rows: int) -> None:
-        self.cols, self.rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        self.cols, self.rows = _clamp(cols, COLUMNS), _clamp(rows, ROWS)
         self._waiting: deque[str] = deque()
         self._waiting_chars = 0
         self._skipped = False
         self._modes: dict[str, str] = {}  # what a skipped part had set last, in order
         self._failed = False
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         # pyte costs 40 ms to import: only who has a terminal pays.
         from switchtower.engines.pty import screen_emulator
 
-        self._emulator = screen_emulator.Emulator(self.cols, self.rows)
-        self._parser = screen_parser.Parser(self._emulator)
+        self._emulator = screen_emulator.TerminalEmulator(self.cols, self.rows)
+        self._parser = screen_parser.EscapeParser(self._emulator)
 
     # Output comes in
 
@@ -62,26 +62,26 @@ class Screen:
                 self._skip()
 
     @property
-    def settled(self) -> bool:
+    def is_current(self) -> bool:
         return not self._waiting and not self._skipped
 
-    def settle(self) -> None:
-        for _ in self.settling():
+    def update(self) -> None:
+        for _ in self.update_in_steps():
             pass
 
-    def settling(self) -> Iterator[None]:
+    def update_in_steps(self) -> Iterator[None]:
         """Bring the picture up to date, one short step at a time."""
         # A big screen makes each character dearer.
         step = max(128, min(STEP, STEP * _USUAL_CELLS // (self.cols * self.rows)))
-        while not self.settled:
+        while not self.is_current:
             if self._skipped:
                 self._start_over()
             if self._waiting:
-                self._draw(self._next(step))
-            self._emulator.mend()
+                self._draw(self._take_pending(step))
+            self._emulator.repair_wide_characters()
             yield
 
-    def _next(self, limit: int) -> str:
+    def _take_pending(self, limit: int) -> str:
         """Up to `limit` characters: of many small pieces several, of a long one a part."""
         taken: list[str] = []
         room = limit
@@ -103,7 +103,7 @@ class Screen:
             if not self._failed:
                 log.warning("the terminal's screen could not follow its program and starts afresh", exc_info=True)
             self._failed = True
-            self._begin()
+            self._reset()
 
     def _skip(self) -> None:
         waiting = "".join(self._waiting)
@@ -116,17 +116,17 @@ class Screen:
             if reset:
                 self._modes = {"reset": setting.group()}
             elif private is None:
-                self._remember("margins", f"\x1b[{margins}r")
+                self._record_mode("margins", f"\x1b[{margins}r")
             else:
                 for mode in private.split(";"):
                     # The three alternate-screen modes are one switch.
                     name = "alternate" if mode in ("47", "1047", "1049") else mode
-                    self._remember(name, f"\x1b[?{mode}{switch}")
-        self._waiting = deque([_reopened(skipped) + rest])
+                    self._record_mode(name, f"\x1b[?{mode}{switch}")
+        self._waiting = deque([_find_string_opener(skipped) + rest])
         self._waiting_chars = len(self._waiting[0])
         self._skipped = True
 
-    def _remember(self, name: str, setting: str) -> None:
+    def _record_mode(self, name: str, setting: str) -> None:
         self._modes.pop(name, None)
         if len(self._modes) < 64:
             self._modes[name] = setting
@@ -134,42 +134,42 @@ class Screen:
     def _start_over(self) -> None:
         settings = "".join(self._modes.values())
         self._modes, self._skipped = {}, False
-        self._parser = screen_parser.Parser(self._emulator)
+        self._parser = screen_parser.EscapeParser(self._emulator)
         self._emulator.start_over()
         self._draw(settings + "\x1b[H")
 
     def resize(self, cols: int, rows: int) -> None:
-        cols, rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        cols, rows = _clamp(cols, COLUMNS), _clamp(rows, ROWS)
         if (cols, rows) != (self.cols, self.rows):
             self.cols, self.rows = cols, rows
             self._emulator.resize(rows, cols)
 
     # What stands there, as of the last settling
 
-    def lines(self) -> list[str]:
-        return [self._text_of(self._emulator.buffer.get(y)) for y in range(self.rows)]
+    def render_lines(self) -> list[str]:
+        return [self._read_row(self._emulator.buffer.get(y)) for y in range(self.rows)]
 
-    def history(self) -> list[str]:
+    def list_history(self) -> list[str]:
         """The rows that left the main screen at the top and that continue upwards what stands on it."""
-        return [self._text_of(row) for row in self._emulator.history]
+        return [self._read_row(row) for row in self._emulator.history]
 
     @property
     def scrolled(self) -> int:
         """How many rows have left at the top so far."""
         return self._emulator.scrolled
 
-    def background(self, row: int, column: int) -> str:
+    def find_background(self, row: int, column: int) -> str:
         """The colour behind a cell."""
         cell = self._emulator.buffer[row][column] if row in self._emulator.buffer else self._emulator.default_char
         return f"{cell.fg} reversed" if cell.reverse else cell.bg
 
-    def _text_of(self, row: "Row | None") -> str:
+    def _read_row(self, row: "Row | None") -> str:
         # Behind the last cell that was ever written there are only blanks.
         return "".join(row[x].data for x in range(min(max(row) + 1, self.cols))).rstrip() if row else ""
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         """Lines that were wrapped at the last column are whole, so that a secret in one can be recognised."""
-        return "\n".join(prompts_rows.join_wrapped(self.lines(), self.cols)).rstrip("\n")
+        return "\n".join(prompts_rows.join_wrapped(self.render_lines(), self.cols)).rstrip("\n")
 
     @property
     def cursor(self) -> tuple[int, int]:
@@ -181,27 +181,27 @@ class Screen:
         return self._emulator.title
 
     @property
-    def alternate(self) -> bool:
-        return self._emulator.aside is not None
+    def is_alternate(self) -> bool:
+        return self._emulator.saved_main is not None
 
-    def modes(self) -> frozenset[int]:
+    def list_modes(self) -> frozenset[int]:
         """The private modes that are on, besides the alternate screen."""
         return frozenset(mode >> 5 for mode in self._emulator.mode if mode >= 32)
 
-    def cells(self) -> "list[list[Char]]":
+    def list_cells(self) -> "list[list[Char]]":
         """Every cell; the second half of a wide character has no text."""
         blank = [self._emulator.default_char] * self.cols
         rows = (self._emulator.buffer.get(y) for y in range(self.rows))
         return [blank[:] if row is None else [row[x] for x in range(self.cols)] for row in rows]
 
-    def repaint(self) -> str:
+    def render_repaint(self) -> str:
         """Text that gives a terminal of this size the same screen, cursor and modes."""
         from switchtower.engines.pty import screen_repaint
 
-        return screen_repaint.of(self._emulator)
+        return screen_repaint.render_repaint(self._emulator)
 
 
-def _reopened(skipped: str) -> str:
+def _find_string_opener(skipped: str) -> str:
     """The opener of the string (a picture, a link) that the cut fell into, or nothing: its rest must not show."""
     opened, opener = max((skipped.rfind(opener), opener) for opener in _STRING_OPENERS)
     if opened < 0:
@@ -210,5 +210,5 @@ def _reopened(skipped: str) -> str:
     return "" if any(skipped.find(end, opened + 2) >= 0 for end in ends) else opener
 
 
-def _within(value: int, limits: tuple[int, int]) -> int:
+def _clamp(value: int, limits: tuple[int, int]) -> int:
     return max(limits[0], min(value, limits[1]))

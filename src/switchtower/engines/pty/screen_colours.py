@@ -28,28 +28,28 @@ PLAIN = screens.Char(" ")
 FIELDS_LIMIT = 64
 
 
-def read(attributes: screens.Char, params: str) -> screens.Char:
+def parse_sgr(attributes: screens.Char, params: str) -> screens.Char:
     """The attributes after the SGR sequence with these parameters; unknown ones change nothing."""
     if params in ("", "0"):
         return PLAIN
-    return _remembered(attributes, params) if len(params) < 40 else _changed(attributes, params)
+    return _remembered(attributes, params) if len(params) < 40 else _apply_parameters(attributes, params)
 
 
-def _changed(attributes: screens.Char, params: str) -> screens.Char:
+def _apply_parameters(attributes: screens.Char, params: str) -> screens.Char:
     changes: dict[str, Any] = {}
     fields = params.split(";")[:FIELDS_LIMIT]
     while fields:
         field, *detail = fields.pop(0).split(":")
-        code = _number(field)
+        code = _parse_number(field)
         if code == 0:
             attributes, changes = PLAIN, {}
         elif code == 4 and detail:
-            changes["underscore"] = _number(detail[0]) != 0
+            changes["underscore"] = _parse_number(detail[0]) != 0
         elif code in _FLAGS:
             name, on = _FLAGS[code]
             changes[name] = on
         elif code in (38, 48, 58):
-            colour = _extended(detail) if detail else _extended(fields, taken=fields)
+            colour = _parse_extended_color(detail) if detail else _parse_extended_color(fields, taken=fields)
             if colour and code != 58:
                 changes["fg" if code == 38 else "bg"] = colour
         elif code in (39, 49):
@@ -61,14 +61,14 @@ def _changed(attributes: screens.Char, params: str) -> screens.Char:
     return attributes._replace(**changes) if changes else attributes
 
 
-_remembered = functools.lru_cache(maxsize=512)(_changed)
+_remembered = functools.lru_cache(maxsize=512)(_apply_parameters)
 
 
-def _extended(fields: list[str], *, taken: list[str] | None = None) -> str | None:
+def _parse_extended_color(fields: list[str], *, taken: list[str] | None = None) -> str | None:
     """`5;N` or `2;R;G;B`, or the same behind colons where a colour space may stand first."""
-    kind = _number(fields[0]) if fields else 0
+    kind = _parse_number(fields[0]) if fields else 0
     size = {5: 2, 2: 4}.get(kind, 1)
-    values = [_number(field) for field in fields[1:]]
+    values = [_parse_number(field) for field in fields[1:]]
     if taken is not None:
         values = values[: size - 1]
         del taken[:size]
@@ -79,20 +79,20 @@ def _extended(fields: list[str], *, taken: list[str] | None = None) -> str | Non
     return None
 
 
-def _number(field: str) -> int:
+def _parse_number(field: str) -> int:
     return int(field) if 0 < len(field) <= 4 and field.isdecimal() else 0
 
 
-def write(attributes: screens.Char) -> str:
+def format_sgr(attributes: screens.Char) -> str:
     """The SGR sequence that gives exactly these attributes, whatever was set before."""
     codes = ["0"]
     codes += [str(code) for name, code in _ON.items() if getattr(attributes, name)]
-    codes += _colour(attributes.fg, basic=30, bright=90, extended=38)
-    codes += _colour(attributes.bg, basic=40, bright=100, extended=48)
+    codes += _format_color(attributes.fg, basic=30, bright=90, extended=38)
+    codes += _format_color(attributes.bg, basic=40, bright=100, extended=48)
     return f"\x1b[{';'.join(codes)}m"
 
 
-def _colour(name: str, *, basic: int, bright: int, extended: int) -> list[str]:
+def _format_color(name: str, *, basic: int, bright: int, extended: int) -> list[str]:
     if name == "default":
         return []
     if name in _NAMES:

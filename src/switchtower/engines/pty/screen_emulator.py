@@ -9,8 +9,8 @@ from pyte import modes
 from switchtower.engines.pty import screen_colours, screen_grid
 
 
-class Emulator(screen_grid.Grid):
-    def control(self, char: str) -> None:
+class TerminalEmulator(screen_grid.ScreenGrid):
+    def handle_control(self, char: str) -> None:
         match char:
             case "\n" | "\v" | "\f":
                 self.linefeed()
@@ -23,11 +23,11 @@ class Emulator(screen_grid.Grid):
             case "\x0e" | "\x0f":
                 self.charset = int(char == "\x0e")
             case "\x84" | "\x85" | "\x8d":
-                self.escape({"\x84": "D", "\x85": "E", "\x8d": "M"}[char])
+                self.handle_escape({"\x84": "D", "\x85": "E", "\x8d": "M"}[char])
             case _:
                 pass
 
-    def escape(self, char: str) -> None:
+    def handle_escape(self, char: str) -> None:
         match char:
             case "c":
                 self.reset()
@@ -45,38 +45,38 @@ class Emulator(screen_grid.Grid):
             case "8":
                 self.restore_cursor()
             case "=" | ">":
-                self.switch(66, on=char == "=")
+                self.set_mode_flag(66, on=char == "=")
             case _:
                 pass
 
-    def designate(self, slot: str, charset: str) -> None:
+    def set_charset(self, slot: str, charset: str) -> None:
         if slot in "()":
             drawing = charset == "0"
             self.graphics = (drawing, self.graphics[1]) if slot == "(" else (self.graphics[0], drawing)
         elif slot == "#" and charset == "8":
             self.alignment_display()
 
-    def command(self, text: str) -> None:
+    def handle_command(self, text: str) -> None:
         code, _, value = text.partition(";")
         if code in ("0", "2"):
             self.title = "".join(char for char in value if char.isprintable())
 
-    def sequence(self, params: str, between: str, final: str) -> None:
+    def handle_sequence(self, params: str, between: str, final: str) -> None:
         prefix = params[0] if params and params[0] in "<=>?" else ""
         if between:
             if between + final == "!p" and not params:
                 self.soft_reset()
         elif prefix == "?" and final in "hl":
             for mode in params[1:].split(";")[:16]:
-                self.private_mode(_number(mode), on=final == "h")
+                self.set_private_mode(_parse_number(mode), on=final == "h")
         elif prefix == "" or (prefix == "?" and final in "JK"):
-            self._plain_sequence(params.lstrip("?"), final)
+            self._handle_plain_sequence(params.lstrip("?"), final)
 
-    def _plain_sequence(self, params: str, final: str) -> None:
+    def _handle_plain_sequence(self, params: str, final: str) -> None:
         if final == "m":
-            self.cursor.attrs = screen_colours.read(self.cursor.attrs, params)
+            self.cursor.attrs = screen_colours.parse_sgr(self.cursor.attrs, params)
             return
-        numbers = [_number(field) for field in params.split(";")[:16]]
+        numbers = [_parse_number(field) for field in params.split(";")[:16]]
         first = numbers[0]
         second = numbers[1] if len(numbers) > 1 else 0
         match final:
@@ -137,7 +137,7 @@ class Emulator(screen_grid.Grid):
                 pass
 
 
-def _number(field: str) -> int:
+def _parse_number(field: str) -> int:
     if not field.isdecimal():
         return 0
     return min(int(field[:5]), 9999) if len(field) <= 5 else 9999

@@ -30,7 +30,7 @@ _CHARS_LIMIT = 512
 Row = screens.StaticDefaultDict[int, screens.Char]
 
 
-class _Styled(dict[str, screens.Char]):
+class _StyleCache(dict[str, screens.Char]):
     """Cells of one style by their character: made once, shared by all places that show it."""
 
     def __init__(self, attributes: screens.Char) -> None:
@@ -44,7 +44,7 @@ class _Styled(dict[str, screens.Char]):
         return cell
 
 
-class Place(NamedTuple):
+class SavedCursor(NamedTuple):
     """A saved cursor."""
 
     x: int
@@ -55,14 +55,14 @@ class Place(NamedTuple):
     origin: bool
 
 
-class Aside(NamedTuple):
+class SavedMainScreen(NamedTuple):
     """The main screen while the alternate one shows."""
 
     buffer: dict[int, Row]
-    cursor: Place
+    cursor: SavedCursor
 
 
-class Grid(screens.Screen):
+class ScreenGrid(screens.Screen):
     @property
     def default_char(self) -> screens.Char:
         # A reversed screen is a matter of the one who looks on; the cells stay as they were written.
@@ -71,10 +71,10 @@ class Grid(screens.Screen):
     def reset(self) -> None:
         super().reset()
         self.graphics = (False, False)  # whether G0 and G1 are the line-drawing set
-        self.aside: Aside | None = None
-        self._saved: dict[bool, Place] = {}
-        self._styles: dict[screens.Char, _Styled] = {}
-        self._styled = _Styled(self.cursor.attrs)
+        self.saved_main: SavedMainScreen | None = None
+        self._saved: dict[bool, SavedCursor] = {}
+        self._styles: dict[screens.Char, _StyleCache] = {}
+        self._styled = _StyleCache(self.cursor.attrs)
         self.last_drawn = ""
         self._wide = False
         self.history: deque[Row] = deque(maxlen=HISTORY_LIMIT)
@@ -84,7 +84,7 @@ class Grid(screens.Screen):
     # into the first row, or clears the screen, begins another picture.
 
     def _keep_row(self) -> None:
-        if self.aside is None:
+        if self.saved_main is None:
             row = self.buffer.get(0)
             self.history.append(Row(screen_colours.PLAIN) if row is None else row)
         self.scrolled += 1
@@ -95,33 +95,33 @@ class Grid(screens.Screen):
 
     # Modes
 
-    def has(self, mode: int) -> bool:
+    def has_mode(self, mode: int) -> bool:
         return mode << 5 in self.mode
 
-    def switch(self, mode: int, *, on: bool) -> None:
+    def set_mode_flag(self, mode: int, *, on: bool) -> None:
         (self.mode.add if on else self.mode.discard)(mode << 5)
 
-    def private_mode(self, mode: int, *, on: bool) -> None:
+    def set_private_mode(self, mode: int, *, on: bool) -> None:
         if mode in ALTERNATE:
-            self._alternate(on=on, keeps_cursor=mode == 1049)
+            self._switch_screen(on=on, keeps_cursor=mode == 1049)
         elif mode == 1048:
             (self.save_cursor if on else self.restore_cursor)()
         elif mode in _KNOWN:
-            self.switch(mode, on=on)
+            self.set_mode_flag(mode, on=on)
             if mode == ORIGIN:
                 self.cursor_position()
 
-    def _alternate(self, *, on: bool, keeps_cursor: bool) -> None:
-        if on and self.aside is None:
+    def _switch_screen(self, *, on: bool, keeps_cursor: bool) -> None:
+        if on and self.saved_main is None:
             if keeps_cursor:
                 self.save_cursor()
-            self.aside = Aside(dict(self.buffer), self._place())
+            self.saved_main = SavedMainScreen(dict(self.buffer), self._capture_cursor())
             self.buffer.clear()
             self.history.clear()
-        elif not on and self.aside is not None:
+        elif not on and self.saved_main is not None:
             self.buffer.clear()
-            self.buffer.update(self.aside.buffer)
-            self.aside = None
+            self.buffer.update(self.saved_main.buffer)
+            self.saved_main = None
             if keeps_cursor:
                 self.restore_cursor()
             self.dirty.update(range(self.lines))
@@ -132,36 +132,36 @@ class Grid(screens.Screen):
         self.margins = None
         self.graphics, self.charset = (False, False), 0
         self.cursor.attrs = screen_colours.PLAIN
-        self._saved.pop(self.aside is not None, None)
+        self._saved.pop(self.saved_main is not None, None)
 
     def start_over(self) -> None:
         """A blank screen with the modes as they are: what came before was skipped."""
         self.buffer.clear()
         self.history.clear()
-        if self.aside is not None:
-            self.aside = Aside({}, self.aside.cursor._replace(x=0, y=0))
+        if self.saved_main is not None:
+            self.saved_main = SavedMainScreen({}, self.saved_main.cursor._replace(x=0, y=0))
         self.margins = None
         self.cursor.attrs = screen_colours.PLAIN
         self.cursor.x = self.cursor.y = 0
 
     # The cursor
 
-    def _place(self) -> Place:
+    def _capture_cursor(self) -> SavedCursor:
         cursor = self.cursor
-        return Place(cursor.x, cursor.y, cursor.attrs, self.graphics, self.charset, self.has(ORIGIN))
+        return SavedCursor(cursor.x, cursor.y, cursor.attrs, self.graphics, self.charset, self.has_mode(ORIGIN))
 
     def save_cursor(self) -> None:
         # pyte keeps a stack that only grows; terminals keep one place for each of the two screens.
-        self._saved[self.aside is not None] = self._place()
+        self._saved[self.saved_main is not None] = self._capture_cursor()
 
     def restore_cursor(self) -> None:
-        place = self._saved.get(self.aside is not None)
+        place = self._saved.get(self.saved_main is not None)
         if place is None:
-            self.switch(ORIGIN, on=False)
+            self.set_mode_flag(ORIGIN, on=False)
             self.cursor_position()
             return
         self.graphics, self.charset = place.graphics, place.shifted
-        self.switch(ORIGIN, on=place.origin)
+        self.set_mode_flag(ORIGIN, on=place.origin)
         self.cursor.attrs = place.attributes
         self.cursor.x, self.cursor.y = min(place.x, self.columns), place.y
         self.ensure_vbounds()
@@ -175,7 +175,7 @@ class Grid(screens.Screen):
         self.cursor.y = min(self.cursor.y + (count or 1), bottom)
 
     def cursor_to_line(self, line: int | None = None) -> None:
-        top = self.margins.top if self.margins and self.has(ORIGIN) else 0
+        top = self.margins.top if self.margins and self.has_mode(ORIGIN) else 0
         self.cursor.y = (line or 1) - 1 + top
         self.ensure_vbounds()
 
@@ -193,7 +193,7 @@ class Grid(screens.Screen):
         if self.graphics[self.charset]:
             data = data.translate(charsets.VT100_MAP)
         if self._styled.attributes is not self.cursor.attrs:
-            self._style()
+            self._select_style()
         if data.isascii() and modes.IRM not in self.mode:
             self._draw_narrow(data)
         else:
@@ -201,11 +201,11 @@ class Grid(screens.Screen):
                 self._draw_one(char)
         self.last_drawn = data[-1:]
 
-    def _style(self) -> None:
+    def _select_style(self) -> None:
         attributes = self.cursor.attrs
         if len(self._styles) >= _STYLES_LIMIT:
             self._styles.clear()
-        self._styled = self._styles.get(attributes) or self._styles.setdefault(attributes, _Styled(attributes))
+        self._styled = self._styles.get(attributes) or self._styles.setdefault(attributes, _StyleCache(attributes))
 
     def _draw_narrow(self, data: str) -> None:
         cursor, cell, at = self.cursor, self._styled.__getitem__, 0
@@ -219,7 +219,7 @@ class Grid(screens.Screen):
             at += len(piece)
 
     def _draw_one(self, char: str) -> None:
-        width = _width(char)
+        width = _measure_width(char)
         if width == 0:
             self._combine(char)
         if width <= 0:
@@ -240,7 +240,7 @@ class Grid(screens.Screen):
     def _make_room(self, width: int) -> None:
         if self.cursor.x + width <= self.columns:
             return
-        if self.has(WRAP):
+        if self.has_mode(WRAP):
             self.carriage_return()
             self.index()
         else:
@@ -253,33 +253,37 @@ class Grid(screens.Screen):
         if x >= 0 and 0 < len(row[x].data) < MARKS_LIMIT:
             row[x] = row[x]._replace(data=row[x].data + mark)
 
-    def mend(self) -> None:
+    def repair_wide_characters(self) -> None:
         """Half a wide character is none: overwriting or shifting may have cut some in two."""
         if self._wide:
             for y in self.dirty & self.buffer.keys():
                 row = self.buffer[y]
                 for x in [x for x, cell in row.items() if not cell.data or not cell.data.isascii()]:
                     data = row[x].data
-                    whole = _width(row[x - 1].data[:1]) == 2 if not data else _width(data[0]) < 2 or not row[x + 1].data
+                    whole = (
+                        _measure_width(row[x - 1].data[:1]) == 2
+                        if not data
+                        else _measure_width(data[0]) < 2 or not row[x + 1].data
+                    )
                     if not whole or (not data and x == 0) or x >= self.columns:
                         row[x] = row[x]._replace(data=" ")
         self.dirty.clear()
 
     # Erasing and moving
 
-    def _blank(self) -> screens.Char:
+    def _make_blank(self) -> screens.Char:
         return screen_colours.PLAIN._replace(bg=self.cursor.attrs.bg)
 
     def erase(self, y: int, start: int, end: int) -> None:
         self.dirty.add(y)
         self._touch(y)
         if start > 0 or end < self.columns:
-            self.buffer[y].update(dict.fromkeys(range(start, min(end, self.columns)), self._blank()))
+            self.buffer[y].update(dict.fromkeys(range(start, min(end, self.columns)), self._make_blank()))
         else:
             self._erase_rows(range(y, y + 1))
 
     def _erase_rows(self, rows: range) -> None:
-        blank = self._blank()
+        blank = self._make_blank()
         for y in rows:
             self._touch(y)
             self.buffer.pop(y, None)
@@ -353,16 +357,16 @@ class Grid(screens.Screen):
         lines, columns = lines or self.lines, columns or self.columns
         # Rows leave at the top only as far as the cursor's row must stay on the screen.
         above = max(0, self.cursor.y - lines + 1)
-        kept = _cropped(self.buffer, above, lines, columns)
+        kept = _crop(self.buffer, above, lines, columns)
         self.history.clear()
         self.buffer.clear()
         self.buffer.update(kept)
-        if self.aside is not None:
-            place = self.aside.cursor
+        if self.saved_main is not None:
+            place = self.saved_main.cursor
             hidden = max(0, place.y - lines + 1)
             self._saved.pop(False, None)
             place = place._replace(x=min(place.x, columns - 1), y=place.y - hidden)
-            self.aside = Aside(_cropped(self.aside.buffer, hidden, lines, columns), place)
+            self.saved_main = SavedMainScreen(_crop(self.saved_main.buffer, hidden, lines, columns), place)
             self._saved[False] = place
         self.tabstops |= set(range(8 * (self.columns // 8 + 1), columns, 8))
         self.lines, self.columns, self.margins = lines, columns, None
@@ -370,10 +374,10 @@ class Grid(screens.Screen):
         self.ensure_hbounds()
         self.ensure_vbounds()
         self.dirty.update(range(lines))
-        self.mend()
+        self.repair_wide_characters()
 
 
-def _cropped(buffer: dict[int, Row], above: int, lines: int, columns: int) -> dict[int, Row]:
+def _crop(buffer: dict[int, Row], above: int, lines: int, columns: int) -> dict[int, Row]:
     kept: dict[int, Row] = {}
     for y, row in buffer.items():
         if above <= y < above + lines:
@@ -382,5 +386,5 @@ def _cropped(buffer: dict[int, Row], above: int, lines: int, columns: int) -> di
     return kept
 
 
-def _width(char: str) -> int:
+def _measure_width(char: str) -> int:
     return wcwidth.wcwidth(char) if char else 0

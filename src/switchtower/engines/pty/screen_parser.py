@@ -30,21 +30,21 @@ _END_OF_COMMAND = re.compile("[\x07\x18\x1a\x1b\x9c]")
 _END_OF_STRING = re.compile("[\x18\x1a\x1b\x9c]")
 
 
-class Emulator(Protocol):
+class ParserTarget(Protocol):
     """What a parser drives."""
 
     def draw(self, data: str) -> None: ...
-    def control(self, char: str) -> None: ...
-    def escape(self, char: str) -> None: ...
-    def designate(self, slot: str, charset: str) -> None: ...
-    def sequence(self, params: str, between: str, final: str) -> None: ...
-    def command(self, text: str) -> None: ...
+    def handle_control(self, char: str) -> None: ...
+    def handle_escape(self, char: str) -> None: ...
+    def set_charset(self, slot: str, charset: str) -> None: ...
+    def handle_sequence(self, params: str, between: str, final: str) -> None: ...
+    def handle_command(self, text: str) -> None: ...
 
 
-class Parser:
+class EscapeParser:
     """Keeps what an unfinished sequence needs between two texts; a sequence may be split anywhere."""
 
-    def __init__(self, emulator: Emulator) -> None:
+    def __init__(self, emulator: ParserTarget) -> None:
         self._emulator = emulator
         self._held = ""
         self._string: str | None = None  # the beginning of the string we are in
@@ -56,7 +56,7 @@ class Parser:
         at, end = 0, len(data)
         while at < end:
             if self._string is not None:
-                at = self._through_string(data, at)
+                at = self._skip_string(data, at)
                 continue
             token = _TOKEN.match(data, at)
             assert token is not None, "every character belongs to a token"
@@ -69,22 +69,22 @@ class Parser:
             case "text":
                 emulator.draw(token.group())
             case "final" if len(token["params"]) <= HELD_LIMIT:
-                emulator.sequence(token["params"], token["between"], token["final"])
+                emulator.handle_sequence(token["params"], token["between"], token["final"])
             case "control":
-                emulator.control(token.group())
+                emulator.handle_control(token.group())
             case "escape":
-                emulator.escape(token["escape"])
+                emulator.handle_escape(token["escape"])
             case "charset":
-                emulator.designate(token["designated"], token["charset"])
+                emulator.set_charset(token["designated"], token["charset"])
             case "string":
                 self._string = ""
                 self._is_command = token["string"] in ("\x1b]", "\x9d")
             case "part":
-                self._held = token.group() if token.end() - token.start() <= HELD_LIMIT else _shortened(token.group())
+                self._held = token.group() if token.end() - token.start() <= HELD_LIMIT else _shorten_sequence(token.group())
             case _:
                 pass  # junk: a sequence that is too long, or broken off by a control character
 
-    def _through_string(self, data: str, at: int) -> int:
+    def _skip_string(self, data: str, at: int) -> int:
         assert self._string is not None
         end = (_END_OF_COMMAND if self._is_command else _END_OF_STRING).search(data, at)
         stop = end.start() if end else len(data)
@@ -94,12 +94,12 @@ class Parser:
         if end is None:
             return len(data)
         if self._is_command and end.group() not in "\x18\x1a":
-            self._emulator.command(self._string)
+            self._emulator.handle_command(self._string)
         self._string = None
         # An ESC belongs to what comes next: usually the `\` which, alone, does nothing.
         return stop if end.group() == "\x1b" else stop + 1
 
 
-def _shortened(part: str) -> str:
+def _shorten_sequence(part: str) -> str:
     """As good as the unfinished sequence: its kind, and so many parameters that it does nothing."""
     return part[: HELD_LIMIT + 3] if part[:2] == "\x1b[" or part[0] == "\x9b" else "\x1b  "

@@ -9,22 +9,22 @@ from switchtower.engines.pty import screen_colours, screen_grid
 _BEGIN = "\x1b[?1049l\x1b[!p\x1b[?7h\x1b[H\x1b[2J"
 
 
-def of(grid: screen_grid.Grid) -> str:
+def render_repaint(grid: screen_grid.ScreenGrid) -> str:
     parts = [_BEGIN]
     if grid.title:
         parts.append(f"\x1b]2;{grid.title}\x07")
-    if grid.aside is not None:
+    if grid.saved_main is not None:
         # Who joins now sees the main screen when the program leaves the alternate one.
-        place = grid.aside.cursor
-        parts += _cells(grid.aside.buffer, grid.columns, grid.lines)
-        parts += _put_cursor(grid.aside.buffer, place.x, place.y, grid.columns)
-        parts += [screen_colours.write(place.attributes), "\x1b[?1049h\x1b[0m\x1b[H\x1b[2J"]
-    parts += _cells(grid.buffer, grid.columns, grid.lines)
-    parts += _state(grid)
+        place = grid.saved_main.cursor
+        parts += _render_cells(grid.saved_main.buffer, grid.columns, grid.lines)
+        parts += _render_cursor(grid.saved_main.buffer, place.x, place.y, grid.columns)
+        parts += [screen_colours.format_sgr(place.attributes), "\x1b[?1049h\x1b[0m\x1b[H\x1b[2J"]
+    parts += _render_cells(grid.buffer, grid.columns, grid.lines)
+    parts += _render_state(grid)
     return "".join(parts)
 
 
-def _cells(buffer: Mapping[int, screen_grid.Row], columns: int, lines: int) -> list[str]:
+def _render_cells(buffer: Mapping[int, screen_grid.Row], columns: int, lines: int) -> list[str]:
     parts: list[str] = []
     for y in sorted(y for y in buffer if y < lines):
         row = buffer[y]
@@ -40,14 +40,14 @@ def _cells(buffer: Mapping[int, screen_grid.Row], columns: int, lines: int) -> l
                 continue  # the second half of a wide character
             if cell[1:] != style[1:]:
                 style = cell
-                parts.append(screen_colours.write(cell))
+                parts.append(screen_colours.format_sgr(cell))
             parts.append(cell.data)
         if style[1:] != screen_colours.PLAIN[1:]:
             parts.append("\x1b[0m")
     return parts
 
 
-def _put_cursor(buffer: Mapping[int, screen_grid.Row], x: int, y: int, columns: int, *, top: int = 0) -> list[str]:
+def _render_cursor(buffer: Mapping[int, screen_grid.Row], x: int, y: int, columns: int, *, top: int = 0) -> list[str]:
     if x < columns:
         return [f"\x1b[{y - top + 1};{x + 1}H"]
     # The cursor waits behind the last column: only drawing that column again brings it there.
@@ -55,23 +55,23 @@ def _put_cursor(buffer: Mapping[int, screen_grid.Row], x: int, y: int, columns: 
     cell, at = row[columns - 1], columns
     if not cell.data:
         cell, at = row[columns - 2], columns - 1
-    return [f"\x1b[{y - top + 1};{at}H", screen_colours.write(cell), cell.data]
+    return [f"\x1b[{y - top + 1};{at}H", screen_colours.format_sgr(cell), cell.data]
 
 
-def _state(grid: screen_grid.Grid) -> list[str]:
+def _render_state(grid: screen_grid.ScreenGrid) -> list[str]:
     parts: list[str] = []
     if grid.margins:
         parts.append(f"\x1b[{grid.margins.top + 1};{grid.margins.bottom + 1}r")
-    origin = grid.has(screen_grid.ORIGIN)
+    origin = grid.has_mode(screen_grid.ORIGIN)
     if origin:
         parts.append("\x1b[?6h")
     top = grid.margins.top if origin and grid.margins else 0
-    parts += _put_cursor(grid.buffer, grid.cursor.x, grid.cursor.y, grid.columns, top=top)
-    parts.append(screen_colours.write(grid.cursor.attrs))
+    parts += _render_cursor(grid.buffer, grid.cursor.x, grid.cursor.y, grid.columns, top=top)
+    parts.append(screen_colours.format_sgr(grid.cursor.attrs))
     parts += [f"\x1b{slot}0" for slot, drawing in zip("()", grid.graphics, strict=True) if drawing]
     if grid.charset:
         parts.append("\x0e")
     parts += [f"\x1b[{mode}h" for mode in (modes.IRM, modes.LNM) if mode in grid.mode]
-    parts += [f"\x1b[?{mode}h" for mode in screen_grid.REPLAYED if grid.has(mode)]
-    parts += [f"\x1b[?{mode}l" for mode in (screen_grid.WRAP, screen_grid.VISIBLE) if not grid.has(mode)]
+    parts += [f"\x1b[?{mode}h" for mode in screen_grid.REPLAYED if grid.has_mode(mode)]
+    parts += [f"\x1b[?{mode}l" for mode in (screen_grid.WRAP, screen_grid.VISIBLE) if not grid.has_mode(mode)]
     return parts

@@ -29,32 +29,32 @@ except OSError as error:
 """
 
 
-class NotStarted(Exception):
+class ProgramNotStarted(Exception):
     """The program could not be started."""
 
 
-def start(
-    argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], mark: marks.Mark, terminal: int
+def start_program(
+    argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], mark: marks.ProcessMark, terminal: int
 ) -> "subprocess.Popen[bytes]":
     """Starts it with the terminal as input, output and errors. `adoption.let_go` when it is reaped."""
-    variables = {**environment, "PWD": cwd, **mark.variables()}
+    variables = {**environment, "PWD": cwd, **mark.environment_variables()}
     name = argv[0][:_LONGEST_NAME] if argv else ""
     try:
         processes.check_program(argv, cwd, variables)
         # The mark first: it is on everything from then on.
-        wrapped = marks.wrap([*_taker(), *argv], mark)
-        adoption.expect(mark.run_id)
-        return adoption.keep(
+        wrapped = marks.wrap_with_mark([*_build_terminal_taker(), *argv], mark)
+        adoption.register_run(mark.run_id)
+        return adoption.start_kept_child(
             mark.run_id,
             lambda: launch.popen(wrapped, cwd=cwd, env=variables, stdin=terminal, stdout=terminal, stderr=terminal),
         )
     except OSError as error:
-        raise NotStarted(_reason(error, name, cwd)) from error
+        raise ProgramNotStarted(_describe_start_error(error, name, cwd)) from error
     except ValueError as error:
-        raise NotStarted(f"`{name}` cannot be started: {error}" if name else str(error)) from error
+        raise ProgramNotStarted(f"`{name}` cannot be started: {error}" if name else str(error)) from error
 
 
-def _reason(error: OSError, name: str, cwd: str) -> str:
+def _describe_start_error(error: OSError, name: str, cwd: str) -> str:
     if not os.path.isdir(cwd):  # noqa: PTH112 - a row of words from outside, which may be no path at all
         return f"the folder `{cwd[:_LONGEST_NAME]}` cannot be entered; hint: see whether it is still there"
     if isinstance(error, FileNotFoundError):
@@ -62,27 +62,27 @@ def _reason(error: OSError, name: str, cwd: str) -> str:
     return f"`{name}` cannot be started: {error.strerror or 'the system refused'}"
 
 
-def _taker() -> list[str]:
+def _build_terminal_taker() -> list[str]:
     """Makes a session, takes the terminal at its input for it, and becomes the program behind it.
 
     `setsid` does that in a millisecond, and leaves the environment as it is, which a shell would not. It forks when it leads
     a group, so `Popen` must not have made a session already. Without it, or when a signal of terminals is ignored here
     (as in what was started with `nohup` or by a script with `&`), which the program would inherit, Python does it in thirty.
     """
-    setsid = _setsid()
+    setsid = _find_setsid()
     if setsid is not None and not any(signal.getsignal(number) is signal.SIG_IGN for number in _TERMINAL_SIGNALS):
         return [setsid, "-c", "--"]
-    return _python_taker()
+    return _build_python_taker()
 
 
-def _python_taker() -> list[str]:
+def _build_python_taker() -> list[str]:
     return [sys.executable, "-ISc", _TAKE_TERMINAL]
 
 
 @cache
-def _setsid() -> str | None:
+def _find_setsid() -> str | None:
     """Tried once: not every `setsid` knows about terminals."""
-    setsid = installed.path_of("setsid")
+    setsid = installed.find_program("setsid")
     if setsid is None:
         return None
     main, terminal = os.openpty()

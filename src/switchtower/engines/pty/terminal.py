@@ -31,7 +31,7 @@ class InputFull(Exception):
         super().__init__(InputFull.__doc__)
 
 
-class Terminal:
+class PseudoTerminal:
     def __init__(self, *, cols: int, rows: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._typed = bytearray()
@@ -52,7 +52,7 @@ class Terminal:
     def is_closed(self) -> bool:
         return self._ours == -1
 
-    def take(self) -> bytes:
+    def read_available(self) -> bytes:
         """What is shown and not yet taken, up to 64 KiB; empty when there is nothing now."""
         taken = []
         room = _MOST_AT_ONCE
@@ -68,7 +68,7 @@ class Terminal:
             room -= len(part)
         return b"".join(taken)
 
-    async def shown(self) -> None:
+    async def wait_readable(self) -> None:
         """Waits until there is something to take, or `wake`. Only while somebody waits do we listen, so the terminal fills up
         when nobody does, and the program waits."""
         assert self._waiting is None, "only one reads"
@@ -88,7 +88,7 @@ class Terminal:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    def type(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Written in order as the terminal takes it. Raises `InputFull`, having taken nothing of it, when too much waits."""
         if self.is_closed:
             return
@@ -107,7 +107,7 @@ class Terminal:
         if not self.is_closed:
             fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
 
-    def echoes(self) -> bool:
+    def has_echo(self) -> bool:
         """Not while it asks for a line without showing what is typed: a password. A program that draws for itself takes keys
         one by one and is not meant."""
         if self.is_closed:
@@ -121,11 +121,11 @@ class Terminal:
 
     def has_output(self) -> bool:
         """Whether something is shown that was not taken yet."""
-        return not self.is_closed and not self._is_hung_up and _waiting_bytes(self._ours) > 0
+        return not self.is_closed and not self._is_hung_up and _count_waiting_bytes(self._ours) > 0
 
-    def unread(self) -> int:
+    def count_unread(self) -> int:
         """Bytes that were typed and that the program could read now, and has not read."""
-        return 0 if self.is_closed else len(self._typed) + _waiting_bytes(self.theirs)
+        return 0 if self.is_closed else len(self._typed) + _count_waiting_bytes(self.theirs)
 
     def flush_input(self) -> None:
         """Takes back what was typed and not read."""
@@ -137,15 +137,15 @@ class Terminal:
         # The program's side: the queue of our side is the program's output.
         termios.tcflush(self.theirs, termios.TCIFLUSH)
 
-    def reading(self, program: int) -> readers.Reading:
+    def find_reading_state(self, program: int) -> readers.ReadingState:
         """Whether the program, whose first process has this pid, waits for input from the terminal."""
         if self.is_closed:
-            return readers.Reading.NO
+            return readers.ReadingState.NO
         try:
             foreground = os.tcgetpgrp(self._ours)
         except OSError:
-            return readers.Reading.PERHAPS
-        return readers.find_reading(program, foreground, os.fstat(self.theirs).st_rdev)
+            return readers.ReadingState.PERHAPS
+        return readers.find_reading_state(program, foreground, os.fstat(self.theirs).st_rdev)
 
     def close(self) -> None:
         if self.is_closed:
@@ -172,7 +172,7 @@ class Terminal:
         self._loop.remove_writer(self._ours)
 
 
-def _waiting_bytes(terminal: int) -> int:
+def _count_waiting_bytes(terminal: int) -> int:
     try:
         return int.from_bytes(fcntl.ioctl(terminal, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)
     except OSError:

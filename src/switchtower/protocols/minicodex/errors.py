@@ -39,8 +39,8 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.IdentityConflict: "BAD_ARGUMENT",
     errors.NotATerminal: "BAD_ARGUMENT",
     errors.ProgramEnded: "NOT_RUNNING",
-    errors.LivesElsewhere: "BAD_ARGUMENT",
-    errors.NotItsHost: "BAD_ARGUMENT",
+    errors.SessionOnOtherHost: "BAD_ARGUMENT",
+    errors.NotSessionHost: "BAD_ARGUMENT",
     errors.HostUnreachable: "UNAVAILABLE",
     errors.VersionMismatch: "BAD_ARGUMENT",
     errors.NothingToRestore: "BAD_ARGUMENT",
@@ -52,16 +52,16 @@ TABLE: dict[type[errors.CoreError], Code] = {
     errors.ShuttingDown: "UNAVAILABLE",
     errors.JournalUnavailable: "UNAVAILABLE",
     errors.Fenced: "UNAVAILABLE",
-    errors.HomeUnreachable: "UNAVAILABLE",
+    errors.OwnerUnreachable: "UNAVAILABLE",
     errors.OutcomeUnknown: "UNAVAILABLE",
 }
 
 
-def of(refusal: errors.CoreError, *, running: bool = False) -> tuple[Code, str]:
+def convert_core_error(refusal: errors.CoreError, *, running: bool = False) -> tuple[Code, str]:
     """Its code and its message. `running` says that a run is active, only not the one that was meant."""
     if isinstance(refusal, errors.RunInProgress) and refusal.detail and refusal.detail.startswith("run_"):
         # minicodex, RunState: a run's id is a UUID
-        return "BUSY", errors.RunInProgress(stamps.run_uuid(refusal.detail).decode(), hint=refusal.hint).message
+        return "BUSY", errors.RunInProgress(stamps.make_run_uuid(refusal.detail).decode(), hint=refusal.hint).message
     if running and isinstance(refusal, errors.NoActiveRun):
         return "STALE_RUN_ID", refusal.message
     return TABLE[type(refusal)], refusal.message

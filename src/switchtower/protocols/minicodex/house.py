@@ -8,19 +8,19 @@ from types import MappingProxyType
 from switchtower.core import commands, events, roles, terminals, tower
 from switchtower.core.access import Access
 from switchtower.protocols.minicodex import outbound
-from switchtower.protocols.minicodex.library import Library
-from switchtower.protocols.minicodex.peer import MiniCodexPeer
+from switchtower.protocols.minicodex.library import SessionViewCache
+from switchtower.protocols.minicodex.peer import MiniCodexConnection
 from switchtower.protocols.minicodex.settings import MiniCodexSettings
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Receiver
 
 
-class House:
-    def __init__(self, tower_: tower.Tower, settings: MiniCodexSettings) -> None:
+class MiniCodexServer:
+    def __init__(self, tower_: tower.SessionService, settings: MiniCodexSettings) -> None:
         self._tower = tower_
         self._settings = settings
-        self._library = Library(tower_)
-        self._peers: set[MiniCodexPeer] = set()
+        self._views = SessionViewCache(tower_)
+        self._connections: set[MiniCodexConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def accept(
@@ -38,25 +38,25 @@ class House:
 
         async def open_session(actor: events.Actor) -> str:
             if session_id is None:
-                access.check(roles.Action.START)
+                access.check_action(roles.Action.START)
                 if policy := wishes.get("policy"):
-                    roles.check_policy(access.role, policy, self._tower.workshop.usual_policy)
-                return await self._new_session(actor, preset, cwd or self._settings.default_cwd, command, wishes)
-            await self._tower.session(session_id)  # refuses one that is not there
+                    roles.check_policy(access.role, policy, self._tower.host_services.usual_policy)
+                return await self._start_session(actor, preset, cwd or self._settings.default_cwd, command, wishes)
+            await self._tower.get_session(session_id)  # refuses one that is not there
             return session_id
 
         if self._timer is None and self._settings.heartbeat_s:
-            self._beat()
-        return MiniCodexPeer(
-            self._library,
-            self._peers,
+            self._send_heartbeats()
+        return MiniCodexConnection(
+            self._views,
+            self._connections,
             access,
             open_session,
             replay_entries=self._settings.replay_entries,
             session_id=session_id,
         )
 
-    async def _new_session(
+    async def _start_session(
         self, actor: events.Actor, preset: str | None, cwd: str, program: str | None, wishes: Mapping[str, str]
     ) -> str:
         session_id = self._tower.mint("sess")
@@ -75,24 +75,24 @@ class House:
             attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
             id_is_fresh=True,
             preset=preset,
-            program=terminals.program(program) if program else None,
+            program=terminals.make_program(program) if program else None,
         )
-        await self._tower.workshop.look_up_model(command)
-        await self._tower.ask(self._tower.workshop.prepared(command))
+        await self._tower.host_services.look_up_model(command)
+        await self._tower.ask(self._tower.host_services.prepare_session(command))
         return session_id
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         seconds = self._settings.heartbeat_s
-        packet = Packet([outbound.heartbeat(round(seconds * 1_000))])
-        for peer in tuple(self._peers):
-            peer.beat(packet)
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._beat)
+        packet = Packet([outbound.encode_heartbeat(round(seconds * 1_000))])
+        for peer in tuple(self._connections):
+            peer.send_heartbeat(packet)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._send_heartbeats)
 
-    def let_go(self) -> None:
+    def close_for_restart(self) -> None:
         """The daemon goes: everybody is closed. Who comes back says `resume` with the last event that it saw, here or at another
         node; what it had sent and was not told about it sends again, with the same `client_msg_id`."""
-        for peer in tuple(self._peers):
-            peer.let_go()
+        for peer in tuple(self._connections):
+            peer.close_for_restart()
 
     async def close(self) -> None:
         if self._timer is not None:

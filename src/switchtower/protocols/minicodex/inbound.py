@@ -12,8 +12,8 @@ import msgspec
 from switchtower.protocols.minicodex import messages
 from switchtower.protocols.minicodex.errors import Code
 
-LONGEST_REQ_ID = 256
-LONGEST_MESSAGE = 500
+MAX_REQ_ID_LENGTH = 256
+MAX_ERROR_LENGTH = 500
 
 _TYPES: dict[str, type[messages.ClientMessage]] = {
     str(message.__struct_config__.tag): message for message in get_args(messages.ClientMessage)
@@ -25,13 +25,13 @@ _SHAPES = {"v": f"must be a semantic version such as `{messages.VERSION}`", "run
 """For fields whose own rule is a pattern that nobody wants to read."""
 
 
-class Refused(Exception):
+class MiniCodexRequestError(Exception):
     """A frame that is no valid message, or one that cannot be obeyed, with what to answer."""
 
     def __init__(self, code: Code, message: str, req_id: str | None, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message[:LONGEST_MESSAGE]
+        self.message = message[:MAX_ERROR_LENGTH]
         self.req_id = req_id
         self.details = details
 
@@ -41,53 +41,53 @@ def parse(frame: bytes, capabilities: Collection[str] = frozenset()) -> messages
     try:
         loose = msgspec.json.decode(frame)
     except RecursionError:
-        raise Refused("INVALID_COMMAND", "The frame is nested too deeply", None) from None
+        raise MiniCodexRequestError("INVALID_COMMAND", "The frame is nested too deeply", None) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Refused("INVALID_COMMAND", "The frame is not valid JSON in UTF-8", None) from None
+        raise MiniCodexRequestError("INVALID_COMMAND", "The frame is not valid JSON in UTF-8", None) from None
     if type(loose) is not dict:
-        raise Refused("INVALID_COMMAND", "A message is a JSON object with a `type`", None)
-    req_id = _told_req_id(loose)
+        raise MiniCodexRequestError("INVALID_COMMAND", "A message is a JSON object with a `type`", None)
+    req_id = _find_request_id(loose)
     if "type" not in loose:
-        raise Refused("MISSING_FIELD", "`type` is required", req_id, {"field": "type"})
+        raise MiniCodexRequestError("MISSING_FIELD", "`type` is required", req_id, {"field": "type"})
     type_ = loose["type"]
     wanted = _TYPES.get(type_) if type(type_) is str else None
     if wanted is None:
-        shown = f" `{_shown(type_)}`" if type(type_) is str else ""
-        raise Refused("INVALID_COMMAND", f"Unknown type{shown}; hint: one of {', '.join(_TYPES)}", req_id)
+        shown = f" `{_shorten(type_)}`" if type(type_) is str else ""
+        raise MiniCodexRequestError("INVALID_COMMAND", f"Unknown type{shown}; hint: one of {', '.join(_TYPES)}", req_id)
     # minicodex, interop: `extra="forbid"`, so an extension is an unknown field to who has not negotiated it
     if wanted is messages.Deny and "abort" in loose and messages.DENY_ABORT not in capabilities:
-        raise _unknown_field("abort", req_id, f"hint: say `{messages.DENY_ABORT}` in `client_capabilities`")
+        raise _make_unknown_field_error("abort", req_id, f"hint: say `{messages.DENY_ABORT}` in `client_capabilities`")
     try:
         return msgspec.convert(loose, wanted)
     except RecursionError:
-        raise Refused("INVALID_COMMAND", "The frame is nested too deeply", req_id) from None
+        raise MiniCodexRequestError("INVALID_COMMAND", "The frame is nested too deeply", req_id) from None
     except msgspec.ValidationError as problem:
-        raise _refusal(str(problem), req_id) from None
+        raise _convert_problem(str(problem), req_id) from None
 
 
-def _refusal(problem: str, req_id: str | None) -> Refused:
+def _convert_problem(problem: str, req_id: str | None) -> MiniCodexRequestError:
     if missing := _missing(problem):
-        return Refused("MISSING_FIELD", f"`{missing[1]}` is required", req_id, {"field": missing[1]})
+        return MiniCodexRequestError("MISSING_FIELD", f"`{missing[1]}` is required", req_id, {"field": missing[1]})
     if unknown := _unknown(problem):
-        return _unknown_field(_shown(unknown[1]), req_id)
+        return _make_unknown_field_error(_shorten(unknown[1]), req_id)
     located = _located(problem)
     sentence, field = (located[1], located[2]) if located else (problem, "")
     if not field:
-        return Refused("BAD_ARGUMENT", _shown(sentence), req_id)
+        return MiniCodexRequestError("BAD_ARGUMENT", _shorten(sentence), req_id)
     rule = _SHAPES.get(field) or f"{sentence[:1].lower()}{sentence[1:]}"
-    return Refused("BAD_ARGUMENT", f"`{field}`: {rule}", req_id, {"field": field})
+    return MiniCodexRequestError("BAD_ARGUMENT", f"`{field}`: {rule}", req_id, {"field": field})
 
 
-def _unknown_field(field: str, req_id: str | None, hint: str = "") -> Refused:
+def _make_unknown_field_error(field: str, req_id: str | None, hint: str = "") -> MiniCodexRequestError:
     about = f"`{field}` is not a field of this message"
-    return Refused("BAD_ARGUMENT", f"{about}; {hint}" if hint else about, req_id, {"field": field})
+    return MiniCodexRequestError("BAD_ARGUMENT", f"{about}; {hint}" if hint else about, req_id, {"field": field})
 
 
-def _told_req_id(loose: dict[str, Any]) -> str | None:
+def _find_request_id(loose: dict[str, Any]) -> str | None:
     """The answer carries the command's id also when something else in the command is wrong."""
     req_id = loose.get("req_id")
-    return req_id if type(req_id) is str and len(req_id) <= LONGEST_REQ_ID else None
+    return req_id if type(req_id) is str and len(req_id) <= MAX_REQ_ID_LENGTH else None
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else text[:99] + "…"

@@ -3,7 +3,7 @@
 from switchtower.core.roles import Action
 from switchtower.protocols.minicodex import messages
 
-COMMANDS: dict[type[messages.ClientMessage], Action] = {
+MESSAGE_ACTIONS: dict[type[messages.ClientMessage], Action] = {
     # Without a `session_id` in the address, `hello` and `resume` start a session: that is judged where it happens.
     messages.Hello: Action.WATCH,
     messages.Resume: Action.WATCH,
@@ -16,6 +16,6 @@ COMMANDS: dict[type[messages.ClientMessage], Action] = {
 }
 
 
-def action_of(message: messages.ClientMessage) -> Action | None:
+def get_action(message: messages.ClientMessage) -> Action | None:
     """None for a command without a row, which needs an admin."""
-    return COMMANDS.get(type(message))
+    return MESSAGE_ACTIONS.get(type(message))

@@ -6,7 +6,7 @@ It is as long as what is open in a run. Between runs there is nothing to remembe
 from msgspec import Struct
 
 
-class Call(Struct, frozen=True):
+class RequestedCall(Struct, frozen=True):
     """A tool call that was asked for; `args` is JSON."""
 
     call_id: str
@@ -14,12 +14,12 @@ class Call(Struct, frozen=True):
     args: bytes
 
 
-class Question(Struct, frozen=True):
+class OpenApproval(Struct, frozen=True):
     approval_id: str
-    call: Call
+    call: RequestedCall
 
 
-class Story(Struct, frozen=True, kw_only=True):
+class MiniCodexStreamState(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     """The active run; everything else is about it."""
     started_ms: int = 0
@@ -28,24 +28,24 @@ class Story(Struct, frozen=True, kw_only=True):
     starting: bool = False
     """`running` is not told yet."""
     aborting: bool = False
-    text_told: bool = False
+    text_sent: bool = False
     """Pieces of the message under way were told, so that its end need not repeat it."""
-    reasoning_told: bool = False
+    reasoning_sent: bool = False
     torn: bool = False
     """Entries were missing since that message began: retention has removed pieces of it."""
     has_output: bool = False
     is_explained: bool = False
     """An `error` has said what went wrong."""
-    requested: tuple[Call, ...] = ()
+    requested: tuple[RequestedCall, ...] = ()
     """What the last message asks for."""
-    open_calls: tuple[Call, ...] = ()
+    open_calls: tuple[RequestedCall, ...] = ()
     """Told, and without an output."""
-    questions: tuple[Question, ...] = ()
+    open_approvals: tuple[OpenApproval, ...] = ()
 
     @classmethod
-    def empty(cls) -> "Story":
+    def make_empty(cls) -> "MiniCodexStreamState":
         """Always the same object."""
         return _EMPTY
 
 
-_EMPTY = Story()
+_EMPTY = MiniCodexStreamState()

@@ -25,20 +25,20 @@ PIECES = {events.TextDelta.kind: b"assistant_text", events.ThinkingDelta.kind: b
 STORED_OPEN = b'{"text":"'
 
 
-def piece(entry: journal.Entry) -> bytes:
+def encode_piece(entry: journal.Entry) -> bytes:
     """The one frame of a run's entry that is a piece, stored as pieces are."""
     seq, ts_ms, run_id, kind, data = entry
     assert run_id is not None, "pieces are a run's"
     return b'{"type":"%b",%b,"event_id":%d,"run_id":"%b","ts":"%b"}' % (
         PIECES[kind],
         data[1:-1],
-        seq * stamps.PLACES,
-        stamps.run_uuid(run_id),
-        stamps.moment(ts_ms),
+        seq * stamps.FRAMES_PER_ENTRY,
+        stamps.make_run_uuid(run_id),
+        stamps.format_timestamp(ts_ms),
     )
 
 
-class Scribe:
+class FrameWriter:
     def __init__(self, session_id: str) -> None:
         self.frames: list[bytes] = []
         self.event_id = 0
@@ -48,33 +48,35 @@ class Scribe:
         self._run = b""
         self._limit = 0
 
-    def begin(self, seq: int, ts_ms: int, run_id: str | None) -> None:
+    def begin_entry(self, seq: int, ts_ms: int, run_id: str | None) -> None:
         """From here on frames are about this entry."""
-        self.event_id = stamps.event_id(seq, 0)
-        self._limit = self.event_id + stamps.PLACES
-        self.ts = stamps.moment(ts_ms)
-        self._run = b"" if run_id is None else b',"run_id":"%b"' % stamps.run_uuid(run_id)
+        self.event_id = stamps.make_event_id(seq, 0)
+        self._limit = self.event_id + stamps.FRAMES_PER_ENTRY
+        self.ts = stamps.format_timestamp(ts_ms)
+        self._run = b"" if run_id is None else b',"run_id":"%b"' % stamps.make_run_uuid(run_id)
 
-    def piece(self, entry: journal.Entry) -> None:
-        self.frames.append(piece(entry))
+    def write_piece(self, entry: journal.Entry) -> None:
+        self.frames.append(encode_piece(entry))
 
-    def item(self, item: messages.TranscriptItem) -> None:
+    def write_item(self, item: messages.TranscriptItem) -> None:
         self._write(_encode(item)[:-1], b"")
 
-    def tool_call(self, tool: str, args: bytes, call_id: str) -> None:
+    def write_tool_call(self, tool: str, args: bytes, call_id: str) -> None:
         self._write(b'{"type":"tool_call","name":%b,"args":%b,"call_id":%b' % (_encode(tool), args, _encode(call_id)), b"")
 
-    def message(self, message: messages.ServerEvent) -> None:
+    def write_message(self, message: messages.ServerEvent) -> None:
         self._write(_encode(message)[:-1], self._session)
 
-    def status(self, run_id: str, status: messages.RunStatus, started_ms: int, pending: list[bytes], *, ended: bool) -> None:
+    def write_status(
+        self, run_id: str, status: messages.RunStatus, started_ms: int, pending: list[bytes], *, ended: bool
+    ) -> None:
         self._write(
             b'%b{"run_id":"%b","status":"%b","started_at":"%b"%b,"pending_approvals":[%b]%b%d}'
             % (
                 STATUS,
-                stamps.run_uuid(run_id),
+                stamps.make_run_uuid(run_id),
                 status.encode(),
-                stamps.moment(started_ms),
+                stamps.format_timestamp(started_ms),
                 b',"finished_at":"%b"' % self.ts if ended else b',"finished_at":null',
                 b",".join(pending),
                 LAST_EVENT,
@@ -83,8 +85,8 @@ class Scribe:
             self._session,
         )
 
-    def error(self, code: str, message: str, details: messages.JsonObject | None = None) -> None:
-        self.message(messages.ErrorEvt(code=code, message=message, details=details))
+    def write_error(self, code: str, message: str, details: messages.JsonObject | None = None) -> None:
+        self.write_message(messages.ErrorEvt(code=code, message=message, details=details))
 
     def _write(self, body: bytes, session: bytes) -> None:
         """A message without its closing brace."""

@@ -11,7 +11,7 @@ import msgspec
 
 from switchtower.core import events, journal
 from switchtower.protocols.minicodex import messages, scribe, story
-from switchtower.protocols.minicodex.plot import Story
+from switchtower.protocols.minicodex.plot import MiniCodexStreamState
 
 _ITEMS = tuple(
     b'{"type":"%b",' % type_ for type_ in (b"assistant_text", b"reasoning", b"user_text", b"tool_call", b"function_call_output")
@@ -26,10 +26,10 @@ _ENDED = (b"finished", b"error")
 _encode = msgspec.json.Encoder().encode
 
 
-class Snapshot:
+class TranscriptSnapshot:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self.story = Story.empty()
+        self.stream_state = MiniCodexStreamState.make_empty()
         """The state for what comes next: `story.tell` goes on from here."""
         self.seq = 0
         """The last entry that is in it."""
@@ -62,8 +62,8 @@ class Snapshot:
                 # Its pieces are not all there any more, but here it is in one.
                 del self._items[self._torn_at :]
                 self._torn_at = self._streamed_from = None
-                if self.story.run_id is not None:
-                    self.story = msgspec.structs.replace(self.story, text_told=False, reasoning_told=False)
+                if self.stream_state.run_id is not None:
+                    self.stream_state = msgspec.structs.replace(self.stream_state, text_sent=False, reasoning_sent=False)
             told = self._add([entry])
             if told and entry.kind not in scribe.PIECES:
                 self._torn_at = None
@@ -71,7 +71,7 @@ class Snapshot:
         return frames
 
     def _add(self, entries: Sequence[journal.Entry]) -> list[bytes]:
-        frames, self.story = story.tell(self.story, self.session_id, entries)
+        frames, self.stream_state = story.encode_batch(self.stream_state, self.session_id, entries)
         self.seq = entries[-1].seq
         items = self._items
         for frame in frames:
@@ -88,13 +88,13 @@ class Snapshot:
                 items += frame[:cut]
                 items += b"},"
             elif frame.startswith(_STATUS):
-                self._note_status(frame[len(scribe.STATUS) : cut])
+                self._record_status(frame[len(scribe.STATUS) : cut])
         if frames:
-            self.last_event_id = _event_id(frames[-1])
-            self._note_last_of_run(frames)
+            self.last_event_id = _read_event_id(frames[-1])
+            self._record_run_end(frames)
         return frames
 
-    def _note_status(self, run_state: bytes) -> None:
+    def _record_status(self, run_state: bytes) -> None:
         self._run = run_state[len(b'{"run_id":"') :][:_UUID_LENGTH]
         self._run_state = run_state[: run_state.rindex(scribe.LAST_EVENT)]
         status = run_state[len(b'{"run_id":"","status":"') + _UUID_LENGTH :].partition(b'"')[0]
@@ -102,14 +102,14 @@ class Snapshot:
         self.run_counter += status == b"starting"
         self.active_run_id = None if status in _ENDED else self._run.decode()
 
-    def _note_last_of_run(self, frames: list[bytes]) -> None:
+    def _record_run_end(self, frames: list[bytes]) -> None:
         mark = b'"run_id":"%b","ts":"' % self._run
         for frame in reversed(frames):
             if self._run and mark in frame[frame.rindex(scribe.ENVELOPE) :]:
-                self._run_event_id = max(self._run_event_id, _event_id(frame))
+                self._run_event_id = max(self._run_event_id, _read_event_id(frame))
                 return
 
-    def session_state(self, capabilities: Sequence[str]) -> messages.SessionState:
+    def make_session_state(self, capabilities: Sequence[str]) -> messages.SessionState:
         return messages.SessionState(
             session_id=self.session_id,
             version=messages.VERSION,
@@ -119,7 +119,7 @@ class Snapshot:
             run_counter=self.run_counter,
         )
 
-    def frame(self, capabilities: Sequence[str], *, with_transcript: bool, req_id: str | None = None) -> bytes:
+    def encode_frame(self, capabilities: Sequence[str], *, with_transcript: bool, req_id: str | None = None) -> bytes:
         """The `snapshot` message. Its `event_id` is the last that it includes; 0 when nothing was told yet."""
         run_state = b"null"
         if self._run_state:
@@ -127,7 +127,7 @@ class Snapshot:
         head = b'{"type":"snapshot","v":"%b","session_id":%b,"session_state":%b,"run_state":%b,"transcript":[' % (
             messages.VERSION.encode(),
             _encode(self.session_id),
-            _encode(self.session_state(capabilities)),
+            _encode(self.make_session_state(capabilities)),
             run_state,
         )
         asked = b"" if req_id is None else b',"req_id":%b' % _encode(req_id)
@@ -135,6 +135,6 @@ class Snapshot:
         return b"".join((head, memoryview(self._items)[:-1], foot)) if with_transcript else head + foot
 
 
-def _event_id(frame: bytes) -> int:
+def _read_event_id(frame: bytes) -> int:
     start = frame.rindex(scribe.ENVELOPE) + len(scribe.ENVELOPE)
     return int(frame[start : frame.index(b",", start)])

@@ -5,26 +5,26 @@ from msgspec import json
 from switchtower.protocols.pi import messages
 from switchtower.protocols.pi.view import shapes
 
-encode = json.Encoder().encode
+_encode_announcement = json.Encoder().encode
 
 
-def server_ready(version: str) -> bytes:
+def encode_server_ready(version: str) -> bytes:
     """pi-server 16.1: the first frame of every connection."""
     data = {
         "serverVersion": version,
         "protocolVersion": messages.PROTOCOL_VERSION,
         "transports": ["websocket", "stdio"],
     }
-    return encode({"type": "server_ready", "data": data})
+    return _encode_announcement({"type": "server_ready", "data": data})
 
 
-def server_shutdown(timeout_ms: int) -> bytes:
-    return encode({"type": "server_shutdown", "data": {"reason": "graceful_shutdown", "timeoutMs": timeout_ms}})
+def encode_server_shutdown(timeout_ms: int) -> bytes:
+    return _encode_announcement({"type": "server_shutdown", "data": {"reason": "graceful_shutdown", "timeoutMs": timeout_ms}})
 
 
-def session_created(info: shapes.SessionInfo) -> bytes:
-    return encode({"type": "session_created", "data": {"sessionId": info.sessionId, "sessionInfo": info}})
+def encode_session_created(info: shapes.SessionInfo) -> bytes:
+    return _encode_announcement({"type": "session_created", "data": {"sessionId": info.sessionId, "sessionInfo": info}})
 
 
-def session_deleted(session_id: str) -> bytes:
-    return encode({"type": "session_deleted", "data": {"sessionId": session_id}})
+def encode_session_deleted(session_id: str) -> bytes:
+    return _encode_announcement({"type": "session_deleted", "data": {"sessionId": session_id}})

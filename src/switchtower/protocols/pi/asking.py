@@ -12,50 +12,50 @@ import msgspec
 
 from switchtower.core import commands, errors, journal, tower
 from switchtower.protocols.pi.order import lifecycle, ports, receipts
-from switchtower.protocols.pi.order.outcomes import Begun, Ended
+from switchtower.protocols.pi.order.outcomes import InterruptedCommand, CompletedCommand
 
-_NEWEST = 1_000
+_RECEIPTS_READ = 1_000
 
 
-class Asking:
-    def __init__(self, tower_: tower.Tower, holds: Callable[[], bool] | None = None) -> None:
+class CommandSubmitter:
+    def __init__(self, service: tower.SessionService, holds_lease: Callable[[], bool] | None = None) -> None:
         """`holds`: whether whoever asks may still do so."""
         self.resolve: ports.Resolve | None = None
         """How a command ended that somebody else began."""
-        self._tower = tower_
-        self._holds = holds
+        self._service = service
+        self._holds_lease = holds_lease
 
-    async def ask(self, command: commands.AnyCommand) -> tower.Outcome:
+    async def submit(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
         """Raises the refusal; `ports.BegunBefore` when another house has begun the very same."""
-        if self._holds is not None and not self._holds():
+        if self._holds_lease is not None and not self._holds_lease():
             raise errors.ShuttingDown
-        if not command.receipts or self._tower.nodes is None:
-            return await self._tower.ask(command)
+        if not command.receipts or self._service.nodes is None:
+            return await self._service.ask(command)
         receipt = command.receipts[0]
-        outcome = await self._tower.ask(msgspec.structs.replace(command, idempotency_key=_identity(receipt)))
-        if outcome.get("replayed") and receipt.outcome["state"] == receipts.BEGUN:
-            raise ports.BegunBefore(self._how_it_ended(receipt))
+        outcome = await self._service.ask(msgspec.structs.replace(command, idempotency_key=_make_idempotency_key(receipt)))
+        if outcome.get("replayed") and receipt.outcome["state"] == receipts.STARTED:
+            raise ports.CommandAlreadyStarted(self._find_outcome(receipt))
         return outcome
 
-    async def _how_it_ended(self, receipt: journal.Receipt) -> ports.Handled:
+    async def _find_outcome(self, receipt: journal.Receipt) -> ports.HandlerResult:
         assert self.resolve is not None, "set before anybody asks"
-        stored = [each for each in await self._tower.receipts(receipts.SCOPE, _NEWEST) if each.key == receipt.key]
-        for _, kept, _ in receipts.read(stored, now_ms=0):
-            if isinstance(kept, Begun):
+        stored = [each for each in await self._service.list_receipts(receipts.SCOPE, _RECEIPTS_READ) if each.key == receipt.key]
+        for _, kept, _ in receipts.decode_receipts(stored, now_ms=0):
+            if isinstance(kept, InterruptedCommand):
                 return await self.resolve(kept.command, kept.session_id, kept.facts)
-            return _told_before(kept)
+            return _replay_outcome(kept)
         # It is there, and too old to be found among the newest: its own facts say the same, but for what was made anew.
         return await self.resolve(receipt.outcome["command"], receipt.outcome["sessionId"], receipt.outcome["facts"])
 
 
-def _told_before(kept: Ended) -> ports.Handled:
-    outcome: lifecycle.Outcome = kept.outcome
+def _replay_outcome(kept: CompletedCommand) -> ports.HandlerResult:
+    outcome: lifecycle.CommandOutcome = kept.outcome
     if not outcome.success:
-        raise ports.Refused(str(outcome.error))
-    return ports.Handled(data=outcome.data, settled=True)
+        raise ports.PiCommandError(str(outcome.error))
+    return ports.HandlerResult(data=outcome.data, settled=True)
 
 
-def _identity(receipt: journal.Receipt) -> str:
+def _make_idempotency_key(receipt: journal.Receipt) -> str:
     """Of a command and of what is asked with it: an id that means something else by now is another's. As it becomes the id of a
     message, it is spelled like one."""
     meaning = msgspec.json.encode([receipt.key, receipt.fingerprint, receipt.outcome["state"]])

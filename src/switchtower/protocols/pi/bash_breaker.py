@@ -15,7 +15,7 @@ GLOBAL_TIMEOUTS = 20
 REST_S = 60.0
 
 
-class State(enum.StrEnum):
+class BashCircuitState(enum.StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
@@ -28,25 +28,25 @@ class _Circuit(Struct):
     open_until: float = 0.0
     probing: bool = False
 
-    def state(self, now: float) -> State:
+    def get_state(self, now: float) -> BashCircuitState:
         if self.timeouts < self.limit:
-            return State.CLOSED
-        return State.OPEN if now < self.open_until else State.HALF_OPEN
+            return BashCircuitState.CLOSED
+        return BashCircuitState.OPEN if now < self.open_until else BashCircuitState.HALF_OPEN
 
-    def admits(self, now: float) -> bool:
-        state = self.state(now)
-        return state is State.CLOSED or (state is State.HALF_OPEN and not self.probing)
+    def can_enter(self, now: float) -> bool:
+        state = self.get_state(now)
+        return state is BashCircuitState.CLOSED or (state is BashCircuitState.HALF_OPEN and not self.probing)
 
     def enter(self, now: float) -> None:
-        self.probing = self.probing or self.state(now) is State.HALF_OPEN
+        self.probing = self.probing or self.get_state(now) is BashCircuitState.HALF_OPEN
 
-    def timed_out(self, now: float) -> None:
+    def record_timeout(self, now: float) -> None:
         self.timeouts += 1
         self.probing = False
         if self.timeouts >= self.limit:
             self.open_until = now + REST_S
 
-    def closed(self) -> None:
+    def close(self) -> None:
         self.timeouts, self.probing = 0, False
 
 
@@ -74,46 +74,48 @@ class BashBreaker:
     @property
     def is_open(self) -> bool:
         now = self._clock()
-        return self._all.state(now) is State.OPEN or any(each.state(now) is State.OPEN for each in self._sessions.values())
+        return self._all.get_state(now) is BashCircuitState.OPEN or any(
+            each.get_state(now) is BashCircuitState.OPEN for each in self._sessions.values()
+        )
 
     def enter(self, session_id: str) -> None:
         now = self._clock()
         session = self._sessions.get(session_id)
-        if not self._all.admits(now) or (session is not None and not session.admits(now)):
+        if not self._all.can_enter(now) or (session is not None and not session.can_enter(now)):
             self._rejected += 1
-            raise ports.Refused(strings.BASH_CIRCUIT_OPEN)
+            raise ports.PiCommandError(strings.BASH_CIRCUIT_OPEN)
         self._calls += 1
         self._all.enter(now)
         if session is not None:
             session.enter(now)
 
-    def left(self, session_id: str) -> None:
+    def release(self, session_id: str) -> None:
         """It was let in and never ran: that says nothing either way."""
         self._all.probing = False
         if (session := self._sessions.get(session_id)) is not None:
             session.probing = False
 
-    def succeeded(self, session_id: str) -> None:
-        self._all.closed()
+    def record_success(self, session_id: str) -> None:
+        self._all.close()
         self._sessions.pop(session_id, None)
 
-    def timed_out(self, session_id: str) -> None:
+    def record_timeout(self, session_id: str) -> None:
         now = self._clock()
         self._timeouts += 1
-        self._all.timed_out(now)
-        self._sessions.setdefault(session_id, _Circuit(SESSION_TIMEOUTS)).timed_out(now)
+        self._all.record_timeout(now)
+        self._sessions.setdefault(session_id, _Circuit(SESSION_TIMEOUTS)).record_timeout(now)
 
     def forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
 
-    def measure(self) -> BashBreakerMetrics:
+    def collect_metrics(self) -> BashBreakerMetrics:
         now = self._clock()
         return BashBreakerMetrics(
             enabled=True,
-            globalState=self._all.state(now).value,
+            globalState=self._all.get_state(now).value,
             globalFailureCount=self._all.timeouts,
             sessionCount=len(self._sessions),
-            openSessionCount=sum(circuit.state(now) is State.OPEN for circuit in self._sessions.values()),
+            openSessionCount=sum(circuit.get_state(now) is BashCircuitState.OPEN for circuit in self._sessions.values()),
             totalCalls=self._calls,
             totalTimeouts=self._timeouts,
             totalRejected=self._rejected,

@@ -8,33 +8,33 @@ from typing import TYPE_CHECKING
 from switchtower.transports.packet import Packet
 
 if TYPE_CHECKING:
-    from switchtower.protocols.pi.peer import PiPeer
+    from switchtower.protocols.pi.peer import PiConnection
 
 
-class Bulletin:
+class Broadcaster:
     """Implements `ports.Bulletin`."""
 
     def __init__(self) -> None:
-        self.peers: set[PiPeer] = set()
+        self.peers: set[PiConnection] = set()
         self._lifecycle: list[bytes] = []
-        self._answers: dict[PiPeer, list[bytes]] = {}
+        self._answers: dict[PiConnection, list[bytes]] = {}
         self._announcements: list[bytes] = []
         self._scheduled = False
         self.dismissed: tuple[int, str] | None = None
         """With which code and reason everybody was let go."""
 
-    def dismiss(self, code: int, reason: str) -> None:
+    def close_all(self, code: int, reason: str) -> None:
         """All that was said to them leaves first."""
         self.flush()
         self.dismissed = code, reason
         for peer in tuple(self.peers):
-            peer.let_go(code, reason)
+            peer.close_for_restart(code, reason)
 
-    def lifecycle(self, frame: bytes) -> None:
+    def broadcast_lifecycle(self, frame: bytes) -> None:
         self._lifecycle.append(frame)
         self._schedule()
 
-    def answer(self, peer: "PiPeer", frame: bytes) -> None:
+    def queue_response(self, peer: "PiConnection", frame: bytes) -> None:
         answers = self._answers.get(peer)
         if answers is None:
             self._answers[peer] = [frame]
@@ -42,7 +42,7 @@ class Bulletin:
         else:
             answers.append(frame)
 
-    def announce(self, frame: bytes) -> None:
+    def broadcast(self, frame: bytes) -> None:
         self._announcements.append(frame)
         self._schedule()
 

@@ -15,14 +15,14 @@ from switchtower.core import errors as core_errors
 from switchtower.core import tower
 from switchtower.core.access import Access
 from switchtower.protocols.pi import permissions
-from switchtower.protocols.pi.bulletin import Bulletin
+from switchtower.protocols.pi.bulletin import Broadcaster
 from switchtower.protocols.pi.order import inbound
 from switchtower.protocols.pi.order import lifecycle as frames
-from switchtower.protocols.pi.order.conductor import Conductor
-from switchtower.protocols.pi.reels import Reels
-from switchtower.protocols.pi.roster import Standing
+from switchtower.protocols.pi.order.conductor import CommandDispatcher
+from switchtower.protocols.pi.reels import SessionStreams
+from switchtower.protocols.pi.roster import LoadedSession
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.footage import Reel
+from switchtower.protocols.pi.view.footage import PiStreamState
 from switchtower.transports.outbox import TRY_AGAIN_LATER, Outbox
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
@@ -31,31 +31,31 @@ SERVICE_RESTART = 1012
 HELLO = b'{"type":"switchtower_hello"'
 
 
-class Hello(Struct, frozen=True):
+class StdioHello(Struct, frozen=True):
     """How our own stdio program introduces the process that it speaks for."""
 
     namespace: str
     cwd: str | None = None
 
 
-class Following(Struct):
+class FollowedSession(Struct):
     """One session that a client follows, and how far it has been told."""
 
     name: str
-    state: Reel
+    state: PiStreamState
     subscription: tower.Subscription | None = None
 
 
-class PiPeer:
+class PiConnection:
     """Implements `stream.Receiver`, `stream.Debtor`, `tower.Outlet` and `hall.Visitor`."""
 
     protocol: ClassVar[str] = "pi"
 
     def __init__(
         self,
-        conductor: Conductor,
-        bulletin: Bulletin,
-        reels: Reels,
+        dispatcher: CommandDispatcher,
+        broadcaster: Broadcaster,
+        streams: SessionStreams,
         access: Access,
         *,
         key: str,
@@ -64,20 +64,20 @@ class PiPeer:
         cwd: str | None,
         greeting: Packet,
         opening: "asyncio.Task[None]",
-        holds: Callable[[], bool] | None = None,
+        holds_lease: Callable[[], bool] | None = None,
     ) -> None:
         self.key = key
         self.namespace = namespace
         self.cwd = cwd
         self.wants_lifecycle = lifecycle
         self._access = access
-        self.actor = msgspec.structs.replace(access.actor(), via="pi", counts=True)
-        self._conductor = conductor
-        self._bulletin = bulletin
-        self._reels = reels
+        self.actor = msgspec.structs.replace(access.make_actor(), via="pi", counts=True)
+        self._dispatcher = dispatcher
+        self._broadcaster = broadcaster
+        self._streams = streams
         self._greeting = greeting
         self._opening = opening
-        self._holds = holds
+        self._holds_lease = holds_lease
         self._stream: Stream | None = None
         self._early: list[bytes] = []
         """What came before the house was open."""
@@ -85,33 +85,33 @@ class PiPeer:
         self._unanswered = 0
         self._outbox: Outbox | None = None
         """For lifecycle events and answers. Session events wait in the journal."""
-        self._following: dict[str, Following] = {}
+        self._following: dict[str, FollowedSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # The receiver's side
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         self._stream = stream
         self._outbox = Outbox(stream)
-        if self._bulletin.dismissed is not None:
-            stream.close(*self._bulletin.dismissed)  # the house was given up between its being let in and its coming
+        if self._broadcaster.dismissed is not None:
+            stream.close(*self._broadcaster.dismissed)  # the house was given up between its being let in and its coming
             return
         # pi-server 16.1: before any other message
         stream.send(self._greeting)
-        self._bulletin.peers.add(self)
+        self._broadcaster.peers.add(self)
         if not self._opening.done():
-            self._opening.add_done_callback(lambda _: self._opened())
+            self._opening.add_done_callback(lambda _: self._on_server_ready())
 
-    def _opened(self) -> None:
+    def _on_server_ready(self) -> None:
         early, self._early = self._early, []
         if self._stream is not None:
             self._stream.resume_reading()
             if early:
-                self.received(early)
+                self.on_frames(early)
 
-    def received(self, incoming: list[bytes]) -> None:
-        if self._holds is not None and not self._holds():
-            self.let_go(SERVICE_RESTART, "service restart, reconnect")
+    def on_frames(self, incoming: list[bytes]) -> None:
+        if self._holds_lease is not None and not self._holds_lease():
+            self.close_for_restart(SERVICE_RESTART, "service restart, reconnect")
             return
         if not self._opening.done():
             self._early += incoming
@@ -121,34 +121,34 @@ class PiPeer:
         for frame in incoming:
             if not self._heard:
                 self._heard = True
-                if frame.startswith(HELLO) and self._introduced(frame):
+                if frame.startswith(HELLO) and self._accept_hello(frame):
                     continue
             self._unanswered += 1  # exactly one response for each
-            self._conductor.receive(frame, self)
+            self._dispatcher.receive(frame, self)
         if self._stream is not None and not self._stream.writable:
             self._stream.pause_reading()
 
-    def _introduced(self, frame: bytes) -> bool:
+    def _accept_hello(self, frame: bytes) -> bool:
         """Only over the owner's socket: there nobody else can claim to be another's process."""
         if self._stream is None or self._stream.origin.transport != "unix":
             return False
         try:
-            hello = msgspec.json.decode(frame, type=Hello)
+            hello = msgspec.json.decode(frame, type=StdioHello)
         except msgspec.MsgspecError:
             return False
         self.namespace, self.cwd = hello.namespace[:64], hello.cwd
         return True
 
-    def owes(self) -> bool:
+    def has_pending_responses(self) -> bool:
         """Whether something that it asked has no answer yet. Who has said all it wanted is then still listening."""
         return bool(self._early) or self._unanswered > 0 or bool(self._outbox)
 
-    def refused(self, problem: str) -> None:
-        self._conductor.rejected.messageSize += 1
+    def on_oversized_frame(self, problem: str) -> None:
+        self._dispatcher.rejected.messageSize += 1
         self._unanswered += 1
-        self.respond(frames.refusal("unknown", None, problem))
+        self.respond(frames.encode_error_response("unknown", None, problem))
 
-    def writable_again(self) -> None:
+    def on_writable(self) -> None:
         if self._stream is None or self._outbox is None or not self._outbox.flush():
             return
         self._stream.resume_reading()
@@ -156,10 +156,10 @@ class PiPeer:
             if following.subscription is not None:
                 following.subscription.wake()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self._stream = None
-        self._bulletin.peers.discard(self)
-        self._conductor.disconnected(self)
+        self._broadcaster.peers.discard(self)
+        self._dispatcher.forget_client(self)
         for following in self._following.values():
             if following.subscription is not None:
                 following.subscription.close()
@@ -168,15 +168,15 @@ class PiPeer:
         for task in self._tasks:
             task.cancel()
 
-    def let_go(self, code: int, reason: str) -> None:
+    def close_for_restart(self, code: int, reason: str) -> None:
         if self._stream is not None:
             self._stream.close(code, reason)
 
     # A client of the conductor's
 
-    def objection(self, request: inbound.Request) -> str | None:
+    def find_objection(self, request: inbound.PiRequest) -> str | None:
         try:
-            self._access.check(permissions.action_of(request.type, request.body))
+            self._access.check_action(permissions.get_action(request.type, request.body))
         except core_errors.RoleForbidden as refusal:
             return refusal.message
         return None
@@ -184,14 +184,14 @@ class PiPeer:
     def respond(self, frame: bytes) -> None:
         self._unanswered -= 1
         if self._stream is not None:
-            self._bulletin.answer(self, frame)
+            self._broadcaster.queue_response(self, frame)
 
-    def replayed(self, command: str, session_id: str | None) -> None:
+    def on_replay(self, command: str, session_id: str | None) -> None:
         """Who asks again to follow a session, perhaps over a new connection, wants to follow it."""
         if command == "switch_session" and session_id is not None:
-            standing = self._reels.named(session_id)
+            standing = self._streams.find_session(session_id)
             if standing is not None:
-                self._later(self.follow(standing))
+                self._run_in_background(self.follow(standing))
 
     def send(self, packet: Packet) -> None:
         """Now if it can be, otherwise as soon as it can; in order."""
@@ -201,28 +201,28 @@ class PiPeer:
     # Following sessions
 
     @property
-    def ready(self) -> bool:
-        return self._outbox is not None and self._outbox.ready
+    def is_ready(self) -> bool:
+        return self._outbox is not None and self._outbox.is_ready
 
     def deliver(self, batch: tower.Batch) -> None:
         following = self._following.get(batch.session_id)
         if following is None or self._stream is None:
             return
-        packet, following.state = self._reels.translate(following.state, batch, following.name)
+        packet, following.state = self._streams.encode_batch(following.state, batch, following.name)
         if packet is not None:
             self._stream.send(packet)
 
-    def fell_behind(self, session_id: str) -> None:
+    def on_gap(self, session_id: str) -> None:
         """Too slow for the retention: pieces of text are gone, and with them nothing that is not told again in whole."""
         behind = self._following[session_id]
-        self._later(self._follow_again(session_id, behind))
+        self._run_in_background(self._resubscribe(session_id, behind))
 
-    def _later(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._attempted(work))
+    def _run_in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._run_guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attempted(self, work: Coroutine[None, None, None]) -> None:
+    async def _run_guarded(self, work: Coroutine[None, None, None]) -> None:
         try:
             await work
         except core_errors.CoreError:
@@ -230,29 +230,29 @@ class PiPeer:
             if self._stream is not None:
                 self._stream.close(TRY_AGAIN_LATER, "try again later")
 
-    async def _follow_again(self, session_id: str, behind: Following) -> None:
+    async def _resubscribe(self, session_id: str, behind: FollowedSession) -> None:
         assert behind.subscription is not None, "it was followed"
         after = behind.subscription.cursor
-        behind.subscription, _ = await self._reels.join(session_id, behind.name, self)
-        async for entries in self._reels.pages(session_id, after, behind.subscription.cursor):
-            told, behind.state = self._reels.told_again(behind.state, session_id, behind.name, entries)
+        behind.subscription, _ = await self._streams.subscribe(session_id, behind.name, self)
+        async for entries in self._streams.read_pages(session_id, after, behind.subscription.cursor):
+            told, behind.state = self._streams.encode_entries(behind.state, session_id, behind.name, entries)
             self.send(Packet(told))
         self._start(behind.subscription)
 
-    async def follow(self, standing: Standing) -> None:
-        session_id, name = standing.id, standing.name
+    async def follow(self, loaded: LoadedSession) -> None:
+        session_id, name = loaded.id, loaded.name
         if session_id in self._following:
             return
-        following = self._following[session_id] = Following(name, Reel.empty())
+        following = self._following[session_id] = FollowedSession(name, PiStreamState.empty())
         try:
-            following.subscription, following.state = await self._reels.join(session_id, name, self)
+            following.subscription, following.state = await self._streams.subscribe(session_id, name, self)
         except BaseException:
             self._following.pop(session_id, None)
             raise
         if self._following.get(session_id) is not following:
             following.subscription.close()  # unloaded meanwhile
             return
-        if told := reel.joining(following.state, now_ms=self._reels.tower.now_ms()):
+        if told := reel.encode_catch_up(following.state, now_ms=self._streams.service.now_ms()):
             self.send(Packet(told))
         self._start(following.subscription)
 
@@ -269,7 +269,7 @@ class PiPeer:
             subscription.start()
 
 
-class Turned:
+class RejectedConnection:
     """Somebody who is not let in: told why, and gone. Implements `stream.Receiver`."""
 
     protocol: ClassVar[str] = "pi"
@@ -278,17 +278,17 @@ class Turned:
         self._code = code
         self._reason = reason
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         stream.close(self._code, self._reason)
 
-    def received(self, incoming: list[bytes]) -> None:
+    def on_frames(self, incoming: list[bytes]) -> None:
         """Nobody listens."""
 
-    def refused(self, problem: str) -> None:
+    def on_oversized_frame(self, problem: str) -> None:
         """Nobody listens."""
 
-    def writable_again(self) -> None:
+    def on_writable(self) -> None:
         """There is nothing to say."""
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """Gone, as it was told to be."""

@@ -3,7 +3,7 @@
 from switchtower.core.roles import Action
 from switchtower.protocols.pi import messages
 
-COMMANDS: dict[str, Action] = {
+COMMAND_ACTIONS: dict[str, Action] = {
     "list_sessions": Action.WATCH,
     "create_session": Action.START,
     "delete_session": Action.DELETE,
@@ -49,10 +49,10 @@ COMMANDS: dict[str, Action] = {
 }
 
 
-def action_of(type_: str, body: messages.Command) -> Action | None:
+def get_action(type_: str, body: messages.Command) -> Action | None:
     """None for a command without a row, which needs an admin."""
     if isinstance(body, messages.ExtensionUiResponse):
         answer = body.response
         if isinstance(answer, messages.Confirmed) and answer.always:
             return Action.ALLOW_ALWAYS
-    return COMMANDS.get(type_)
+    return COMMAND_ACTIONS.get(type_)

@@ -4,41 +4,41 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from switchtower.core import errors, journal, tower
-from switchtower.protocols.pi.models import cast_of
-from switchtower.protocols.pi.roster import Roster, Standing
+from switchtower.protocols.pi.models import make_assistant_info
+from switchtower.protocols.pi.roster import LoadedSessions, LoadedSession
 from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.footage import Reel
-from switchtower.protocols.pi.view.streaming import Cast
-from switchtower.protocols.pi.view.transcript import NOBODY
+from switchtower.protocols.pi.view.footage import PiStreamState
+from switchtower.protocols.pi.view.streaming import AssistantInfo
+from switchtower.protocols.pi.view.transcript import UNKNOWN_ASSISTANT
 from switchtower.transports.packet import Packet
 
 PAGE = 500
-MOST_KEPT = 1_000
+MAX_KEPT = 1_000
 
 
-class Reels:
-    def __init__(self, tower_: tower.Tower, roster: Roster) -> None:
-        self.tower = tower_
-        self._roster = roster
-        self._latest: dict[str, tuple[int, Reel]] = {}
+class SessionStreams:
+    def __init__(self, service: tower.SessionService, sessions: LoadedSessions) -> None:
+        self.service = service
+        self._sessions = sessions
+        self._latest: dict[str, tuple[int, PiStreamState]] = {}
         """The state after the last batch that anybody was sent, by session."""
 
-    def translate(self, state: Reel, batch: tower.Batch, name: str) -> tuple[Packet | None, Reel]:
+    def encode_batch(self, state: PiStreamState, batch: tower.Batch, name: str) -> tuple[Packet | None, PiStreamState]:
         """What a batch is for a client in this state. Made once for all who are in the very same one."""
         made = batch.encodings.get("pi")
         if made is not None and made[0] is state:
             return made[1], made[2]
-        frames, after = reel.translate(state, name, batch.entries, self._cast(batch.session_id))
+        frames, after = reel.encode_batch(state, name, batch.entries, self._get_assistant_info(batch.session_id))
         packet = Packet(frames) if frames else None
         if made is None:
             batch.encodings["pi"] = (state, packet, after)
         self._latest.pop(batch.session_id, None)
         self._latest[batch.session_id] = (batch.last_seq, after)
-        if len(self._latest) > MOST_KEPT:
+        if len(self._latest) > MAX_KEPT:
             del self._latest[next(iter(self._latest))]
         return packet, after
 
-    async def join(self, session_id: str, name: str, outlet: tower.Outlet) -> tuple[tower.Subscription, Reel]:
+    async def subscribe(self, session_id: str, name: str, outlet: tower.Subscriber) -> tuple[tower.Subscription, PiStreamState]:
         """A subscription from the session's head on, not started yet, and the state of a client that has seen all before."""
         joined: asyncio.Future[tuple[tower.Subscription, int | None]] = asyncio.get_running_loop().create_future()
 
@@ -53,38 +53,40 @@ class Reels:
                 run = attachment.session.run
                 joined.set_result((attachment.subscription, run.started_at_seq if run else None))
 
-        self.tower.attach(session_id, tower.FROM_THE_HEAD, outlet, admit=lambda _: None, done=attached)
+        self.service.attach(session_id, tower.HEAD_CURSOR, outlet, admit=lambda _: None, done=attached)
         subscription, run_began_at = await joined
         if run_began_at is None:
-            return subscription, Reel.empty()
+            return subscription, PiStreamState.empty()
         head = subscription.cursor
         latest = self._latest.get(session_id)
         if latest is not None and latest[0] == head:
             return subscription, latest[1]
         # Nobody has followed it here: the run so far is told again, to nobody.
-        state, cast = Reel.empty(), self._cast(session_id)
+        state, cast = PiStreamState.empty(), self._get_assistant_info(session_id)
         try:
-            async for entries in self.pages(session_id, run_began_at - 1, head):
-                _, state = reel.translate(state, name, entries, cast)
+            async for entries in self.read_pages(session_id, run_began_at - 1, head):
+                _, state = reel.encode_batch(state, name, entries, cast)
         except BaseException:
             subscription.close()
             raise
         return subscription, state
 
-    async def pages(self, session_id: str, after: int, head: int) -> AsyncIterator[list[journal.Entry]]:
+    async def read_pages(self, session_id: str, after: int, head: int) -> AsyncIterator[list[journal.Entry]]:
         """What the journal still has between these two."""
-        while after < head and (entries := await self.tower.entries(session_id, after, PAGE)):
+        while after < head and (entries := await self.service.read_entries(session_id, after, PAGE)):
             if kept := [entry for entry in entries if entry.seq <= head]:
                 yield kept
             after = entries[-1].seq
 
-    def told_again(self, state: Reel, session_id: str, name: str, entries: list[journal.Entry]) -> tuple[list[bytes], Reel]:
+    def encode_entries(
+        self, state: PiStreamState, session_id: str, name: str, entries: list[journal.Entry]
+    ) -> tuple[list[bytes], PiStreamState]:
         """Frames for one client alone."""
-        return reel.translate(state, name, entries, self._cast(session_id))
+        return reel.encode_batch(state, name, entries, self._get_assistant_info(session_id))
 
-    def named(self, name: str) -> Standing | None:
-        return self._roster.get(name)
+    def find_session(self, name: str) -> LoadedSession | None:
+        return self._sessions.find_by_name(name)
 
-    def _cast(self, session_id: str) -> Cast:
-        standing = self._roster.by_id(session_id)
-        return NOBODY if standing is None else cast_of(standing.info.model)
+    def _get_assistant_info(self, session_id: str) -> AssistantInfo:
+        standing = self._sessions.find_by_id(session_id)
+        return UNKNOWN_ASSISTANT if standing is None else make_assistant_info(standing.info.model)

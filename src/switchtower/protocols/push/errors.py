@@ -21,8 +21,8 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.DialogNotFound: "INVALID_REQUEST",
     errors.NotATerminal: "INVALID_REQUEST",
     errors.ProgramEnded: "NO_ACTIVE_RUN",
-    errors.LivesElsewhere: "INVALID_REQUEST",
-    errors.NotItsHost: "INVALID_REQUEST",
+    errors.SessionOnOtherHost: "INVALID_REQUEST",
+    errors.NotSessionHost: "INVALID_REQUEST",
     errors.HostUnreachable: "INTERNAL_ERROR",
     errors.IdentityConflict: "INVALID_REQUEST",
     errors.VersionMismatch: "INVALID_REQUEST",
@@ -35,16 +35,16 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.ShuttingDown: "INTERNAL_ERROR",
     errors.JournalUnavailable: "INTERNAL_ERROR",
     errors.Fenced: "INTERNAL_ERROR",
-    errors.HomeUnreachable: "INTERNAL_ERROR",
+    errors.OwnerUnreachable: "INTERNAL_ERROR",
     errors.OutcomeUnknown: "INTERNAL_ERROR",
 }
 
 
-def of(refusal: errors.CoreError) -> messages.ProtocolError:
+def convert_core_error(refusal: errors.CoreError) -> messages.ProtocolError:
     return messages.ProtocolError(TABLE[type(refusal)], refusal.message, refusal.retryable)
 
 
-def make(code: messages.ErrorCode, message: str, *, detail: str | None = None) -> messages.ProtocolError:
+def make_error(code: messages.ErrorCode, message: str, *, detail: str | None = None) -> messages.ProtocolError:
     return messages.ProtocolError(code, message, retryable=False, detail=UNSET if detail is None else detail)
 
 

@@ -38,9 +38,9 @@ CAPABILITIES = [
     "terminals",
     "flows",
     "provider_variables",
-    *listings.CAPABILITIES,
-    *node_messages.CAPABILITIES,
-    *trust_messages.CAPABILITIES,
+    *listings.LISTING_CAPABILITIES,
+    *node_messages.NODE_CAPABILITIES,
+    *trust_messages.TRUST_CAPABILITIES,
 ]
 
 InputId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -154,7 +154,7 @@ class ListTerminals(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
 
 
-Request = (
+ExtensionRequest = (
     GetSession
     | ConfigureSession
     | QueueMessage
@@ -170,12 +170,12 @@ Request = (
     | ListTerminals
     | GetFlow
     | SetProviderVariables
-    | listings.Request
-    | node_messages.Request
-    | trust_messages.Request
+    | listings.ListingRequest
+    | node_messages.NodeRequest
+    | trust_messages.TrustRequest
 )
 
-REQUESTS: dict[str, type[Request]] = {
+REQUESTS: dict[str, type[ExtensionRequest]] = {
     "get_session": GetSession,
     "configure_session": ConfigureSession,
     "queue_message": QueueMessage,
@@ -191,9 +191,9 @@ REQUESTS: dict[str, type[Request]] = {
     "list_terminals": ListTerminals,
     "get_flow": GetFlow,
     "set_provider_variables": SetProviderVariables,
-    **listings.REQUESTS,
-    **node_messages.REQUESTS,
-    **trust_messages.REQUESTS,
+    **listings.LISTING_REQUESTS,
+    **node_messages.NODE_REQUESTS,
+    **trust_messages.TRUST_REQUESTS,
 }
 
 NEEDS_SESSION = frozenset(
@@ -208,7 +208,7 @@ NEEDS_SESSION = frozenset(
         "terminal_input",
         "terminal_resize",
         "get_flow",
-        *listings.NEEDS_SESSION,
+        *listings.LISTING_NEEDS_SESSION,
     }
 )
 
@@ -424,7 +424,7 @@ ANSWERS: dict[str, type[Struct]] = {
     "list_terminals": Terminals,
     "get_flow": FlowReport,
     "set_provider_variables": ProviderVariablesSet,
-    **listings.ANSWERS,
-    **node_messages.ANSWERS,
-    **trust_messages.ANSWERS,
+    **listings.LISTING_ANSWERS,
+    **node_messages.NODE_ANSWERS,
+    **trust_messages.TRUST_ANSWERS,
 }

@@ -10,7 +10,7 @@ from switchtower.core import commands, errors, flow_report, tower
 from switchtower.protocols.push import extensions, inbound, outbound
 
 if TYPE_CHECKING:
-    from switchtower.protocols.push.peer import PushPeer
+    from switchtower.protocols.push.peer import PushConnection
 
 
 _PAGE = 1_000
@@ -18,8 +18,8 @@ _KINDS: dict[str, Literal["skill", "prompt", "extension"]] = {"skill": "skill", 
 _ORIGINS: dict[str, Literal["workspace", "user", "plugin"]] = {"workspace": "workspace", "user": "user", "plugin": "plugin"}
 
 
-def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
-    extras = _Extras(peer)
+def make_session_handlers(connection: "PushConnection") -> dict[str, Callable[[inbound.PushRequest], None]]:
+    extras = _SessionRequests(connection)
     return {
         "get_session": extras.get_session,
         "configure_session": extras.configure_session,
@@ -31,100 +31,104 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
         "list_templates": extras.list_templates,
         "list_presets": extras.list_presets,
         "answer_dialog": extras.answer_dialog,
-        "terminal_input": extras.terminal_input,
-        "terminal_resize": extras.terminal_resize,
+        "terminal_input": extras.submit_terminal_input,
+        "terminal_resize": extras.resize_terminal,
         "list_terminals": extras.list_terminals,
         "get_flow": extras.get_flow,
         "set_provider_variables": extras.set_provider_variables,
     }
 
 
-class _Extras:
-    def __init__(self, peer: "PushPeer") -> None:
-        self._peer = peer
+class _SessionRequests:
+    def __init__(self, connection: "PushConnection") -> None:
+        self._connection = connection
 
-    def get_session(self, request: inbound.Request) -> None:
-        session_id = self._commanded(request)
+    def get_session(self, request: inbound.PushRequest) -> None:
+        session_id = self._require_command_access(request)
 
         async def info() -> Struct:
-            tower_ = self._peer.tower
-            told = outbound.session_info(await tower_.session(session_id))
+            tower_ = self._connection.tower
+            told = outbound.make_session_info(await tower_.get_session(session_id))
             if tower_.nodes is None:
                 return told
-            card = await tower_.card(session_id)
+            card = await tower_.find_card(session_id)
             return structs.replace(told, home=card.home if card is not None else None)
 
-        self._peer.answer_later(request, info)
+        self._connection.respond_later(request, info)
 
-    def configure_session(self, request: inbound.Request) -> None:
+    def configure_session(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.ConfigureSession)
-        command = inbound.configure_session(request.payload, self._commanded(request), self._peer.actor)
-        self._peer.check_policy(command.policy)
+        command = inbound.build_configure_session(request.payload, self._require_command_access(request), self._connection.actor)
+        self._connection.check_policy(command.policy)
 
         def submit() -> None:
-            self._peer.tower.workshop.check_configuration(command)
-            self._peer.submit(
-                command, request, lambda _: self._peer.answer(request, command.session_id, extensions.Configured(accepted=True))
+            self._connection.tower.host_services.check_configuration(command)
+            self._connection.submit(
+                command,
+                request,
+                lambda _: self._connection.encode_answer(request, command.session_id, extensions.Configured(accepted=True)),
             )
 
         async def look_up_and_submit() -> None:
-            await self._peer.tower.workshop.look_up_model(command)
+            await self._connection.tower.host_services.look_up_model(command)
             submit()
 
         if command.provider is None:
             submit()
         else:
-            self._peer.attempt(request, look_up_and_submit)
+            self._connection.run_request(request, look_up_and_submit)
 
-    def queue_message(self, request: inbound.Request) -> None:
+    def queue_message(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.QueueMessage)
-        session_id = self._commanded(request)
+        session_id = self._require_command_access(request)
 
-        def accepted(outcome: tower.Outcome) -> bytes:
-            self._peer.hear_of(session_id, outcome)
+        def accepted(outcome: tower.SubmitOutcome) -> bytes:
+            self._connection.subscribe_to_started_run(session_id, outcome)
             queued = extensions.Queued(accepted=True, messageId=outcome["message_id"], runId=outcome.get("run_id"))
-            return self._peer.answer(request, session_id, queued)
+            return self._connection.encode_answer(request, session_id, queued)
 
-        self._peer.submit(inbound.queue_message(request.payload, session_id, self._peer.actor), request, accepted)
+        self._connection.submit(
+            inbound.build_queue_message(request.payload, session_id, self._connection.actor), request, accepted
+        )
 
-    def compact_session(self, request: inbound.Request) -> None:
+    def compact_session(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.CompactSession)
-        session_id = self._commanded(request)
+        session_id = self._require_command_access(request)
         instructions = request.payload.instructions
-        self._start_chore(
-            commands.CompactContext(session_id=session_id, actor=self._peer.actor, instructions=instructions), request
+        self._start_background_run(
+            commands.CompactContext(session_id=session_id, actor=self._connection.actor, instructions=instructions), request
         )
 
-    def undo_run(self, request: inbound.Request) -> None:
+    def undo_run(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.UndoRun)
-        session_id = self._commanded(request)
+        session_id = self._require_command_access(request)
         redo, force = request.payload.redo, request.payload.force
-        self._start_chore(
-            commands.RestoreWorkspace(session_id=session_id, actor=self._peer.actor, redo=redo, force=force), request
+        self._start_background_run(
+            commands.RestoreWorkspace(session_id=session_id, actor=self._connection.actor, redo=redo, force=force), request
         )
 
-    def diff_session(self, request: inbound.Request) -> None:
+    def diff_session(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.DiffSession)
-        session_id, run_id = self._commanded(request), request.payload.runId
+        session_id, run_id = self._require_command_access(request), request.payload.runId
 
         async def diff() -> Struct:
-            session = await self._peer.tower.session(session_id)
+            session = await self._connection.tower.get_session(session_id)
             changes = [change for change in session.done if run_id in (None, change.run_id)]
             if run_id is not None and not changes:
                 raise errors.InvalidCommand(f"{run_id} changed no files of this session that are still kept")
-            site = self._peer.tower.workshop.of(session_id)
+            site = self._connection.tower.host_services.get_workspace(session_id)
             return extensions.Diff(await site.diff(session.workspace, changes))
 
-        self._peer.answer_later(request, diff)
+        self._connection.respond_later(request, diff)
 
-    def list_models(self, request: inbound.Request) -> None:
+    def list_models(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.ListModels)
         provider = request.payload.provider
 
         async def models() -> Struct:
-            workshop = self._peer.tower.workshop
-            offers = await workshop.models()
-            listed = UNSET if provider is None else await workshop.server_models(provider)
+            workshop = self._connection.tower.host_services
+            offers = await workshop.list_models()
+            listed = UNSET if provider is None else await workshop.list_server_models(provider)
             return extensions.Models(
                 [
                     extensions.ModelListing(
@@ -144,25 +148,25 @@ class _Extras:
                 UNSET if listed is UNSET else None if listed is None else list(listed),
             )
 
-        self._peer.answer_later(request, models)
+        self._connection.respond_later(request, models)
 
-    def set_provider_variables(self, request: inbound.Request) -> None:
+    def set_provider_variables(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.SetProviderVariables)
-        self._peer.check_is_owners_own()
-        workshop, variables = self._peer.tower.workshop, request.payload.variables
+        self._connection.check_is_owner_process()
+        workshop, variables = self._connection.tower.host_services, request.payload.variables
 
         async def take() -> Struct:
             await asyncio.to_thread(workshop.set_provider_variables, variables)
             return extensions.ProviderVariablesSet(sorted(variables))
 
-        self._peer.answer_later(request, take)
+        self._connection.respond_later(request, take)
 
-    def list_templates(self, request: inbound.Request) -> None:
+    def list_templates(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.ListTemplates)
         root = request.payload.rootPath
 
         async def templates() -> Struct:
-            offers = await self._peer.tower.workshop.templates(root)
+            offers = await self._connection.tower.host_services.list_templates(root)
             return extensions.Templates(
                 [
                     extensions.Template(
@@ -176,14 +180,14 @@ class _Extras:
                 ]
             )
 
-        self._peer.answer_later(request, templates)
+        self._connection.respond_later(request, templates)
 
-    def list_presets(self, request: inbound.Request) -> None:
+    def list_presets(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.ListPresets)
         root = request.payload.rootPath
 
         async def presets() -> Struct:
-            offers = await self._peer.tower.workshop.presets(root)
+            offers = await self._connection.tower.host_services.list_presets(root)
             return extensions.Presets(
                 [
                     extensions.Preset(
@@ -203,42 +207,46 @@ class _Extras:
                 ]
             )
 
-        self._peer.answer_later(request, presets)
+        self._connection.respond_later(request, presets)
 
-    def answer_dialog(self, request: inbound.Request) -> None:
+    def answer_dialog(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.AnswerDialog)
-        command = inbound.answer_dialog(request.payload, self._commanded(request), self._peer.actor)
+        command = inbound.build_answer_dialog(request.payload, self._require_command_access(request), self._connection.actor)
         answered = extensions.DialogAnswered(accepted=True)
-        self._peer.submit(command, request, lambda _: self._peer.answer(request, command.session_id, answered))
+        self._connection.submit(command, request, lambda _: self._connection.encode_answer(request, command.session_id, answered))
 
-    def terminal_input(self, request: inbound.Request) -> None:
+    def submit_terminal_input(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.TerminalInput)
-        self._type(inbound.terminal_input(request.payload, self._commanded_by_a_person(request), self._peer.actor), request)
+        self._submit_input(
+            inbound.build_terminal_input(request.payload, self._require_person_access(request), self._connection.actor), request
+        )
 
-    def terminal_resize(self, request: inbound.Request) -> None:
+    def resize_terminal(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.TerminalResize)
-        self._type(inbound.terminal_resize(request.payload, self._commanded_by_a_person(request), self._peer.actor), request)
+        self._submit_input(
+            inbound.build_terminal_resize(request.payload, self._require_person_access(request), self._connection.actor), request
+        )
 
-    def list_terminals(self, request: inbound.Request) -> None:
+    def list_terminals(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, extensions.ListTerminals)
         limit = request.payload.limit
 
         async def terminals() -> Struct:
-            cards = await self._peer.tower.cards(limit)
-            return extensions.Terminals([outbound.terminal_listing(card) for card in cards if card.tool])
+            cards = await self._connection.tower.list_cards(limit)
+            return extensions.Terminals([outbound.make_terminal_listing(card) for card in cards if card.tool])
 
-        self._peer.answer_later(request, terminals)
+        self._connection.respond_later(request, terminals)
 
-    def get_flow(self, request: inbound.Request) -> None:
-        session_id = self._commanded(request)
+    def get_flow(self, request: inbound.PushRequest) -> None:
+        session_id = self._require_command_access(request)
 
         async def report() -> Struct:
-            session = await self._peer.tower.session(session_id)
+            session = await self._connection.tower.get_session(session_id)
             if session.flow is None:
                 raise errors.InvalidCommand(f"{session_id} is not a flow")
-            told = flow_report.Report(session.flow.name)
-            while entries := await self._peer.tower.entries(session_id, told.last_seq, _PAGE):
-                told.read(entries)
+            told = flow_report.FlowSessionReport(session.flow.name)
+            while entries := await self._connection.tower.read_entries(session_id, told.last_seq, _PAGE):
+                told.add_entries(entries)
             return extensions.FlowReport(
                 flow=told.flow,
                 status=told.status,
@@ -248,26 +256,32 @@ class _Extras:
                 exitCode=session.flow.exit_code,
             )
 
-        self._peer.answer_later(request, report)
+        self._connection.respond_later(request, report)
 
-    def _type(self, command: commands.TypeInput | commands.TypeKeys | commands.ResizeTerminal, request: inbound.Request) -> None:
+    def _submit_input(
+        self, command: commands.TypeInput | commands.TypeKeys | commands.ResizeTerminal, request: inbound.PushRequest
+    ) -> None:
         typed = extensions.Typed(accepted=True)
-        self._peer.submit(command, request, lambda _: self._peer.answer(request, command.session_id, typed))
+        self._connection.submit(command, request, lambda _: self._connection.encode_answer(request, command.session_id, typed))
 
-    def _start_chore(self, command: commands.CompactContext | commands.RestoreWorkspace, request: inbound.Request) -> None:
-        def accepted(outcome: tower.Outcome) -> bytes:
-            self._peer.hear_of(command.session_id, outcome)
-            return self._peer.answer(request, command.session_id, extensions.ChoreStarted(outcome["run_id"], accepted=True))
+    def _start_background_run(
+        self, command: commands.CompactContext | commands.RestoreWorkspace, request: inbound.PushRequest
+    ) -> None:
+        def accepted(outcome: tower.SubmitOutcome) -> bytes:
+            self._connection.subscribe_to_started_run(command.session_id, outcome)
+            return self._connection.encode_answer(
+                request, command.session_id, extensions.ChoreStarted(outcome["run_id"], accepted=True)
+            )
 
-        self._peer.submit(command, request, accepted)
+        self._connection.submit(command, request, accepted)
 
-    def _commanded(self, request: inbound.Request) -> str:
+    def _require_command_access(self, request: inbound.PushRequest) -> str:
         assert request.session_id is not None, "the request names a session"
-        self._peer.check_may_command(request.session_id)
+        self._connection.check_can_command(request.session_id)
         return request.session_id
 
-    def _commanded_by_a_person(self, request: inbound.Request) -> str:
+    def _require_person_access(self, request: inbound.PushRequest) -> str:
         """What a run has started could answer the prompts that are there to stop it, whichever token it has found."""
-        if self._peer.is_of_a_run:
+        if self._connection.is_run_process:
             raise errors.AttachForbidden(request.session_id, hint="what a run has started cannot type into terminals")
-        return self._commanded(request)
+        return self._require_command_access(request)

@@ -14,18 +14,18 @@ from switchtower.protocols.push import errors, extensions, messages
 
 UNKNOWN_REQUEST = "req_unknown"
 """Answers a frame whose own `requestId` is missing, empty or too long to repeat."""
-LONGEST_ECHO = 256
+MAX_ECHO_LENGTH = 256
 """Characters of a `requestId` that are repeated in an answer."""
 
 
-class Request(Struct, frozen=True):
+class PushRequest(Struct, frozen=True):
     request_id: str
     type: str
-    payload: messages.Request | extensions.Request
+    payload: messages.Request | extensions.ExtensionRequest
     session_id: str | None
 
 
-class Refused(Exception):
+class PushRequestError(Exception):
     """A frame that is no valid request, with the error to answer it with."""
 
     def __init__(self, request_id: str, type_: str, error: messages.ProtocolError) -> None:
@@ -35,7 +35,7 @@ class Refused(Exception):
         self.error = error
 
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Envelope(Struct, frozen=True):
@@ -52,13 +52,13 @@ class _Envelope(Struct, frozen=True):
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _is_request_id = re.compile(r"req_[A-Za-z0-9._:-]{1,252}").fullmatch
 _is_session_id = re.compile(r"sess_[A-Za-z0-9._:-]{1,251}").fullmatch
-_payload_decoders: dict[str, Callable[[msgspec.Raw], messages.Request | extensions.Request]] = {
+_payload_decoders: dict[str, Callable[[msgspec.Raw], messages.Request | extensions.ExtensionRequest]] = {
     name: msgspec.json.Decoder(payload).decode for name, payload in {**messages.REQUESTS, **extensions.REQUESTS}.items()
 }
 _NEEDS_SESSION = messages.NEEDS_SESSION | extensions.NEEDS_SESSION
 
 
-def parse(frame: bytes) -> Request:
+def parse(frame: bytes) -> PushRequest:
     try:
         envelope = _decode_envelope(frame)
         if not frame.isascii():
@@ -67,41 +67,41 @@ def parse(frame: bytes) -> Request:
             raise msgspec.ValidationError("`requestId` must be `req_` and letters, digits or `._:-`, 256 at most")
         if envelope.sessionId is not None and not _is_session_id(envelope.sessionId):
             raise msgspec.ValidationError("`sessionId` must be `sess_` and letters, digits or `._:-`, 256 at most")
-    except _UNREADABLE as problem:
+    except _DECODE_ERRORS as problem:
         raise _refuse_frame(frame, problem) from None
     # push, Protocol Versioning: the version is judged before anything that a later one may have changed
     if envelope.v != messages.VERSION:
         raise _refuse_version(envelope.requestId, envelope.type, envelope.v)
     if envelope.kind != "request":
         message = f"`kind` must be `request`, not `{envelope.kind[:100]}`"
-        raise Refused(envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", message))
+        raise PushRequestError(envelope.requestId, envelope.type, errors.make_error("INVALID_REQUEST", message))
     decode_payload = _payload_decoders.get(envelope.type)
     if decode_payload is None:
         message = f"Unknown request type `{envelope.type[:100]}`"
-        raise Refused(envelope.requestId, envelope.type, errors.make("UNSUPPORTED_REQUEST_TYPE", message))
+        raise PushRequestError(envelope.requestId, envelope.type, errors.make_error("UNSUPPORTED_REQUEST_TYPE", message))
     try:
         payload = decode_payload(envelope.payload)
-    except _UNREADABLE as problem:
-        error = errors.make("INVALID_REQUEST", f"Invalid payload: {problem}")
-        raise Refused(envelope.requestId, envelope.type, error) from None
+    except _DECODE_ERRORS as problem:
+        error = errors.make_error("INVALID_REQUEST", f"Invalid payload: {problem}")
+        raise PushRequestError(envelope.requestId, envelope.type, error) from None
     session_id = envelope.sessionId
     if envelope.type in _NEEDS_SESSION:
-        session_id = _session_id(envelope, payload)
-    return Request(envelope.requestId, envelope.type, payload, session_id)
+        session_id = _read_session_id(envelope, payload)
+    return PushRequest(envelope.requestId, envelope.type, payload, session_id)
 
 
-def _session_id(envelope: _Envelope, payload: Any) -> str:
+def _read_session_id(envelope: _Envelope, payload: Any) -> str:
     """Clients put it in the envelope, in the payload, or in both; it must be in one and the same in both."""
     session_id: str | None = payload.sessionId or envelope.sessionId
     if session_id is None:
-        raise Refused(envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", "`sessionId` is required"))
+        raise PushRequestError(envelope.requestId, envelope.type, errors.make_error("INVALID_REQUEST", "`sessionId` is required"))
     if envelope.sessionId not in (None, session_id):
         message = "`sessionId` differs between the envelope and the payload"
-        raise Refused(envelope.requestId, envelope.type, errors.make("INVALID_REQUEST", message))
+        raise PushRequestError(envelope.requestId, envelope.type, errors.make_error("INVALID_REQUEST", message))
     return session_id
 
 
-def _refuse_frame(frame: bytes, problem: Exception) -> Refused:
+def _refuse_frame(frame: bytes, problem: Exception) -> PushRequestError:
     """The slow way, for frames that are no envelope: answer as much of it as can be read."""
     reason = f"Invalid request: {problem}"
     try:
@@ -109,28 +109,28 @@ def _refuse_frame(frame: bytes, problem: Exception) -> Refused:
         loose = msgspec.json.decode(frame)
     except RecursionError:
         loose, reason = None, "The frame is nested too deeply"
-    except _UNREADABLE:
+    except _DECODE_ERRORS:
         loose, reason = None, "The frame is not valid JSON in UTF-8"
     if not isinstance(loose, dict):
-        return Refused(UNKNOWN_REQUEST, "unknown", errors.make("INVALID_REQUEST", reason))
+        return PushRequestError(UNKNOWN_REQUEST, "unknown", errors.make_error("INVALID_REQUEST", reason))
     given_id, given_type, version = loose.get("requestId"), loose.get("type"), loose.get("v")
     # An id that the protocol does not allow is repeated all the same: by no other could its client match the answer.
-    request_id = given_id if isinstance(given_id, str) and 1 <= len(given_id) <= LONGEST_ECHO else UNKNOWN_REQUEST
+    request_id = given_id if isinstance(given_id, str) and 1 <= len(given_id) <= MAX_ECHO_LENGTH else UNKNOWN_REQUEST
     type_ = given_type if isinstance(given_type, str) else "unknown"
     if isinstance(version, str) and version != messages.VERSION:
         return _refuse_version(request_id, type_, version)
-    return Refused(request_id, type_, errors.make("INVALID_REQUEST", reason))
+    return PushRequestError(request_id, type_, errors.make_error("INVALID_REQUEST", reason))
 
 
-def _refuse_version(request_id: str, type_: str, version: str) -> Refused:
+def _refuse_version(request_id: str, type_: str, version: str) -> PushRequestError:
     message = f"This runtime speaks `{messages.VERSION}`, not `{version[:100]}`"
-    return Refused(request_id, type_, errors.make("UNSUPPORTED_PROTOCOL_VERSION", message))
+    return PushRequestError(request_id, type_, errors.make_error("UNSUPPORTED_PROTOCOL_VERSION", message))
 
 
 # Requests to commands
 
 
-def start_session(
+def build_start_session(
     request: messages.StartSession, session_id: str, actor: events.Actor, attach_token_sha256: str, *, is_owner: bool
 ) -> commands.StartSession:
     """`is_owner`: the request came over the owner's own socket."""
@@ -157,16 +157,16 @@ def start_session(
         metadata=request.metadata,
         policy=request.policy,
         thinking=request.thinking,
-        budget=_budget(request.limits) if request.limits else None,
+        budget=_build_budget(request.limits) if request.limits else None,
         preset=request.preset,
         trusts_folder=request.trust,
         id_is_fresh=True,
-        program=terminals.wanted(request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows),
-        flow=flows.wanted(request.engine, _flow(request.flow) if request.flow else None),
+        program=terminals.parse_program(request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows),
+        flow=flows.parse_flow(request.engine, _build_flow(request.flow) if request.flow else None),
     )
 
 
-def _flow(wish: messages.FlowWish) -> events.Flow:
+def _build_flow(wish: messages.FlowWish) -> events.Flow:
     return events.Flow(
         name="",  # the document says it, and is read where it is checked
         document=wish.document,
@@ -179,13 +179,13 @@ def _flow(wish: messages.FlowWish) -> events.Flow:
     )
 
 
-def _budget(limits: messages.Limits) -> events.Budget:
+def _build_budget(limits: messages.Limits) -> events.Budget:
     return events.Budget(
         max_turns=limits.maxTurns, max_tokens=limits.maxTokens, max_cost=limits.maxCost, max_minutes=limits.maxMinutes
     )
 
 
-def send_message(request: messages.SendUserMessage, session_id: str, actor: events.Actor) -> commands.SendMessage:
+def build_send_message(request: messages.SendUserMessage, session_id: str, actor: events.Actor) -> commands.SendMessage:
     return commands.SendMessage(
         session_id=session_id,
         actor=actor,
@@ -195,11 +195,11 @@ def send_message(request: messages.SendUserMessage, session_id: str, actor: even
             events.Criterion(criterion.id, criterion.check, criterion.exitCode, criterion.description)
             for criterion in request.acceptanceCriteria
         ),
-        rules=_rules(request.rules),
+        rules=_build_rules(request.rules),
     )
 
 
-def _rules(rules: Sequence[messages.RunRule]) -> tuple[events.Rule, ...]:
+def _build_rules(rules: Sequence[messages.RunRule]) -> tuple[events.Rule, ...]:
     """Raises `InvalidCommand` for a rule that the policy does not understand."""
     try:
         return policy.parse_rules(
@@ -209,7 +209,7 @@ def _rules(rules: Sequence[messages.RunRule]) -> tuple[events.Rule, ...]:
         raise core_errors.InvalidCommand(str(problem)) from None
 
 
-def decide_approval(request: messages.SubmitApproval, session_id: str, actor: events.Actor) -> commands.DecideApproval:
+def build_decide_approval(request: messages.SubmitApproval, session_id: str, actor: events.Actor) -> commands.DecideApproval:
     if request.decision == "approve":
         verdict = events.Verdict.APPROVE
     else:
@@ -228,13 +228,13 @@ def decide_approval(request: messages.SubmitApproval, session_id: str, actor: ev
     )
 
 
-def cancel_run(request: messages.CancelRun, session_id: str, actor: events.Actor) -> commands.CancelRun:
+def build_cancel_run(request: messages.CancelRun, session_id: str, actor: events.Actor) -> commands.CancelRun:
     return commands.CancelRun(
         session_id=session_id, actor=actor, run_id=request.runId, reason=request.reason, force=request.force
     )
 
 
-def queue_message(request: extensions.QueueMessage, session_id: str, actor: events.Actor) -> commands.QueueMessage:
+def build_queue_message(request: extensions.QueueMessage, session_id: str, actor: events.Actor) -> commands.QueueMessage:
     return commands.QueueMessage(
         session_id=session_id,
         actor=actor,
@@ -244,7 +244,9 @@ def queue_message(request: extensions.QueueMessage, session_id: str, actor: even
     )
 
 
-def configure_session(request: extensions.ConfigureSession, session_id: str, actor: events.Actor) -> commands.ConfigureSession:
+def build_configure_session(
+    request: extensions.ConfigureSession, session_id: str, actor: events.Actor
+) -> commands.ConfigureSession:
     return commands.ConfigureSession(
         session_id=session_id,
         actor=actor,
@@ -256,7 +258,7 @@ def configure_session(request: extensions.ConfigureSession, session_id: str, act
     )
 
 
-def answer_dialog(request: extensions.AnswerDialog, session_id: str, actor: events.Actor) -> commands.AnswerDialog:
+def build_answer_dialog(request: extensions.AnswerDialog, session_id: str, actor: events.Actor) -> commands.AnswerDialog:
     """Raises `InvalidCommand` unless it is one answer."""
     given: dict[str, object] = {
         name: answer
@@ -272,7 +274,7 @@ def answer_dialog(request: extensions.AnswerDialog, session_id: str, actor: even
     )
 
 
-def terminal_input(
+def build_terminal_input(
     request: extensions.TerminalInput, session_id: str, actor: events.Actor
 ) -> commands.TypeInput | commands.TypeKeys:
     if request.inputId is None:
@@ -288,5 +290,5 @@ def terminal_input(
     )
 
 
-def terminal_resize(request: extensions.TerminalResize, session_id: str, actor: events.Actor) -> commands.ResizeTerminal:
+def build_terminal_resize(request: extensions.TerminalResize, session_id: str, actor: events.Actor) -> commands.ResizeTerminal:
     return commands.ResizeTerminal(session_id=session_id, actor=actor, cols=request.cols, rows=request.rows)

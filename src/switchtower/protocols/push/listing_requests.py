@@ -11,14 +11,14 @@ from switchtower.core.session import Session
 from switchtower.protocols.push import inbound, listings, numbers, outbound
 
 if TYPE_CHECKING:
-    from switchtower.protocols.push.peer import PushPeer
+    from switchtower.protocols.push.peer import PushConnection
 
 _PAGE = 1_000
 _WAITING = (events.SessionState.AWAITING_APPROVAL,)
 
 
-def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
-    extras = _Listings(peer)
+def make_listing_handlers(connection: "PushConnection") -> dict[str, Callable[[inbound.PushRequest], None]]:
+    extras = _ListingRequests(connection)
     return {
         "list_cards": extras.list_cards,
         "list_approvals": extras.list_approvals,
@@ -28,111 +28,113 @@ def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
     }
 
 
-class _Listings:
-    def __init__(self, peer: "PushPeer") -> None:
-        self._peer = peer
+class _ListingRequests:
+    def __init__(self, connection: "PushConnection") -> None:
+        self._connection = connection
 
-    def list_cards(self, request: inbound.Request) -> None:
+    def list_cards(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, listings.ListCards)
         asked = request.payload
 
         async def cards() -> Struct:
-            found = await self._peer.tower.cards(asked.limit, states=_WAITING if asked.waiting else ())
-            return listings.Cards([card_of(card) for card in found])
+            found = await self._connection.tower.list_cards(asked.limit, states=_WAITING if asked.waiting else ())
+            return listings.Cards([convert_card(card) for card in found])
 
-        self._peer.answer_later(request, cards)
+        self._connection.respond_later(request, cards)
 
-    def list_approvals(self, request: inbound.Request) -> None:
+    def list_approvals(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, listings.ListApprovals)
-        self._peer.check_sees_all()
+        self._connection.check_full_access()
         limit = request.payload.limit
 
         async def approvals() -> Struct:
             waiting: list[tuple[Session, str, events.Approval, str | None]] = []
-            for card in await self._peer.tower.cards(limit, states=_WAITING):
+            for card in await self._connection.tower.list_cards(limit, states=_WAITING):
                 try:
-                    session = await self._peer.tower.session(card.session_id)
+                    session = await self._connection.tower.get_session(card.session_id)
                 except errors.SessionNotFound:
                     continue  # deleted meanwhile
                 if session.run is not None:
                     waiting += [(session, session.run.id, approval, card.home) for approval in session.run.pending.values()]
             waiting.sort(key=lambda one: one[2].expires_at_ms)
-            return listings.Approvals([_pending(*one) for one in waiting[:limit]])
+            return listings.Approvals([_convert_approval(*one) for one in waiting[:limit]])
 
-        self._peer.answer_later(request, approvals)
+        self._connection.respond_later(request, approvals)
 
-    def search_sessions(self, request: inbound.Request) -> None:
+    def search_sessions(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, listings.SearchSessions)
-        self._peer.check_sees_all()
-        asked, tower = request.payload, self._peer.tower
+        self._connection.check_full_access()
+        asked, tower = request.payload, self._connection.tower
 
         async def hits() -> Struct:
             titles: dict[str, str | None] = {}
             told = []
-            for hit in await tower.find(asked.text, asked.limit, session_id=request.session_id or asked.sessionId):
+            for hit in await tower.search(asked.text, asked.limit, session_id=request.session_id or asked.sessionId):
                 if hit.session_id not in titles:
-                    card = await tower.card(hit.session_id)
+                    card = await tower.find_card(hit.session_id)
                     titles[hit.session_id] = card.title if card is not None else None
                 title = titles[hit.session_id]
                 if title is not None:
                     told.append(listings.Hit(hit.session_id, hit.seq, hit.ts_ms, hit.kind, hit.snippet, title))
             return listings.Hits(told)
 
-        self._peer.answer_later(request, hits)
+        self._connection.respond_later(request, hits)
 
-    def fork_session(self, request: inbound.Request) -> None:
+    def fork_session(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, listings.ForkSession) and request.session_id
-        parent_id, wished, tower = request.session_id, request.payload.beforeSeq, self._peer.tower
-        before_seq = None if wished is None else numbers.journal_seq(wished)
-        self._peer.check_may_command(parent_id)
-        self._peer.check_sees_all()
+        parent_id, wished, tower = request.session_id, request.payload.beforeSeq, self._connection.tower
+        before_seq = None if wished is None else numbers.get_journal_seq(wished)
+        self._connection.check_can_command(parent_id)
+        self._connection.check_full_access()
         token = tower.mint_secret("att")
 
         async def fork() -> Struct:
-            parent = await tower.session(parent_id)
+            parent = await tower.get_session(parent_id)
             if parent.terminal is not None or parent.flow is not None:
                 raise errors.InvalidCommand("only a conversation with an agent can be forked")
-            forked = forks.Fork(before_seq)
+            forked = forks.ConversationFork(before_seq)
             after_seq = 0
-            while not forked.reached and (entries := await tower.entries(parent_id, after_seq, _PAGE)):
-                forked.read(entries)
+            while not forked.reached and (entries := await tower.read_entries(parent_id, after_seq, _PAGE)):
+                forked.add_entries(entries)
                 after_seq = entries[-1].seq
             command = commands.StartSession(
                 session_id=tower.mint("sess"),
-                actor=self._peer.actor,
+                actor=self._connection.actor,
                 engine="agent",
                 mode="interactive",
                 provider=parent.provider,
                 workspace=parent.workspace,
                 attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
-                conversation=forked.conversation(),
+                conversation=forked.build_conversation(),
                 title=f"{parent.title} (fork)" if parent.title else None,
                 id_is_fresh=True,
             )
-            await tower.workshop.look_up_model(command)
-            command = forks.like(tower.workshop.prepared(forks.like(command, parent)), parent)
+            await tower.host_services.look_up_model(command)
+            command = forks.inherit_settings(tower.host_services.prepare_session(forks.inherit_settings(command, parent)), parent)
             await tower.ask(command)
             return listings.Forked(command.session_id, token, forked.text)
 
-        self._peer.answer_later(request, fork)
+        self._connection.respond_later(request, fork)
 
-    def delete_session(self, request: inbound.Request) -> None:
+    def delete_session(self, request: inbound.PushRequest) -> None:
         assert request.session_id is not None, "the request names a session"
         session_id = request.session_id
-        self._peer.check_may_command(session_id)
-        self._peer.check_sees_all()
-        command = commands.DeleteSession(session_id=session_id, actor=self._peer.actor)
-        self._peer.submit(command, request, lambda _: self._peer.answer(request, session_id, listings.Deleted(accepted=True)))
+        self._connection.check_can_command(session_id)
+        self._connection.check_full_access()
+        command = commands.DeleteSession(session_id=session_id, actor=self._connection.actor)
+        self._connection.submit(
+            command, request, lambda _: self._connection.encode_answer(request, session_id, listings.Deleted(accepted=True))
+        )
 
 
-def card_of(card: journal.Card) -> listings.Card:
+def convert_card(card: journal.Card) -> listings.Card:
     waiting = None
     if card.pending_approval_id is not None:
-        question = card.question or journal.OpenQuestion("", "", "")
+        question = card.question or journal.ApprovalSummary("", "", "")
         waiting = listings.Waiting(card.pending_approval_id, question.title, question.tool, question.summary)
     return listings.Card(
         sessionId=card.session_id,
-        state=outbound.wire_state(card.state),
+        state=outbound.convert_state(card.state),
         title=card.title,
         engine=card.engine,
         provider=card.provider,
@@ -157,13 +159,13 @@ def card_of(card: journal.Card) -> listings.Card:
     )
 
 
-def _pending(session: Session, run_id: str, approval: events.Approval, home: str | None) -> listings.PendingApproval:
+def _convert_approval(session: Session, run_id: str, approval: events.Approval, home: str | None) -> listings.PendingApproval:
     return listings.PendingApproval(
         sessionId=session.id,
         runId=run_id,
         sessionTitle=session.title,
         rootPath=session.workspace.root,
         host=session.host,
-        approval=outbound.approval_required(approval),
+        approval=outbound.make_approval_required(approval),
         home=home,
     )

@@ -49,17 +49,17 @@ class DeleteSession(Struct, frozen=True):
     sessionId: SessionId | None = None
 
 
-Request = ListCards | ListApprovals | SearchSessions | ForkSession | DeleteSession
+ListingRequest = ListCards | ListApprovals | SearchSessions | ForkSession | DeleteSession
 
-REQUESTS: dict[str, type[Request]] = {
+LISTING_REQUESTS: dict[str, type[ListingRequest]] = {
     "list_cards": ListCards,
     "list_approvals": ListApprovals,
     "search_sessions": SearchSessions,
     "fork_session": ForkSession,
     "delete_session": DeleteSession,
 }
-NEEDS_SESSION = frozenset({"fork_session", "delete_session"})
-CAPABILITIES = ["cards", "inbox", "search", "fork", "delete"]
+LISTING_NEEDS_SESSION = frozenset({"fork_session", "delete_session"})
+LISTING_CAPABILITIES = ["cards", "inbox", "search", "fork", "delete"]
 
 
 # Answers
@@ -149,7 +149,7 @@ class Deleted(Struct, frozen=True, forbid_unknown_fields=True):
     accepted: bool
 
 
-ANSWERS: dict[str, type[Any]] = {
+LISTING_ANSWERS: dict[str, type[Any]] = {
     "list_cards": Cards,
     "list_approvals": Approvals,
     "search_sessions": Hits,

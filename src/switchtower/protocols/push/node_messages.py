@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-LONGEST_WAIT = 86_400
+MAX_WAIT_SECONDS = 86_400
 """Seconds."""
 
 
@@ -21,13 +21,13 @@ class DrainNode(Struct, frozen=True):
     """Empties the node that is asked: it takes up nothing new, gives its runs so long to end, hands its sessions over and lets
     clients go. Asked again it says what came of it the first time, so whoever lost the connection asks again."""
 
-    waitSeconds: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 30.0
+    waitSeconds: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 30.0
 
 
-Request = ListNodes | DrainNode
+NodeRequest = ListNodes | DrainNode
 
-REQUESTS: dict[str, type[Request]] = {"list_nodes": ListNodes, "drain_node": DrainNode}
-CAPABILITIES = ["nodes"]
+NODE_REQUESTS: dict[str, type[NodeRequest]] = {"list_nodes": ListNodes, "drain_node": DrainNode}
+NODE_CAPABILITIES = ["nodes"]
 
 
 # Answers
@@ -62,4 +62,4 @@ class NodeDrained(Struct, frozen=True, forbid_unknown_fields=True):
     """Runs that did not end in time."""
 
 
-ANSWERS: dict[str, type[Any]] = {"list_nodes": Nodes, "drain_node": NodeDrained}
+NODE_ANSWERS: dict[str, type[Any]] = {"list_nodes": Nodes, "drain_node": NodeDrained}

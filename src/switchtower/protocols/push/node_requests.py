@@ -10,36 +10,36 @@ from switchtower.core import errors, leases
 from switchtower.protocols.push import inbound, node_messages
 
 if TYPE_CHECKING:
-    from switchtower.protocols.push.peer import PushPeer
+    from switchtower.protocols.push.peer import PushConnection
 
 
-def handlers(peer: "PushPeer") -> dict[str, Callable[[inbound.Request], None]]:
-    requests = _Nodes(peer)
+def make_node_handlers(connection: "PushConnection") -> dict[str, Callable[[inbound.PushRequest], None]]:
+    requests = _NodeRequests(connection)
     return {"list_nodes": requests.list_nodes, "drain_node": requests.drain_node}
 
 
-class _Nodes:
-    def __init__(self, peer: "PushPeer") -> None:
-        self._peer = peer
+class _NodeRequests:
+    def __init__(self, connection: "PushConnection") -> None:
+        self._connection = connection
 
-    def list_nodes(self, request: inbound.Request) -> None:
-        known = self._peer.tower.nodes
+    def list_nodes(self, request: inbound.PushRequest) -> None:
+        known = self._connection.tower.nodes
 
         async def listing() -> Struct:
             if known is None:
                 return node_messages.Nodes([])
             try:
-                found = await known.all()
+                found = await known.list_nodes()
             except leases.LeasesUnavailable as problem:
                 raise errors.JournalUnavailable(problem.message, hint=problem.hint) from None
-            return node_messages.Nodes([_node(one, known.node_id) for one in found])
+            return node_messages.Nodes([_convert_node(one, known.node_id) for one in found])
 
-        self._peer.answer_later(request, listing)
+        self._connection.respond_later(request, listing)
 
-    def drain_node(self, request: inbound.Request) -> None:
+    def drain_node(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, node_messages.DrainNode)
-        self._peer.check_operates()
-        known, wait_s = self._peer.tower.nodes, request.payload.waitSeconds
+        self._connection.check_is_operator()
+        known, wait_s = self._connection.tower.nodes, request.payload.waitSeconds
         if known is None:
             raise errors.InvalidCommand(
                 "this daemon is alone: there is nobody to hand its sessions to", hint="`tower stop` keeps them for its return"
@@ -53,10 +53,10 @@ class _Nodes:
                 raise errors.JournalUnavailable(problem.message, hint=problem.hint) from None
             return node_messages.NodeDrained(sessions=drained.sessions, interrupted=drained.interrupted)
 
-        self._peer.answer_later(request, drain)
+        self._connection.respond_later(request, drain)
 
 
-def _node(node: leases.Node, this_id: str) -> node_messages.Node:
+def _convert_node(node: leases.Node, this_id: str) -> node_messages.Node:
     return node_messages.Node(
         id=node.node_id,
         name=node.name or node.node_id,

@@ -6,21 +6,21 @@ that this client has seen, nor be below its cursor, however far ahead of the jou
 both its numbering and its place in the journal (push, Event Envelope: `seq` is strictly monotonic, clients dedupe by it).
 """
 
-STRIDE = 1_000_000_000
+SEQ_STRIDE = 1_000_000_000
 """More events than a session can have."""
-_HIGHEST = 2**53 - 1
+_MAX_SEQ = 2**53 - 1
 """What a JSON number holds exactly."""
 
 
-def journal_seq(number: int) -> int:
-    return number % STRIDE
+def get_journal_seq(number: int) -> int:
+    return number % SEQ_STRIDE
 
 
-def numbering_of(number: int) -> int:
-    return number - number % STRIDE
+def get_seq_offset(number: int) -> int:
+    return number - number % SEQ_STRIDE
 
 
-def next_numbering(last_seen: int) -> int:
+def get_next_seq_offset(last_seen: int) -> int:
     """The numbering after that of `last_seen`. After the last of millions, the first one comes again."""
-    following = numbering_of(last_seen) + STRIDE
-    return following if following + STRIDE <= _HIGHEST else STRIDE
+    following = get_seq_offset(last_seen) + SEQ_STRIDE
+    return following if following + SEQ_STRIDE <= _MAX_SEQ else SEQ_STRIDE

@@ -38,36 +38,41 @@ CAPABILITIES = ["stream_tokens", "approvals", "replay_attach", "headless", *exte
 CLIENT_NAME_LIMIT = 100
 TRY_AGAIN_LATER = 1013
 SERVICE_RESTART = 1012
-UNANSWERED_LIMIT = 1_000
+MAX_PENDING_REQUESTS = 1_000
 """With so many requests under way a client is not read from until half of them are answered."""
 
 
-class PushPeer:
+class PushConnection:
     """Implements `stream.Receiver` and `tower.Outlet`."""
 
     protocol: ClassVar[str] = "push"
 
     def __init__(
-        self, tower_: tower.Tower, access: Access, runtime_version: str, *, peers: "set[PushPeer] | None" = None
+        self,
+        tower_: tower.SessionService,
+        access: Access,
+        runtime_version: str,
+        *,
+        connections: "set[PushConnection] | None" = None,
     ) -> None:
         """`peers` has it while it is connected."""
-        self._peers = peers
+        self._connections = connections
         self.tower = tower_
         self._access = access
-        self.actor = access.actor()
+        self.actor = access.make_actor()
         self._runtime_version = runtime_version
         self._stream: Stream | None = None
         self._subscriptions: dict[str, tower.Subscription] = {}
-        self._numberings: dict[str, int] = {}
+        self._seq_offsets: dict[str, int] = {}
         """By session, where this client's numbers are not the journal's; see `numbers.py`."""
-        self._summaries: dict[str, tuple[int, bytes]] = {}
+        self._snapshots: dict[str, tuple[int, bytes]] = {}
         """By session, the snapshot that follows the event with this seq."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unanswered = 0
-        self._leaving = False
+        self._pending_count = 0
+        self._is_closing = False
         """It is not read from any more, and closed with its last answer."""
-        self._handlers: dict[str, Callable[[inbound.Request], bytes | None]] = {
-            "hello": self._hello,
+        self._handlers: dict[str, Callable[[inbound.PushRequest], bytes | None]] = {
+            "hello": self._handle_hello,
             "start_session": self._start_session,
             "list_sessions": self._list_sessions,
             "attach_session": self._attach_session,
@@ -75,99 +80,99 @@ class PushPeer:
             "send_user_message": self._send_user_message,
             "submit_approval": self._submit_approval,
             "cancel_run": self._cancel_run,
-            "ping": self._ping,
-            **extra_requests.handlers(self),
-            **listing_requests.handlers(self),
-            **node_requests.handlers(self),
-            **trust_requests.handlers(self),
+            "ping": self._handle_ping,
+            **extra_requests.make_session_handlers(self),
+            **listing_requests.make_listing_handlers(self),
+            **node_requests.make_node_handlers(self),
+            **trust_requests.make_trust_handlers(self),
         }
 
     # The receiver's side
 
-    def connected(self, stream: Stream) -> None:
+    def on_connected(self, stream: Stream) -> None:
         self._stream = stream
-        if self._peers is not None:
-            self._peers.add(self)
+        if self._connections is not None:
+            self._connections.add(self)
 
-    def received(self, frames: list[bytes]) -> None:
+    def on_frames(self, frames: list[bytes]) -> None:
         answers = [answer for frame in frames if (answer := self._handle(frame)) is not None]
         if answers:
             self._send(Packet(answers))
 
-    def refused(self, problem: str) -> None:
-        error = errors.make("INVALID_REQUEST", problem)
-        self._send(Packet([outbound.refusal(inbound.UNKNOWN_REQUEST, "unknown", None, error)]))
+    def on_oversized_frame(self, problem: str) -> None:
+        error = errors.make_error("INVALID_REQUEST", problem)
+        self._send(Packet([outbound.encode_error_response(inbound.UNKNOWN_REQUEST, "unknown", None, error)]))
 
-    def writable_again(self) -> None:
-        if self._stream is not None and self._unanswered < UNANSWERED_LIMIT and not self._leaving:
+    def on_writable(self) -> None:
+        if self._stream is not None and self._pending_count < MAX_PENDING_REQUESTS and not self._is_closing:
             self._stream.resume_reading()
         for subscription in list(self._subscriptions.values()):
             subscription.wake()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self._stream = None
-        if self._peers is not None:
-            self._peers.discard(self)
+        if self._connections is not None:
+            self._connections.discard(self)
         for subscription in self._subscriptions.values():
             subscription.close()
         self._subscriptions.clear()
-        self._numberings.clear()
-        self._summaries.clear()
+        self._seq_offsets.clear()
+        self._snapshots.clear()
         for task in self._tasks:
             task.cancel()
 
-    def let_go(self, grace_s: float) -> None:
+    def close_for_restart(self, grace_s: float) -> None:
         """The daemon goes: what was asked is answered, as far as that takes no longer, and then the client is closed.
 
         push has no frame that says so: an event's `seq` is its session's, and there is none to be had for this. Clients come
         back with `lastSeenSeq` after any loss of a connection."""
-        if self._stream is None or self._leaving:
+        if self._stream is None or self._is_closing:
             return
-        self._leaving = True
+        self._is_closing = True
         self._stream.pause_reading()
-        if self._unanswered == 0:
-            self._part()
+        if self._pending_count == 0:
+            self._close_stream_for_restart()
         else:
-            asyncio.get_running_loop().call_later(grace_s, self._part)
+            asyncio.get_running_loop().call_later(grace_s, self._close_stream_for_restart)
 
-    def _part(self) -> None:
+    def _close_stream_for_restart(self) -> None:
         if self._stream is not None:
             self._stream.close(SERVICE_RESTART, "service restart, reconnect")
 
     # The outlet's side
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self._stream is not None and self._stream.writable
 
     def deliver(self, batch: tower.Batch) -> None:
         session_id = batch.session_id
-        numbering = self._numberings.get(session_id, 0)
-        if (summary := self._summaries.get(session_id)) and summary[0] <= batch.last_seq:
-            del self._summaries[session_id]
+        numbering = self._seq_offsets.get(session_id, 0)
+        if (summary := self._snapshots.get(session_id)) and summary[0] <= batch.last_seq:
+            del self._snapshots[session_id]
             replayed = [entry for entry in batch.entries if entry.seq <= summary[0]]
-            frames = outbound.frames(session_id, replayed, numbering)
-            frames += [summary[1], *outbound.frames(session_id, batch.entries[len(replayed) :], numbering)]
+            frames = outbound.encode_batch(session_id, replayed, numbering)
+            frames += [summary[1], *outbound.encode_batch(session_id, batch.entries[len(replayed) :], numbering)]
             self._send(Packet(frames))
             return
         encoding = f"push+{numbering}" if numbering else "push"
         packet = batch.encodings.get(encoding)
         if packet is None:
-            packet = batch.encodings[encoding] = Packet(outbound.frames(session_id, batch.entries, numbering))
+            packet = batch.encodings[encoding] = Packet(outbound.encode_batch(session_id, batch.entries, numbering))
         self._send(packet)
 
-    def fell_behind(self, session_id: str) -> None:
+    def on_gap(self, session_id: str) -> None:
         """Too slow for the retention: the client gets the gap's answer without having asked."""
         behind = self._subscriptions.pop(session_id)
 
         def attached(attachment: tower.Attachment | core_errors.CoreError) -> None:
             if isinstance(attachment, core_errors.CoreError):
                 # It cannot be told now. Cut off, it comes back with its cursor, which no silence would make it do.
-                self._cut_off("try again later")
+                self._close_overloaded("try again later")
             elif self._stream is None:
                 attachment.subscription.close()
             else:
-                self._follow(attachment, self._numberings.get(session_id, 0) + behind.cursor, [])
+                self._follow(attachment, self._seq_offsets.get(session_id, 0) + behind.cursor, [])
 
         self.tower.attach(session_id, behind.cursor, self, admit=lambda _: None, done=attached)
 
@@ -176,127 +181,135 @@ class PushPeer:
     def _handle(self, frame: bytes) -> bytes | None:
         try:
             request = inbound.parse(frame)
-        except inbound.Refused as refused:
-            return outbound.refusal(refused.request_id, refused.type, None, refused.error)
+        except inbound.PushRequestError as refused:
+            return outbound.encode_error_response(refused.request_id, refused.type, None, refused.error)
         try:
-            self._access.check(permissions.action_of(request.type, request.payload))
+            self._access.check_action(permissions.get_action(request.type, request.payload))
             return self._handlers[request.type](request)
         except core_errors.CoreError as refusal:
-            return outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
+            return outbound.encode_error_response(
+                request.request_id, request.type, request.session_id, errors.convert_core_error(refusal)
+            )
         except Exception:
             log.exception("a %s request failed", request.type)
-            return outbound.refusal(request.request_id, request.type, request.session_id, errors.INTERNAL)
+            return outbound.encode_error_response(request.request_id, request.type, request.session_id, errors.INTERNAL)
 
-    def _ping(self, request: inbound.Request) -> bytes:
+    def _handle_ping(self, request: inbound.PushRequest) -> bytes:
         if request.session_id is None:
-            return outbound.pong(request.request_id, self.tower.now_ms())
-        return outbound.answer(request.request_id, "ping", request.session_id, messages.Pong(True, self.tower.now_ms()))
+            return outbound.encode_pong(request.request_id, self.tower.now_ms())
+        return outbound.encode_response(request.request_id, "ping", request.session_id, messages.Pong(True, self.tower.now_ms()))
 
-    def _hello(self, request: inbound.Request) -> bytes:
+    def _handle_hello(self, request: inbound.PushRequest) -> bytes:
         assert isinstance(request.payload, messages.Hello)
         client = f"{request.payload.clientName} {request.payload.clientVersion}".strip()
-        self.actor = self._access.actor(client[:CLIENT_NAME_LIMIT] or None)
+        self.actor = self._access.make_actor(client[:CLIENT_NAME_LIMIT] or None)
         greeting = messages.HelloAnswer("pushd", self._runtime_version, messages.VERSION, CAPABILITIES)
-        return outbound.answer(request.request_id, "hello", request.session_id, greeting)
+        return outbound.encode_response(request.request_id, "hello", request.session_id, greeting)
 
-    def _start_session(self, request: inbound.Request) -> None:
+    def _start_session(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, messages.StartSession)
         session_id = self.tower.mint("sess")
         token = self.tower.mint_secret("att")
-        command = inbound.start_session(request.payload, session_id, self.actor, _sha256(token), is_owner=self._is_owners_own)
+        command = inbound.build_start_session(
+            request.payload, session_id, self.actor, _hash_token(token), is_owner=self._is_owner_process
+        )
         begins_at_once = command.program is not None or command.flow is not None
         self.check_policy(command.policy)
         if self._access.run_id is not None:
-            command = self._as_child(command, self._access.run_id, wants_worktree=request.payload.worktree)
-        prepared = self.tower.workshop.prepared
+            command = self._inherit_from_run(command, self._access.run_id, wants_worktree=request.payload.worktree)
+        prepared = self.tower.host_services.prepare_session
 
-        def started(outcome: tower.Outcome) -> bytes:
+        def started(outcome: tower.SubmitOutcome) -> bytes:
             self._subscribe(session_id, after_seq=0)
             state: messages.SessionState = "running" if begins_at_once else "idle"
-            return self.answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
+            return self.encode_answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
 
         wants_worktree = request.payload.worktree
-        if not wants_worktree and command.flow is None and self.tower.workshop.is_model_looked_up(command):
+        if not wants_worktree and command.flow is None and self.tower.host_services.needs_model_lookup(command):
             self.submit(prepared(command), request, started)
             return
 
         async def begin() -> None:
-            await self.tower.workshop.look_up_model(command)
+            await self.tower.host_services.look_up_model(command)
             # A flow may have thousands of steps to be checked; others go on meanwhile.
             ready = await asyncio.to_thread(prepared, command) if command.flow is not None else prepared(command)
             if wants_worktree:
-                ready = await self.tower.workshop.with_worktree(ready)
+                ready = await self.tower.host_services.add_worktree(ready)
             self.submit(ready, request, started)
 
-        self.attempt(request, begin)
+        self.run_request(request, begin)
 
-    def _as_child(self, command: commands.StartSession, run_id: str, *, wants_worktree: bool) -> commands.StartSession:
+    def _inherit_from_run(self, command: commands.StartSession, run_id: str, *, wants_worktree: bool) -> commands.StartSession:
         """What a process of a run leaves open is as in the run's own session; the tower refuses what is more than that."""
-        parent = self.tower.session_of_run(run_id)
+        parent = self.tower.find_session_of_run(run_id)
         if parent is None or wants_worktree or command.program is not None or command.flow is not None:
             raise core_errors.AttachForbidden(
                 hint="a process of a run can start a session with an agent in the run's workspace, and nothing else"
             )
-        return admission.inherit(command, parent)
+        return admission.inherit_from_parent(command, parent)
 
-    def _list_sessions(self, request: inbound.Request) -> None:
+    def _list_sessions(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, messages.ListSessions)
         limit = request.payload.limit
 
         async def listing() -> Struct:
-            return messages.ListSessionsAnswer([outbound.listed(card) for card in await self.tower.cards(limit)])
+            return messages.ListSessionsAnswer(
+                [outbound.make_listed_session(card) for card in await self.tower.list_cards(limit)]
+            )
 
-        self.answer_later(request, listing)
+        self.respond_later(request, listing)
 
-    def _attach_session(self, request: inbound.Request) -> None:
+    def _attach_session(self, request: inbound.PushRequest) -> None:
         self._attach(request)
 
-    def _resume_session(self, request: inbound.Request) -> None:
+    def _resume_session(self, request: inbound.PushRequest) -> None:
         self._attach(request, with_summary=True)
 
-    def _attach(self, request: inbound.Request, *, with_summary: bool = False) -> None:
+    def _attach(self, request: inbound.PushRequest, *, with_summary: bool = False) -> None:
         assert isinstance(request.payload, messages.AttachSession) and request.session_id
         session_id, last_seen_seq, token = request.session_id, request.payload.lastSeenSeq, request.payload.attachToken
-        cursor = numbers.journal_seq(last_seen_seq)
+        cursor = numbers.get_journal_seq(last_seen_seq)
 
         def attached(attachment: tower.Attachment | core_errors.CoreError) -> None:
-            self._one_answered()
+            self._count_responded()
             if isinstance(attachment, core_errors.CoreError):
-                self._send(Packet([self._refusal(request, attachment)]))
+                self._send(Packet([self._encode_refusal(request, attachment)]))
             elif self._stream is None:
                 attachment.subscription.close()
             else:
-                answer = self._attach_answer(request, attachment, numbers.numbering_of(last_seen_seq))
+                answer = self._encode_attach_answer(request, attachment, numbers.get_seq_offset(last_seen_seq))
                 self._follow(attachment, last_seen_seq, [answer], with_summary=with_summary)
 
-        self._one_more_unanswered()
+        self._count_pending()
         self.tower.attach(session_id, cursor, self, admit=lambda session: self._admit(session, token), done=attached)
 
-    def _attach_answer(self, request: inbound.Request, attachment: tower.Attachment, numbering: int) -> bytes:
+    def _encode_attach_answer(self, request: inbound.PushRequest, attachment: tower.Attachment, seq_offset: int) -> bytes:
         session, subscription = attachment.session, attachment.subscription
         # With a gap nothing is replayed, and the answer has the journal's numbers: a place to attach at another time.
-        base = 0 if attachment.gap else numbering
+        base = 0 if attachment.gap else seq_offset
         replay = messages.Replay(base + subscription.cursor + 1, base + session.seq, completed=True, gap=attachment.gap)
-        return self.answer(request, session.id, messages.AttachAnswer(session.id, outbound.wire_state(session.state), replay))
+        return self.encode_answer(
+            request, session.id, messages.AttachAnswer(session.id, outbound.convert_state(session.state), replay)
+        )
 
     def _follow(
         self, attachment: tower.Attachment, last_seen_seq: int, frames: list[bytes], *, with_summary: bool = False
     ) -> None:
         session, now_ms = attachment.session, self.tower.now_ms()
-        session_id, numbering = session.id, numbers.numbering_of(last_seen_seq)
-        self._summaries.pop(session_id, None)
+        session_id, numbering = session.id, numbers.get_seq_offset(last_seen_seq)
+        self._snapshots.pop(session_id, None)
         if attachment.gap:
-            numbering = numbers.next_numbering(max(last_seen_seq, self._numberings.get(session_id, 0)))
-            frames += outbound.gap_frames(session, last_seen_seq, attachment.earliest_seq, now_ms, numbering)
+            numbering = numbers.get_next_seq_offset(max(last_seen_seq, self._seq_offsets.get(session_id, 0)))
+            frames += outbound.encode_gap(session, last_seen_seq, attachment.earliest_seq, now_ms, numbering)
         elif with_summary:
             # push, resume_session: behind the replay, and with the last replayed number. A client that takes it for a
             # duplicate of that event has all that it summarises.
-            summary = outbound.snapshot_frame(session, now_ms, numbering)
+            summary = outbound.encode_snapshot(session, now_ms, numbering)
             if attachment.subscription.cursor >= session.seq:
                 frames.append(summary)
             else:
-                self._summaries[session_id] = (session.seq, summary)
-        self._number(session_id, numbering)
+                self._snapshots[session_id] = (session.seq, summary)
+        self._set_seq_offset(session_id, numbering)
         if frames:
             self._send(Packet(frames))
         if earlier := self._subscriptions.pop(session_id, None):
@@ -304,99 +317,105 @@ class PushPeer:
         self._subscriptions[session_id] = attachment.subscription
         attachment.subscription.start()
 
-    def _number(self, session_id: str, numbering: int) -> None:
-        if numbering:
-            self._numberings[session_id] = numbering
+    def _set_seq_offset(self, session_id: str, seq_offset: int) -> None:
+        if seq_offset:
+            self._seq_offsets[session_id] = seq_offset
         else:
-            self._numberings.pop(session_id, None)
+            self._seq_offsets.pop(session_id, None)
 
-    def _send_user_message(self, request: inbound.Request) -> None:
+    def _send_user_message(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, messages.SendUserMessage) and request.session_id
         session_id = request.session_id
-        self.check_may_command(session_id)
-        if request.payload.rules and self._access.of_a_run:
+        self.check_can_command(session_id)
+        if request.payload.rules and self._access.is_from_run:
             raise core_errors.AttachForbidden(session_id, hint="what a run has started cannot add rules to the policy")
 
-        def accepted(outcome: tower.Outcome) -> bytes:
-            self.hear_of(session_id, outcome)
-            return self.answer(request, session_id, messages.SendAnswer(outcome["run_id"], accepted=True))
+        def accepted(outcome: tower.SubmitOutcome) -> bytes:
+            self.subscribe_to_started_run(session_id, outcome)
+            return self.encode_answer(request, session_id, messages.SendAnswer(outcome["run_id"], accepted=True))
 
-        self.submit(inbound.send_message(request.payload, session_id, self.actor), request, accepted)
+        self.submit(inbound.build_send_message(request.payload, session_id, self.actor), request, accepted)
 
-    def _submit_approval(self, request: inbound.Request) -> None:
+    def _submit_approval(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, messages.SubmitApproval) and request.session_id
-        self.check_may_command(request.session_id)
-        command = inbound.decide_approval(request.payload, request.session_id, self.actor)
-        self.submit(command, request, lambda _: self.answer(request, command.session_id, messages.Accepted(True)))
+        self.check_can_command(request.session_id)
+        command = inbound.build_decide_approval(request.payload, request.session_id, self.actor)
+        self.submit(command, request, lambda _: self.encode_answer(request, command.session_id, messages.Accepted(True)))
 
-    def _cancel_run(self, request: inbound.Request) -> None:
+    def _cancel_run(self, request: inbound.PushRequest) -> None:
         assert isinstance(request.payload, messages.CancelRun) and request.session_id
-        self.check_may_command(request.session_id)
-        command = inbound.cancel_run(request.payload, request.session_id, self.actor)
-        self.submit(command, request, lambda _: self.answer(request, command.session_id, messages.Accepted(True)))
+        self.check_can_command(request.session_id)
+        command = inbound.build_cancel_run(request.payload, request.session_id, self.actor)
+        self.submit(command, request, lambda _: self.encode_answer(request, command.session_id, messages.Accepted(True)))
 
     # What they share
 
-    def answer_later(self, request: inbound.Request, find: Callable[[], Awaitable[Struct]]) -> None:
+    def respond_later(self, request: inbound.PushRequest, make_payload: Callable[[], Awaitable[Struct]]) -> None:
         """Answers a question that takes time, while others go on."""
 
         async def answer() -> None:
-            payload = await find()
-            self._send(Packet([outbound.answer(request.request_id, request.type, request.session_id, payload)]))
+            payload = await make_payload()
+            self._send(Packet([outbound.encode_response(request.request_id, request.type, request.session_id, payload)]))
 
-        self.attempt(request, answer)
+        self.run_request(request, answer)
 
-    def attempt(self, request: inbound.Request, work: Callable[[], Awaitable[None]]) -> None:
+    def run_request(self, request: inbound.PushRequest, work: Callable[[], Awaitable[None]]) -> None:
         """Does what takes time; a failure of it is the request's answer."""
 
         async def attempt() -> None:
             try:
                 await work()
             except core_errors.CoreError as refusal:
-                self._send(Packet([self._refusal(request, refusal)]))
+                self._send(Packet([self._encode_refusal(request, refusal)]))
             except Exception:
                 log.exception("a %s request failed", request.type)
-                failed = outbound.refusal(request.request_id, request.type, request.session_id, errors.INTERNAL)
+                failed = outbound.encode_error_response(request.request_id, request.type, request.session_id, errors.INTERNAL)
                 self._send(Packet([failed]))
             finally:
-                self._one_answered()
+                self._count_responded()
 
-        self._one_more_unanswered()
+        self._count_pending()
         task = asyncio.get_running_loop().create_task(attempt())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def submit(self, command: commands.AnyCommand, request: inbound.Request, succeeded: Callable[[tower.Outcome], bytes]) -> None:
-        def done(outcome: tower.Outcome | core_errors.CoreError) -> None:
-            self._one_answered()
+    def submit(
+        self, command: commands.AnyCommand, request: inbound.PushRequest, succeeded: Callable[[tower.SubmitOutcome], bytes]
+    ) -> None:
+        def done(outcome: tower.SubmitOutcome | core_errors.CoreError) -> None:
+            self._count_responded()
             if self._stream is None:
                 return  # gone meanwhile; what it asked for has happened all the same
             if isinstance(outcome, core_errors.CoreError):
-                self._send(Packet([self._refusal(request, outcome)]))
+                self._send(Packet([self._encode_refusal(request, outcome)]))
             else:
                 self._send(Packet([succeeded(outcome)]))
 
-        self._one_more_unanswered()
+        self._count_pending()
         self.tower.submit(command, done)
 
-    def _one_more_unanswered(self) -> None:
-        self._unanswered += 1
-        if self._unanswered == UNANSWERED_LIMIT and self._stream is not None:
+    def _count_pending(self) -> None:
+        self._pending_count += 1
+        if self._pending_count == MAX_PENDING_REQUESTS and self._stream is not None:
             self._stream.pause_reading()
 
-    def _one_answered(self) -> None:
-        self._unanswered -= 1
-        if self._leaving:
-            if self._unanswered == 0:
-                asyncio.get_running_loop().call_soon(self._part)  # behind the answer, which is said in this very turn
-        elif self._unanswered == UNANSWERED_LIMIT // 2 and self.ready and self._stream is not None:
+    def _count_responded(self) -> None:
+        self._pending_count -= 1
+        if self._is_closing:
+            if self._pending_count == 0:
+                asyncio.get_running_loop().call_soon(
+                    self._close_stream_for_restart
+                )  # behind the answer, which is said in this very turn
+        elif self._pending_count == MAX_PENDING_REQUESTS // 2 and self.is_ready and self._stream is not None:
             self._stream.resume_reading()
 
-    def hear_of(self, session_id: str, outcome: tower.Outcome) -> None:
+    def subscribe_to_started_run(self, session_id: str, outcome: tower.SubmitOutcome) -> None:
         """Existing clients expect to hear of a run that they started, attached or not."""
         if session_id not in self._subscriptions:
             # Another connection of the same client may have passed a gap: numbers below its own it would drop.
-            self._number(session_id, max((peer._numberings.get(session_id, 0) for peer in self._peers or ()), default=0))
+            self._set_seq_offset(
+                session_id, max((peer._seq_offsets.get(session_id, 0) for peer in self._connections or ()), default=0)
+            )
             self._subscribe(session_id, after_seq=outcome["after_seq"])
 
     def _subscribe(self, session_id: str, after_seq: int) -> None:
@@ -405,57 +424,59 @@ class PushPeer:
 
     def _admit(self, session: Session, token: str | None) -> None:
         """push, Security Requirements 2: a wrong token never attaches, an absent one only if the client is trusted."""
-        if token is None and self._may_command(session.id):
+        if token is None and self._can_command(session.id):
             return
-        if token is None or not hmac.compare_digest(_sha256(token), session.attach_token_sha256):
+        if token is None or not hmac.compare_digest(_hash_token(token), session.attach_token_sha256):
             raise core_errors.AttachForbidden(
                 session.id, hint="pass the `attachToken` that `start_session` answered" if token is None else None
             )
 
-    def _may_command(self, session_id: str) -> bool:
+    def _can_command(self, session_id: str) -> bool:
         return self._access.trusted or session_id in self._subscriptions
 
     @property
-    def is_of_a_run(self) -> bool:
-        return self._access.of_a_run
+    def is_run_process(self) -> bool:
+        return self._access.is_from_run
 
-    def check_sees_all(self) -> None:
+    def check_full_access(self) -> None:
         """For what concerns other sessions than the one that a token lets in to, and for what cannot be taken back."""
         if not self._access.trusted:
             raise core_errors.AttachForbidden(hint="only the owner may do this, and nothing that a run has started")
 
-    def check_operates(self) -> None:
+    def check_is_operator(self) -> None:
         """For what concerns the daemon itself and everybody at it: its owner, who is on its machine."""
         if not self._access.trusted or self._access.via != "cli":
             raise core_errors.AttachForbidden(hint="only the owner may do this, on the daemon's own socket")
 
-    def check_is_owners_own(self) -> None:
+    def check_is_owner_process(self) -> None:
         """For what only the owner's own processes can do, whether or not attach tokens are required."""
-        if not self._is_owners_own:
+        if not self._is_owner_process:
             raise core_errors.AttachForbidden(
                 hint="only the owner may do this, on the daemon's own socket, and no process of a run"
             )
 
     @property
-    def _is_owners_own(self) -> bool:
+    def _is_owner_process(self) -> bool:
         """The owner's process on the daemon's own socket: no user's token, no process of a run."""
-        return self._access.via == "cli" and not self._access.of_a_run
+        return self._access.via == "cli" and not self._access.is_from_run
 
-    def check_policy(self, wanted: str | None) -> None:
-        if wanted is not None:
-            roles.check_policy(self._access.role, wanted, self.tower.workshop.usual_policy)
+    def check_policy(self, policy: str | None) -> None:
+        if policy is not None:
+            roles.check_policy(self._access.role, policy, self.tower.host_services.usual_policy)
 
-    def check_may_command(self, session_id: str) -> None:
-        if not self._may_command(session_id):
+    def check_can_command(self, session_id: str) -> None:
+        if not self._can_command(session_id):
             raise core_errors.AttachForbidden(session_id, hint="attach to the session with its `attachToken` first")
 
-    def answer(self, request: inbound.Request, session_id: str, payload: Struct) -> bytes:
-        return outbound.answer(request.request_id, request.type, session_id, payload)
+    def encode_answer(self, request: inbound.PushRequest, session_id: str, payload: Struct) -> bytes:
+        return outbound.encode_response(request.request_id, request.type, session_id, payload)
 
-    def _refusal(self, request: inbound.Request, refusal: core_errors.CoreError) -> bytes:
-        return outbound.refusal(request.request_id, request.type, request.session_id, errors.of(refusal))
+    def _encode_refusal(self, request: inbound.PushRequest, refusal: core_errors.CoreError) -> bytes:
+        return outbound.encode_error_response(
+            request.request_id, request.type, request.session_id, errors.convert_core_error(refusal)
+        )
 
-    def _cut_off(self, reason: str) -> None:
+    def _close_overloaded(self, reason: str) -> None:
         if self._stream is not None:
             self._stream.close(TRY_AGAIN_LATER, reason)
 
@@ -468,5 +489,5 @@ class PushPeer:
             stream.pause_reading()
 
 
-def _sha256(token: str) -> str:
+def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

@@ -3,7 +3,7 @@
 from switchtower.core.roles import Action
 from switchtower.protocols.push import extensions, messages
 
-REQUESTS: dict[str, Action] = {
+REQUEST_ACTIONS: dict[str, Action] = {
     "hello": Action.WATCH,
     "ping": Action.WATCH,
     "start_session": Action.START,
@@ -41,8 +41,8 @@ REQUESTS: dict[str, Action] = {
 }
 
 
-def action_of(type_: str, payload: messages.Request | extensions.Request) -> Action | None:
+def get_action(type_: str, payload: messages.Request | extensions.ExtensionRequest) -> Action | None:
     """None for a request without a row, which needs an admin."""
     if isinstance(payload, messages.SubmitApproval) and payload.decision == "approve" and payload.scope == "session":
         return Action.ALLOW_ALWAYS
-    return REQUESTS.get(type_)
+    return REQUEST_ACTIONS.get(type_)

@@ -19,42 +19,44 @@ REQUEST = "push-runtime-request-envelope.schema.json"
 RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
 REQUESTS = {**messages.REQUESTS, **extensions.REQUESTS}
 ANSWERS = {**messages.ANSWERS, **extensions.ANSWERS}
 NEEDS_SESSION = messages.NEEDS_SESSION | extensions.NEEDS_SESSION
 
 
-def documents() -> dict[str, Schema]:
+def build_documents() -> dict[str, JsonSchema]:
     """File name to schema."""
     return {
-        ENVELOPE: _document(ENVELOPE, "Any push message", {"oneOf": [{"$ref": name} for name in (REQUEST, RESPONSE, EVENT)]}),
-        REQUEST: _document(REQUEST, "Push request", _requests()),
-        RESPONSE: _document(RESPONSE, "Push response", _responses()),
-        EVENT: _document(EVENT, "Push event", _events()),
-        DEFS: _document(DEFS, "Push payloads and data types", {"$defs": _definitions()}),
+        ENVELOPE: _build_document(
+            ENVELOPE, "Any push message", {"oneOf": [{"$ref": name} for name in (REQUEST, RESPONSE, EVENT)]}
+        ),
+        REQUEST: _build_document(REQUEST, "Push request", _build_requests()),
+        RESPONSE: _build_document(RESPONSE, "Push response", _build_responses()),
+        EVENT: _build_document(EVENT, "Push event", _build_events()),
+        DEFS: _build_document(DEFS, "Push payloads and data types", {"$defs": _build_definitions()}),
     }
 
 
-def _document(name: str, title: str, body: Schema) -> Schema:
+def _build_document(name: str, title: str, body: JsonSchema) -> JsonSchema:
     # What only Python's `$` needs is left out: in JSON Schema it means the very end, and not every validator can look ahead.
-    portable: Schema = msgspec.json.decode(msgspec.json.encode(body).replace(rb"(?!\\n)$", b"$"))
+    portable: JsonSchema = msgspec.json.decode(msgspec.json.encode(body).replace(rb"(?!\\n)$", b"$"))
     return {"$schema": DIALECT, "$id": name, "title": title, **portable}
 
 
-def _definitions() -> Schema:
+def _build_definitions() -> JsonSchema:
     payloads: list[type] = list(dict.fromkeys([*REQUESTS.values(), *ANSWERS.values(), *messages.EVENTS.values()]))
     _, components = msgspec.json.schema_components([*payloads, messages.ProtocolError], ref_template="#/$defs/{name}")
     # Response payloads of two names may share a type with an event; a definition is keyed by its class, so nothing is said twice.
     return dict(sorted(components.items()))
 
 
-def _ref(payload: type) -> Schema:
+def _make_ref(payload: type) -> JsonSchema:
     return {"$ref": f"{DEFS}#/$defs/{payload.__name__}"}
 
 
-def _requests() -> Schema:
+def _build_requests() -> JsonSchema:
     return {
         "type": "object",
         "properties": {
@@ -66,11 +68,11 @@ def _requests() -> Schema:
             "payload": {"type": "object"},
         },
         "required": ["v", "kind", "requestId", "type", "payload"],
-        "allOf": [*_payload_by_type(REQUESTS), _session_somewhere()],
+        "allOf": [*_build_payloads(REQUESTS), _require_session_id()],
     }
 
 
-def _session_somewhere() -> Schema:
+def _require_session_id() -> JsonSchema:
     """A session-targeted request names its session, in the envelope or in the payload."""
     named = {"required": ["sessionId"], "properties": {"sessionId": {"type": "string"}}}
     return {
@@ -79,7 +81,7 @@ def _session_somewhere() -> Schema:
     }
 
 
-def _responses() -> Schema:
+def _build_responses() -> JsonSchema:
     return {
         "type": "object",
         "properties": {
@@ -90,17 +92,17 @@ def _responses() -> Schema:
             "sessionId": msgspec.json.schema(messages.SessionId),
             "ok": {"type": "boolean"},
             "payload": {"type": "object"},
-            "error": {"anyOf": [_ref(messages.ProtocolError), {"type": "null"}]},
+            "error": {"anyOf": [_make_ref(messages.ProtocolError), {"type": "null"}]},
         },
         "required": ["v", "kind", "requestId", "type", "ok", "payload", "error"],
         "additionalProperties": False,
         "if": {"properties": {"ok": {"const": True}}},
-        "then": {"properties": {"error": {"type": "null"}}, "allOf": _payload_by_type(ANSWERS)},
-        "else": {"properties": {"error": _ref(messages.ProtocolError), "payload": {"maxProperties": 0}}},
+        "then": {"properties": {"error": {"type": "null"}}, "allOf": _build_payloads(ANSWERS)},
+        "else": {"properties": {"error": _make_ref(messages.ProtocolError), "payload": {"maxProperties": 0}}},
     }
 
 
-def _events() -> Schema:
+def _build_events() -> JsonSchema:
     return {
         "type": "object",
         "properties": {
@@ -116,28 +118,28 @@ def _events() -> Schema:
         "required": ["v", "kind", "sessionId", "seq", "ts", "type", "payload"],
         "additionalProperties": False,
         "allOf": [
-            *_payload_by_type(messages.EVENTS),
+            *_build_payloads(messages.EVENTS),
             {"if": {"properties": {"type": {"enum": sorted(messages.RUN_EVENTS)}}}, "then": {"required": ["runId"]}},
         ],
     }
 
 
-def _payload_by_type(payloads: Mapping[str, type]) -> list[Schema]:
+def _build_payloads(payloads: Mapping[str, type]) -> list[JsonSchema]:
     return [
-        {"if": {"properties": {"type": {"const": name}}}, "then": {"properties": {"payload": _ref(payload)}}}
+        {"if": {"properties": {"type": {"const": name}}}, "then": {"properties": {"payload": _make_ref(payload)}}}
         for name, payload in payloads.items()
     ]
 
 
-def encode(schema: Schema) -> bytes:
+def encode_schema(schema: JsonSchema) -> bytes:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
-def write(folder: Path) -> None:
+def write_documents(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, schema in documents().items():
-        (folder / name).write_bytes(encode(schema))
+    for name, schema in build_documents().items():
+        (folder / name).write_bytes(encode_schema(schema))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    write_documents(Path(sys.argv[1]))

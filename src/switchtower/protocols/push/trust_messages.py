@@ -24,14 +24,14 @@ class ForgetFolder(Struct, frozen=True):
     path: FolderPath
 
 
-Request = ListTrustedFolders | TrustFolder | ForgetFolder
+TrustRequest = ListTrustedFolders | TrustFolder | ForgetFolder
 
-REQUESTS: dict[str, type[Request]] = {
+TRUST_REQUESTS: dict[str, type[TrustRequest]] = {
     "list_trusted_folders": ListTrustedFolders,
     "trust_folder": TrustFolder,
     "forget_folder": ForgetFolder,
 }
-CAPABILITIES = ["folder_trust"]
+TRUST_CAPABILITIES = ["folder_trust"]
 
 
 # Answers
@@ -56,7 +56,7 @@ class FolderForgotten(Struct, frozen=True, forbid_unknown_fields=True):
     wasTrusted: bool
 
 
-ANSWERS: dict[str, type[Any]] = {
+TRUST_ANSWERS: dict[str, type[Any]] = {
     "list_trusted_folders": TrustedFolders,
     "trust_folder": FolderTrusted,
     "forget_folder": FolderForgotten,

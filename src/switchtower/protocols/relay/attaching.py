@@ -5,7 +5,7 @@ import asyncio
 from switchtower.core import errors, tower
 
 
-async def attached(tower_: tower.Tower, session_id: str, after_seq: int, outlet: tower.Outlet) -> tower.Attachment:
+async def attach(tower_: tower.SessionService, session_id: str, after_seq: int, subscriber: tower.Subscriber) -> tower.Attachment:
     """Not started yet. Raises the core's refusals."""
     answer: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
 
@@ -18,5 +18,5 @@ async def attached(tower_: tower.Tower, session_id: str, after_seq: int, outlet:
         else:
             answer.set_result(outcome)
 
-    tower_.attach(session_id, after_seq, outlet, admit=lambda _: None, done=done)
+    tower_.attach(session_id, after_seq, subscriber, admit=lambda _: None, done=done)
     return await answer

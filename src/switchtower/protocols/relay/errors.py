@@ -33,8 +33,8 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.IdentityConflict: IN_USE,
     errors.NotATerminal: "run has no terminal",
     errors.ProgramEnded: "run has exited",
-    errors.LivesElsewhere: UNKNOWN_RUN,
-    errors.NotItsHost: "not a run of this host",
+    errors.SessionOnOtherHost: UNKNOWN_RUN,
+    errors.NotSessionHost: "not a run of this host",
     errors.HostUnreachable: HOST_OFFLINE,
     errors.VersionMismatch: "",
     errors.NothingToRestore: "",
@@ -46,13 +46,13 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.ShuttingDown: SHUTTING_DOWN,
     errors.JournalUnavailable: "the journal could not store this; try again",
     errors.Fenced: TRY_AGAIN,
-    errors.HomeUnreachable: "the run's node cannot be reached; try again",
+    errors.OwnerUnreachable: "the run's node cannot be reached; try again",
     errors.OutcomeUnknown: "the run's node went away; look at the run before trying again",
 }
 """Without words of relay's, or of ours for it, the refusal's own message is told."""
 
 
-class Refused(Exception):
+class RelayError(Exception):
     """What was asked will not be done; the text is what the asker is told."""
 
     @property
@@ -60,33 +60,33 @@ class Refused(Exception):
         return str(self)
 
 
-class UnknownRun(Refused):
+class UnknownRun(RelayError):
     """No run has this id."""
 
     def __init__(self) -> None:
         super().__init__(UNKNOWN_RUN)
 
 
-class UnknownHost(Refused):
+class UnknownHost(RelayError):
     """No host has this id."""
 
     def __init__(self) -> None:
         super().__init__(UNKNOWN_HOST)
 
 
-class HostOffline(Refused):
+class HostOffline(RelayError):
     """The run's host is not connected, or went before it answered."""
 
     def __init__(self, text: str = HOST_OFFLINE) -> None:
         super().__init__(text)
 
 
-class FrameTooLong(Refused):
+class FrameTooLong(RelayError):
     """The host would not read a frame of this length."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"too long for the run's host: {size:,} bytes, and a frame has at most {limit:,}")
 
 
-def of(refusal: errors.CoreError) -> str:
+def convert_core_error(refusal: errors.CoreError) -> str:
     return TABLE[type(refusal)] or refusal.message

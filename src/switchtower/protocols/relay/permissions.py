@@ -5,7 +5,7 @@ from typing import Any
 from switchtower.core.roles import Action
 from switchtower.protocols.relay import messages
 
-MESSAGES: dict[str, Action] = {
+MESSAGE_ACTIONS: dict[str, Action] = {
     "run.subscribe": Action.WATCH,
     "run.unsubscribe": Action.WATCH,
     "run.send_input": Action.SEND,
@@ -31,8 +31,8 @@ MESSAGES: dict[str, Action] = {
 }
 
 
-def action_of(type_: str, asked: Any) -> Action | None:
+def get_action(type_: str, request: Any) -> Action | None:
     """None for a message without a row, which needs an admin."""
-    if isinstance(asked, messages.Decide) and asked.decision == "approve_for_session":
+    if isinstance(request, messages.Decide) and request.decision == "approve_for_session":
         return Action.ALLOW_ALWAYS
-    return MESSAGES.get(type_)
+    return MESSAGE_ACTIONS.get(type_)

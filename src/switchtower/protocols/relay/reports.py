@@ -12,28 +12,28 @@ from switchtower.core import commands, events, states, terminals
 from switchtower.protocols.relay import messages, names, outbound, stamps
 
 UNKNOWN = "unknown"
-LONGEST_TOOL = 64
-NOTHING = "host.nothing"
+MAX_TOOL_LENGTH = 64
+EMPTY_REPORT = "host.nothing"
 """The type of a message of which only its number counts."""
-_NOT_A_HOSTS = (NOTHING, "run.ack", "run.error", "run.gap", "run.lost", "run.found", "error", "host.heartbeat")
+_RESERVED_TYPES = (EMPTY_REPORT, "run.ack", "run.error", "run.gap", "run.lost", "run.found", "error", "host.heartbeat")
 """What a host has no business to tell apps: only its number counts."""
 CALL = "terminal"
 """The one call that a run of another host is, in the core's words."""
-_QUESTION_MS = 30 * 86_400_000
+_APPROVAL_LIFETIME_MS = 30 * 86_400_000
 """How long a question of another host counts as open here; when it ends is decided there."""
-_VERDICTS = {verdict: word for word, verdict in outbound.DECIDED.items()}
-_LONGEST = 1_048_576
-_LONGEST_CLAIM = 200
+_VERDICTS = {verdict: word for word, verdict in outbound.DECISION_NAMES.items()}
+_MAX_TEXT_LENGTH = 1_048_576
+_MAX_CLAIM_LENGTH = 200
 _ENDED_BY_A_USER = (events.Outcome.CANCELLED.value, events.Outcome.DENIED.value)
 
 _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Unreadable(Exception):
+class InvalidReport(Exception):
     """The data of a message are not what its type promises."""
 
 
-def opening(
+def make_opening_events(
     host: str,
     *,
     tool: str = UNKNOWN,
@@ -61,25 +61,25 @@ def opening(
     )
 
 
-def report(host: str, envelope: messages.Envelope, now_ms: int) -> commands.Report:
+def parse_report(host: str, envelope: messages.Envelope, now_ms: int) -> commands.HostReport:
     """One numbered message of a host. Never refuses: a number that was told is a number that counts."""
     assert envelope.seq is not None, "only what is numbered is mirrored"
-    at_ms = stamps.read(envelope.ts, now_ms)
-    if envelope.type == "run.output" and (text := _plain_output(envelope)) is not None:
+    at_ms = stamps.parse_timestamp(envelope.ts, now_ms)
+    if envelope.type == "run.output" and (text := _read_plain_output(envelope)) is not None:
         relayed = events.Relayed(envelope.seq, at_ms)
-        return commands.Report(envelope.seq, (events.ToolProgressed(call_id=CALL, text=text, relayed=relayed),))
+        return commands.HostReport(envelope.seq, (events.ToolProgressed(call_id=CALL, text=text, relayed=relayed),))
     try:
         fields = _Fields(envelope)
-        told = _translated(host, envelope.type, fields, at_ms)
+        told = _convert_event(host, envelope.type, fields, at_ms)
         extra = fields.left
-    except Unreadable as problem:
-        told, extra = (events.HostSaid(type=envelope.type, data={"unreadable": str(problem)}),), {}
+    except InvalidReport as problem:
+        told, extra = (events.HostEventReceived(type=envelope.type, data={"unreadable": str(problem)}),), {}
     relayed = events.Relayed(envelope.seq, at_ms, extra)
     first, *rest = told
     if isinstance(first, events.ToolFinished) and rest and isinstance(rest[-1], events.RunCompleted):
         # The end of the run is what the host said; the end of its call is ours.
-        return commands.Report(envelope.seq, (first, msgspec.structs.replace(rest[-1], relayed=relayed)))
-    return commands.Report(envelope.seq, (msgspec.structs.replace(first, relayed=relayed), *rest))
+        return commands.HostReport(envelope.seq, (first, msgspec.structs.replace(rest[-1], relayed=relayed)))
+    return commands.HostReport(envelope.seq, (msgspec.structs.replace(first, relayed=relayed), *rest))
 
 
 class _PlainOutput(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,13 +92,13 @@ class _PlainOutput(msgspec.Struct, forbid_unknown_fields=True):
 _decode_plain = msgspec.json.Decoder(_PlainOutput).decode
 
 
-def _plain_output(envelope: messages.Envelope) -> str | None:
+def _read_plain_output(envelope: messages.Envelope) -> str | None:
     """The text of output that has nothing else to say; None for all other, which is looked at closely."""
     try:
         text = _decode_plain(envelope.data).text
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return text if len(text) <= _LONGEST else None
+    return text if len(text) <= _MAX_TEXT_LENGTH else None
 
 
 class _Fields:
@@ -108,60 +108,60 @@ class _Fields:
         try:
             self.left = _decode_data(envelope.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise Unreadable("`data` is not an object") from None
+            raise InvalidReport("`data` is not an object") from None
 
-    def text(self, name: str, otherwise: str | None = None) -> str:
+    def take_text(self, name: str, default: str | None = None) -> str:
         value = self.left.pop(name, None)
-        if value is None and otherwise is not None:
-            return otherwise
+        if value is None and default is not None:
+            return default
         if not isinstance(value, str):
-            raise Unreadable(f"`{name}` is not a text")
-        if len(value) > _LONGEST:
+            raise InvalidReport(f"`{name}` is not a text")
+        if len(value) > _MAX_TEXT_LENGTH:
             # The rest is on the host; the apps see that something is missing.
             self.left["truncated"] = True
-            value = f"{value[:_LONGEST]}… ({len(value)} characters)"
+            value = f"{value[:_MAX_TEXT_LENGTH]}… ({len(value)} characters)"
         return value
 
-    def number(self, name: str, otherwise: int | None = None) -> int:
+    def take_number(self, name: str, default: int | None = None) -> int:
         value = self.left.pop(name, None)
-        if value is None and otherwise is not None:
-            return otherwise
+        if value is None and default is not None:
+            return default
         if not isinstance(value, int) or isinstance(value, bool) or not -(2**53) < value < 2**53:
-            raise Unreadable(f"`{name}` is not a whole number")
+            raise InvalidReport(f"`{name}` is not a whole number")
         return value
 
-    def choice(self, name: str, choices: tuple[str, ...], otherwise: str) -> str:
-        value = self.left.pop(name, otherwise)
-        return value if isinstance(value, str) and value in choices else otherwise
+    def take_choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.left.pop(name, default)
+        return value if isinstance(value, str) and value in choices else default
 
-    def any(self, name: str) -> Any:
+    def take_any(self, name: str) -> Any:
         return self.left.pop(name, None)
 
-    def approval(self, name: str = "request_id") -> str:
+    def take_approval_id(self, name: str = "request_id") -> str:
         try:
-            return names.approval_of(self.text(name))
-        except names.BadId as problem:
-            raise Unreadable(f"`{name}`: {problem}") from None
+            return names.parse_request_id(self.take_text(name))
+        except names.InvalidRelayId as problem:
+            raise InvalidReport(f"`{name}`: {problem}") from None
 
 
-def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[events.AnyEvent, ...]:
+def _convert_event(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[events.AnyEvent, ...]:
     match type_:
         case "run.output":
-            return (events.ToolProgressed(call_id=CALL, text=_output_text(fields)),)
+            return (events.ToolProgressed(call_id=CALL, text=_read_output(fields)),)
         case "run.started":
-            return opening(
+            return make_opening_events(
                 host,
-                tool=fields.text("tool", UNKNOWN)[:LONGEST_TOOL],
-                cwd=fields.text("cwd", ""),
-                command=fields.text("command", ""),
+                tool=fields.take_text("tool", UNKNOWN)[:MAX_TOOL_LENGTH],
+                cwd=fields.take_text("cwd", ""),
+                command=fields.take_text("command", ""),
                 # Passed on as it came, too: the document does not know it.
-                cols=_known_size(fields, "cols", terminals.COLS),
-                rows=_known_size(fields, "rows", terminals.ROWS),
+                cols=_read_size_or(fields, "cols", terminals.COLS),
+                rows=_read_size_or(fields, "rows", terminals.ROWS),
             )
         case "run.awaiting_input":
-            reason = fields.choice("reason", outbound.REASONS, "unknown")
-            prompt = fields.text("prompt", "")
-            approval_id = fields.approval() if fields.left.get("request_id") is not None else None
+            reason = fields.take_choice("reason", outbound.REASONS, "unknown")
+            prompt = fields.take_text("prompt", "")
+            approval_id = fields.take_approval_id() if fields.left.get("request_id") is not None else None
             fields.left.pop("request_id", None)
             shown = events.PromptShown(reason=reason, prompt=prompt, approval_id=approval_id)
             if approval_id is None:
@@ -174,132 +174,136 @@ def _translated(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[eve
                 title=prompt,
                 summary=prompt[: outbound.SUMMARY_LIMIT],
                 details={"reason": reason},
-                expires_at_ms=at_ms + _QUESTION_MS,
+                expires_at_ms=at_ms + _APPROVAL_LIFETIME_MS,
                 fingerprint="",
             )
             return (shown, events.ApprovalRequested(approval=asked))
         case "run.resumed":
-            return (events.PromptGone(),)
+            return (events.PromptCleared(),)
         case "run.permission_requested":
-            return (events.ApprovalRequested(approval=_approval(fields, at_ms)),)
+            return (events.ApprovalRequested(approval=_read_approval(fields, at_ms)),)
         case "run.permission_decided":
-            return (_decision(host, fields),)
+            return (_read_decision(host, fields),)
         case "run.input":
-            return _input(host, fields)
+            return _read_input(host, fields)
         case "run.screen":
-            return (events.ScreenTaken(text=fields.text("text"), cols=_size(fields, "cols"), rows=_size(fields, "rows")),)
+            return (
+                events.ScreenCaptured(
+                    text=fields.take_text("text"), cols=_read_size(fields, "cols"), rows=_read_size(fields, "rows")
+                ),
+            )
         case "run.resized":
             by = events.Actor(name=host, via="host")
-            return (events.TerminalResized(cols=_size(fields, "cols"), rows=_size(fields, "rows"), by=by),)
+            return (events.TerminalResized(cols=_read_size(fields, "cols"), rows=_read_size(fields, "rows"), by=by),)
         case "tool.call":
-            call_id, tool = fields.text("request_id"), fields.text("tool")
-            args = fields.any("args")
+            call_id, tool = fields.take_text("request_id"), fields.take_text("tool")
+            args = fields.take_any("args")
             if not isinstance(args, dict):
                 fields.left["args"] = args  # passed on as it came
                 args = {"args": args}
             return (events.ToolCalled(call_id=call_id, tool=tool, args=args),)
         case "tool.result":
-            return _tool_result(fields)
-        case _ if type_ in _NOT_A_HOSTS or type_.startswith("rpc."):
+            return _read_tool_result(fields)
+        case _ if type_ in _RESERVED_TYPES or type_.startswith("rpc."):
             fields.left = {}
-            return (events.HostSaid(type="", data={}),)
+            return (events.HostEventReceived(type="", data={}),)
         case "run.exited":
-            return _exited(fields.number("exit_code", 0), fields.choice("outcome", _ENDED_BY_A_USER, ""))
+            return _make_exit(fields.take_number("exit_code", 0), fields.take_choice("outcome", _ENDED_BY_A_USER, ""))
         case _:
             data, fields.left = fields.left, {}
-            return (events.HostSaid(type=type_, data=data),)
+            return (events.HostEventReceived(type=type_, data=data),)
 
 
-def _output_text(fields: _Fields) -> str:
-    text = fields.text("text")
+def _read_output(fields: _Fields) -> str:
+    text = fields.take_text("text")
     if fields.left.get("stream") == "stdout":
         del fields.left["stream"]
     return text
 
 
-def _approval(fields: _Fields, at_ms: int) -> events.Approval:
-    approval_id = fields.approval()
-    prompt = fields.text("prompt", "")
-    tool = fields.text("op_tool", "")
-    args = fields.any("op_args")
-    details: dict[str, Any] = {"reason": fields.choice("reason", outbound.REASONS, "permission")}
+def _read_approval(fields: _Fields, at_ms: int) -> events.Approval:
+    approval_id = fields.take_approval_id()
+    prompt = fields.take_text("prompt", "")
+    tool = fields.take_text("op_tool", "")
+    args = fields.take_any("op_args")
+    details: dict[str, Any] = {"reason": fields.take_choice("reason", outbound.REASONS, "permission")}
     if args is not None:
         details["args"] = args
     if tool:
         details["tool"] = tool
     for name in ("approve_text", "deny_text"):
-        details[name] = fields.text(name, "")
+        details[name] = fields.take_text(name, "")
     cannot_approve = events.CANNOT_APPROVE in fields.left
     if cannot_approve:
-        details[events.CANNOT_APPROVE] = fields.text(events.CANNOT_APPROVE, "")
+        details[events.CANNOT_APPROVE] = fields.take_text(events.CANNOT_APPROVE, "")
     return events.Approval(
         id=approval_id,
         call_id=CALL,
         kind=tool or "terminal",
         title=prompt,
-        summary=fields.text("op_args_summary", "") or prompt[: outbound.SUMMARY_LIMIT],
+        summary=fields.take_text("op_args_summary", "") or prompt[: outbound.SUMMARY_LIMIT],
         details=details,
-        expires_at_ms=at_ms + _QUESTION_MS,
+        expires_at_ms=at_ms + _APPROVAL_LIFETIME_MS,
         fingerprint="",
         options=("deny",) if cannot_approve else ("approve", "deny"),
     )
 
 
-def _decision(host: str, fields: _Fields) -> events.AnyEvent:
-    approval_id = fields.approval()
-    word = fields.text("decision", "")
+def _read_decision(host: str, fields: _Fields) -> events.AnyEvent:
+    approval_id = fields.take_approval_id()
+    word = fields.take_text("decision", "")
     if word in _VERDICTS:
-        return events.ApprovalDecided(approval_id=approval_id, verdict=_VERDICTS[word], by=_decider(host, fields))
+        return events.ApprovalDecided(approval_id=approval_id, verdict=_VERDICTS[word], by=_make_decider(host, fields))
     if word == "expired":
         return events.ApprovalExpired(approval_id=approval_id)
-    return events.ApprovalWithdrawn(approval_id=approval_id, reason=fields.text("reason", word or "closed"))
+    return events.ApprovalWithdrawn(approval_id=approval_id, reason=fields.take_text("reason", word or "closed"))
 
 
-def _decider(host: str, fields: _Fields) -> events.Actor:
+def _make_decider(host: str, fields: _Fields) -> events.Actor:
     """The host, with whom it names. That is its claim, and says nothing about the users of this hub."""
     fields.left.pop("actor", None)
-    name, via = fields.text("by", ""), fields.text("via", "")
-    said = fields.any("claims")
+    name, via = fields.take_text("by", ""), fields.take_text("via", "")
+    said = fields.take_any("claims")
     if isinstance(said, dict):
         # A host that passes on what its hub said about who decided.
         name, via = (value if isinstance(value := said.get(key), str) else "" for key in ("by", "via"))
     if not name:
         return events.Actor(name=host, via="host")
-    return events.Actor(name=host, via="host", claims=events.Claim(name[:_LONGEST_CLAIM], via[:_LONGEST_CLAIM]))
+    return events.Actor(name=host, via="host", claims=events.Claim(name[:_MAX_CLAIM_LENGTH], via[:_MAX_CLAIM_LENGTH]))
 
 
-def _input(host: str, fields: _Fields) -> tuple[events.AnyEvent, ...]:
-    input_id = fields.text("input_id", "")
-    who = fields.text("actor", "system")[:_LONGEST_CLAIM]
+def _read_input(host: str, fields: _Fields) -> tuple[events.AnyEvent, ...]:
+    input_id = fields.take_text("input_id", "")
+    who = fields.take_text("actor", "system")[:_MAX_CLAIM_LENGTH]
     by = events.Actor(name=host, via="host", claims=events.Claim(who, who))
     typed = events.TerminalTyped(
-        input_id=input_id, text=fields.text("text_redacted", ""), sha256=fields.text("text_sha256", ""), by=by
+        input_id=input_id, text=fields.take_text("text_redacted", ""), sha256=fields.take_text("text_sha256", ""), by=by
     )
-    return (typed, *_answered(input_id))
+    return (typed, *_make_withdrawal(input_id))
 
 
-def _answered(request_id: str) -> tuple[events.AnyEvent, ...]:
+def _make_withdrawal(request_id: str) -> tuple[events.AnyEvent, ...]:
     """Relay has no word for a decision: that the question's own id was typed, or its call has ended, shows that it was made.
     Without such a question, or when its decision was told, this is left out."""
     try:
-        return (events.ApprovalWithdrawn(approval_id=names.approval_of(request_id), reason="answered on its host"),)
-    except names.BadId:
+        return (events.ApprovalWithdrawn(approval_id=names.parse_request_id(request_id), reason="answered on its host"),)
+    except names.InvalidRelayId:
         return ()
 
 
-def _tool_result(fields: _Fields) -> tuple[events.AnyEvent, ...]:
-    call_id, tool = fields.text("request_id"), fields.text("tool", "")
-    duration_ms = fields.number("duration_ms", 0)
-    ok = fields.any("ok") is True
+def _read_tool_result(fields: _Fields) -> tuple[events.AnyEvent, ...]:
+    call_id, tool = fields.take_text("request_id"), fields.take_text("tool", "")
+    duration_ms = fields.take_number("duration_ms", 0)
+    ok = fields.take_any("ok") is True
     if ok:
         text = msgspec.json.encode(fields.left.get("result")).decode()[: outbound.RESULT_LIMIT]
     else:
-        text = fields.text("error", "failed")
+        text = fields.take_text("error", "failed")
     finished = events.ToolFinished(call_id=call_id, tool=tool, duration_ms=duration_ms, text=text, is_error=not ok)
-    return (finished, *_answered(call_id))
+    return (finished, *_make_withdrawal(call_id))
 
 
-def _exited(exit_code: int, ended_by: str) -> tuple[events.AnyEvent, ...]:
+def _make_exit(exit_code: int, ended_by: str) -> tuple[events.AnyEvent, ...]:
     """`ended_by` is the outcome of a run that a user has ended; empty otherwise."""
     text = f"The program ended with exit code {exit_code}"
     outcome = events.Outcome(ended_by or ("success" if exit_code == 0 else "failed"))
@@ -310,13 +314,13 @@ def _exited(exit_code: int, ended_by: str) -> tuple[events.AnyEvent, ...]:
     )
 
 
-def _known_size(fields: _Fields, name: str, otherwise: int) -> int:
+def _read_size_or(fields: _Fields, name: str, default: int) -> int:
     value = fields.left.get(name)
-    return value if type(value) is int and 1 <= value <= terminals.LARGEST else otherwise
+    return value if type(value) is int and 1 <= value <= terminals.LARGEST else default
 
 
-def _size(fields: _Fields, name: str) -> int:
-    value = fields.number(name)
+def _read_size(fields: _Fields, name: str) -> int:
+    value = fields.take_number(name)
     if not 1 <= value <= terminals.LARGEST:
-        raise Unreadable(f"`{name}` is not a size")
+        raise InvalidReport(f"`{name}` is not a size")
     return value

@@ -9,14 +9,14 @@ from msgspec import UNSET, UnsetType
 from switchtower.core import events, journal, states
 from switchtower.protocols.relay import messages, names, outbound, stamps
 
-Status = Literal["running", "awaiting_input", "awaiting_approval", "exited", "lost"]
-Role = Literal["user", "assistant", "system"]
+RunRowStatus = Literal["running", "awaiting_input", "awaiting_approval", "exited", "lost"]
+MessageRole = Literal["user", "assistant", "system"]
 
 AGENT = "agent"
 _MERGED_LIMIT = 16_384
 
 
-def status(card: journal.Card) -> Status:
+def compute_status(card: journal.Card) -> RunRowStatus:
     active = card.state in states.ACTIVE
     if card.host_lost and (active or card.host is None):
         return "lost"  # its host may come back; a node that was lost with its program does not
@@ -29,38 +29,38 @@ def status(card: journal.Card) -> Status:
     return "exited"
 
 
-def _op_tool(card: journal.Card, tool: str) -> str | UnsetType:
+def _get_op_tool(card: journal.Card, tool: str) -> str | UnsetType:
     """A program's own prompt is about no tool."""
     is_prompt = bool(card.tool) and tool in (card.tool, outbound.TERMINAL)
-    return UNSET if is_prompt else outbound.op_tool("", tool) or UNSET
+    return UNSET if is_prompt else outbound.get_op_tool("", tool) or UNSET
 
 
-def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
-    state = status(card)
+def make_run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
+    state = compute_status(card)
     question, waits = card.question, card.waits
     ended = state == "exited" or (state == "lost" and card.state not in states.ACTIVE)
     asked: dict[str, Any] = {}
     if state == "awaiting_approval" and card.pending_approval_id is not None:
-        asked["pending_request_id"] = names.request_of(card.pending_approval_id)
+        asked["pending_request_id"] = names.format_request_id(card.pending_approval_id)
         asked["pending_reason"] = "permission"
     if question is not None:
         asked |= {
             "pending_prompt": question.title,
-            "pending_op_tool": _op_tool(card, question.tool),
+            "pending_op_tool": _get_op_tool(card, question.tool),
             "pending_op_args_summary": question.summary,
         }
     elif waits is not None:
         asked |= {"pending_reason": waits.reason, "pending_prompt": waits.prompt}
     return messages.RunRow(
-        id=names.run_of(card.session_id),
+        id=names.format_run_id(card.session_id),
         host_id=card.host or own_host_id,
         tool=card.tool or card.engine or AGENT,
         cwd=card.workspace.root,
         status=state,
-        started_at=stamps.spelled(card.created_at_ms),
-        last_active_at=stamps.spelled(card.updated_at_ms),
-        ended_at=stamps.spelled(card.ended_at_ms) if ended and card.ended_at_ms is not None else UNSET,
-        exit_code=_exit_code(card) if ended else UNSET,
+        started_at=stamps.format_timestamp(card.created_at_ms),
+        last_active_at=stamps.format_timestamp(card.updated_at_ms),
+        ended_at=stamps.format_timestamp(card.ended_at_ms) if ended and card.ended_at_ms is not None else UNSET,
+        exit_code=_find_exit_code(card) if ended else UNSET,
         title=card.title or UNSET,
         engine=UNSET if card.host else card.engine or UNSET,
         provider=UNSET if card.host else card.provider or UNSET,
@@ -68,14 +68,14 @@ def run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
         preset=card.preset or UNSET,
         policy=card.policy if card.engine == AGENT and not card.host else UNSET,
         sandbox=UNSET if card.host else card.sandbox or UNSET,
-        child_of=names.run_of(card.child_of) if card.child_of else UNSET,
-        usage=_usage(card.spent) if card.spent else UNSET,
+        child_of=names.format_run_id(card.child_of) if card.child_of else UNSET,
+        usage=_make_usage(card.spent) if card.spent else UNSET,
         acceptance=[messages.RowCriterion(name, passed) for name, passed in card.accepted.items()] or UNSET,
         **asked,
     )
 
 
-def _usage(spent: journal.Spent) -> messages.RowUsage:
+def _make_usage(spent: journal.UsageSummary) -> messages.RowUsage:
     return messages.RowUsage(
         input_tokens=spent.input_tokens,
         output_tokens=spent.output_tokens,
@@ -85,7 +85,7 @@ def _usage(spent: journal.Spent) -> messages.RowUsage:
     )
 
 
-def _exit_code(card: journal.Card) -> int:
+def _find_exit_code(card: journal.Card) -> int:
     if card.exit_code is not None:
         return card.exit_code
     return {
@@ -94,7 +94,7 @@ def _exit_code(card: journal.Card) -> int:
     }.get(card.state, 1)
 
 
-class _Read(msgspec.Struct):
+class _DecodedEnvelope(msgspec.Struct):
     """An envelope of our own making, read back."""
 
     type: str
@@ -104,7 +104,7 @@ class _Read(msgspec.Struct):
     seq: int | None = None
 
 
-_decode = msgspec.json.Decoder(_Read).decode
+_decode = msgspec.json.Decoder(_DecodedEnvelope).decode
 _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 _TEXTS = {
     "run.output": "text",
@@ -116,15 +116,17 @@ _TEXTS = {
     "tool.call": "tool",
     "tool.result": "tool",
 }
-_ROLES: dict[str, Role] = {"run.input": "user", "run.output": "assistant"}
+_ROLES: dict[str, MessageRole] = {"run.input": "user", "run.output": "assistant"}
 
 
-def history(about: outbound.About, entries: Sequence[journal.Entry], *, include_output: bool) -> list[messages.Message]:
+def make_history(
+    about: outbound.EnvelopeHeader, entries: Sequence[journal.Entry], *, include_output: bool
+) -> list[messages.Message]:
     """A page of a run's messages, oldest first. The pieces in which an agent speaks are put together again."""
     found: list[messages.Message] = []
     speaking: list[str] = []
     for entry in entries:
-        frame = outbound.envelope(about, entry)
+        frame = outbound.encode_event(about, entry)
         if frame is None:
             continue
         read = _decode(frame)
@@ -135,20 +137,20 @@ def history(about: outbound.About, entries: Sequence[journal.Entry], *, include_
             text = cast(str, data["text"])
             if speaking and sum(map(len, speaking)) < _MERGED_LIMIT:
                 speaking.append(text)
-                found[-1] = msgspec.structs.replace(found[-1], text="".join(speaking), data=_output_data("".join(speaking)))
+                found[-1] = msgspec.structs.replace(found[-1], text="".join(speaking), data=_make_output_data("".join(speaking)))
                 continue
             speaking = [text]
         else:
             speaking = []
-        found.append(_message(read, data))
+        found.append(_make_message(read, data))
     return found
 
 
-def _output_data(text: str) -> msgspec.Raw:
+def _make_output_data(text: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({"stream": "stdout", "text": text}))
 
 
-def _message(read: _Read, data: dict[str, Any]) -> messages.Message:
+def _make_message(read: _DecodedEnvelope, data: dict[str, Any]) -> messages.Message:
     text = data.get(_TEXTS.get(read.type, ""), "")
     if read.type == "run.exited":
         text = f"exit code {data.get('exit_code')}"

@@ -33,7 +33,7 @@ export interface AppEvent {
 _SUBSCRIPTIONS: Mapping[str, type[Struct]] = {"run.subscribe": messages.Subscribe, "run.unsubscribe": messages.Subscribe}
 
 
-def source() -> str:
+def generate_source() -> str:
     """The whole file."""
     of_runs = {**messages.COMMAND_DATA, **_SUBSCRIPTIONS}
     run_rpcs = {type_: messages.RPC_DATA[type_] for type_ in messages.RUN_RPCS}
@@ -42,40 +42,44 @@ def source() -> str:
     parts = [
         _HEAD,
         "// HTTP, and the answers to calls",
-        *(_interface(row) for row in _ROWS),
+        *(_format_interface(row) for row in _ROWS),
         "// The data of what apps send",
-        *(_interface(struct) for struct in data),
+        *(_format_interface(struct) for struct in data),
         "// App → server",
-        _union("RunCommand", of_runs, names="run_id: string"),
-        _union("RunRpc", run_rpcs, names="run_id: string"),
-        _union("HostRpc", host_rpcs, names="run_id?: string"),
+        _format_union("RunCommand", of_runs, names="run_id: string"),
+        _format_union("RunRpc", run_rpcs, names="run_id: string"),
+        _format_union("HostRpc", host_rpcs, names="run_id?: string"),
         "export type AppCommand = RunCommand | RunRpc | HostRpc;",
         _EVENT,
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _interface(struct: type[Struct]) -> str:
+def _format_interface(struct: type[Struct]) -> str:
     shown = inspect.type_info(struct)
     assert isinstance(shown, inspect.StructType), "wire types are structs"
-    fields = (f"\n  {field.encode_name}{'?' if _may_be_absent(field) else ''}: {_type(field.type)};" for field in shown.fields)
+    fields = (
+        f"\n  {field.encode_name}{'?' if _is_optional(field) else ''}: {_format_type(field.type)};" for field in shown.fields
+    )
     return f"export interface {struct.__name__} {{{''.join(fields)}\n}}"
 
 
-def _union(name: str, members: Mapping[str, type[Struct]], *, names: str) -> str:
-    lines = "".join(f"\n  | {{ type: {_literal(type_)}; {names}; data: {data.__name__} }}" for type_, data in members.items())
+def _format_union(name: str, members: Mapping[str, type[Struct]], *, names: str) -> str:
+    lines = "".join(
+        f"\n  | {{ type: {_format_literal(type_)}; {names}; data: {data.__name__} }}" for type_, data in members.items()
+    )
     return f"export type {name} ={lines};"
 
 
-def _may_be_absent(field: inspect.Field) -> bool:
+def _is_optional(field: inspect.Field) -> bool:
     return not field.required
 
 
-def _literal(value: str) -> str:
+def _format_literal(value: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _type(of: inspect.Type) -> str:
+def _format_type(of: inspect.Type) -> str:
     match of:
         case inspect.StrType():
             return "string"
@@ -88,15 +92,15 @@ def _type(of: inspect.Type) -> str:
         case inspect.AnyType() | inspect.RawType():
             return "unknown"
         case inspect.LiteralType(values=values):
-            return " | ".join(_literal(str(value)) for value in values)
+            return " | ".join(_format_literal(str(value)) for value in values)
         case inspect.DictType():
-            return f"Record<string, {_type(of.value_type)}>"
+            return f"Record<string, {_format_type(of.value_type)}>"
         case inspect.ListType():
-            return f"{_type(of.item_type)}[]"
+            return f"{_format_type(of.item_type)}[]"
         case inspect.StructType():
             return of.cls.__name__
         case inspect.UnionType():
-            said = {_type(part): part for part in of.types if not _is_unset(part)}
+            said = {_format_type(part): part for part in of.types if not _is_unset(part)}
             if "unknown" in said:
                 return "unknown"  # which holds everything else too
             return " | ".join(sorted(said, key=lambda spelled: spelled == "null"))
@@ -109,4 +113,4 @@ def _is_unset(of: Any) -> bool:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(source())
+    sys.stdout.write(generate_source())

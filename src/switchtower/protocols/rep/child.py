@@ -19,15 +19,15 @@ from switchtower.tools.running import adoption, marks, orphans, patience, proc
 from switchtower.tools.sandboxes import launch
 from switchtower.transports import lines
 
-LONGEST_LINE = 16 * 1024 * 1024
-KEPT_OF_STDERR = 4096
+MAX_LINE_BYTES = 16 * 1024 * 1024
+STDERR_TAIL_BYTES = 4096
 _READ = 256 * 1024
-_LAST_READS = 64
+_MAX_FINAL_READS = 64
 """What is still in the pipes at the end is read, but not for ever: somebody else may keep writing into them."""
 _EXIT_AFTER_EOF = 0.25
 """A process that ends closes its pipes a moment before it is gone, and its exit code is worth that moment."""
 _TERM_GRACE = 0.5
-_LAST_WAIT = 5.0
+_KILL_TIMEOUT = 5.0
 _POLL = 0.02
 
 _REMEDIES = {
@@ -38,43 +38,43 @@ _REMEDIES = {
 }
 
 
-class Listener(Protocol):
-    def heard(self, received: list[bytes]) -> None: ...
+class RuntimeOutputListener(Protocol):
+    def on_line(self, received: list[bytes]) -> None: ...
 
-    def broke(self, reason: str) -> None:
+    def on_broken(self, reason: str) -> None:
         """Nothing more will be heard. Told once at most."""
 
 
-class NotStarted(Exception):
+class RuntimeNotStarted(Exception):
     """The runtime could not be started"""
 
 
-def start(
+def start_process(
     argv: Sequence[str],
     *,
     cwd: str,
     environment: Mapping[str, str],
     run_id: str,
-    listener: Listener,
+    listener: RuntimeOutputListener,
     process_mark: str | None = None,
-) -> "Child":
+) -> "RuntimeProcess":
     """Starts it in a session, and so a group, of its own. With `process_mark` its processes count as somebody else's, who
     looks after them when this one has ended. Raises `NotStarted`."""
-    mark = marks.for_command(process_mark or run_id)
-    variables = {**environment, **mark.variables()}
+    mark = marks.make_command_mark(process_mark or run_id)
+    variables = {**environment, **mark.environment_variables()}
     try:
         if not argv:
-            raise NotStarted("there is no runtime to start; hint: set `executor_path` in `tm/config/runtime.yaml`")
+            raise RuntimeNotStarted("there is no runtime to start; hint: set `executor_path` in `tm/config/runtime.yaml`")
         program = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
         if shutil.which(program, path=variables.get("PATH")) is None:
             why = errno.ENOENT
             if "/" in program and Path(program).exists():
                 why = errno.EISDIR if Path(program).is_dir() else errno.EACCES
             raise OSError(why, os.strerror(why))
-        wrapped = marks.wrap([program, *argv[1:]], mark)
+        wrapped = marks.wrap_with_mark([program, *argv[1:]], mark)
         if process_mark is None:
-            adoption.expect(run_id)
-        process = adoption.keep(
+            adoption.register_run(run_id)
+        process = adoption.start_kept_child(
             mark.run_id,
             lambda: launch.popen(
                 wrapped,
@@ -89,32 +89,34 @@ def start(
         )
     except (OSError, ValueError) as error:
         if process_mark is None:
-            adoption.run_has_ended(run_id)
+            adoption.unregister_run(run_id)
         number = error.errno if isinstance(error, OSError) else None
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         remedy = _REMEDIES.get(number or 0, "see whether it exists and is executable")
-        raise NotStarted(f"the runtime `{argv[0][:200]}` cannot be started: {reason}; hint: {remedy}") from error
-    return Child(process, run_id, mark, listener)
+        raise RuntimeNotStarted(f"the runtime `{argv[0][:200]}` cannot be started: {reason}; hint: {remedy}") from error
+    return RuntimeProcess(process, run_id, mark, listener)
 
 
-class Child:
+class RuntimeProcess:
     """To be ended with `end`, whatever happened."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", run_id: str, mark: marks.Mark, listener: Listener) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", run_id: str, mark: marks.ProcessMark, listener: RuntimeOutputListener
+    ) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._process = process
         self._run_id = run_id
         self._mark = mark
-        self._is_alone = mark.run_id == run_id
+        self._has_own_mark = mark.run_id == run_id
         """Nobody else has processes under this mark."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._stdin: IO[bytes] = process.stdin
         self._stdout: IO[bytes] = process.stdout
         self._stderr: IO[bytes] = process.stderr
-        self._splitter = lines.LineSplitter(LONGEST_LINE)
+        self._splitter = lines.LineSplitter(MAX_LINE_BYTES)
         self._unwritten = bytearray()
-        self._stderr_end = bytearray()
+        self._stderr_tail = bytearray()
         self._is_broken = False
         self._is_closed = False
         self._exited = asyncio.Event()
@@ -123,9 +125,9 @@ class Child:
             os.set_blocking(pipe.fileno(), False)
         self._loop.add_reader(self._stdout.fileno(), self._read_stdout)
         self._loop.add_reader(self._stderr.fileno(), self._read_stderr)
-        self._pidfd = proc.pidfd_of(process.pid)
+        self._pidfd = proc.open_pidfd(process.pid)
         if self._pidfd is not None:
-            self._loop.add_reader(self._pidfd, self._note_exit)
+            self._loop.add_reader(self._pidfd, self._on_exit)
         else:
             self._watch_exit()
 
@@ -146,13 +148,13 @@ class Child:
                 return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
         return None
 
-    def stderr_end(self) -> str:
+    def read_stderr_tail(self) -> str:
         """The last that it wrote as errors, without secrets."""
-        if not self._stderr_end:
+        if not self._stderr_tail:
             return ""
         from switchtower.core.redact.redactor import Redactor
 
-        return Redactor().text(self._stderr_end.decode(errors="replace")).strip()
+        return Redactor().redact_text(self._stderr_tail.decode(errors="replace")).strip()
 
     def write(self, line: bytes) -> None:
         """Never waits. What the runtime does not read stays with us until it does, or until the end."""
@@ -164,12 +166,12 @@ class Child:
             except BlockingIOError:
                 written = 0
             except OSError:
-                self._lost("closed its input")
+                self._on_pipe_closed("closed its input")
                 return
             if written == len(line):
                 return
             line = line[written:]
-            self._loop.add_writer(self._stdin.fileno(), self._write_on)
+            self._loop.add_writer(self._stdin.fileno(), self._continue_writing)
         self._unwritten += line
 
     async def end(self, *, grace_s: float) -> None:
@@ -178,7 +180,7 @@ class Child:
         if self._is_closed:
             return
         try:
-            await patience.to_the_end(self._end(grace_s))
+            await patience.run_to_completion(self._end(grace_s))
         finally:
             self._close()
 
@@ -188,8 +190,8 @@ class Child:
             self._kill_group(signal.SIGTERM)
             await self._has_exited(within=_TERM_GRACE)
         self._kill_group(signal.SIGKILL)
-        await self._has_exited(within=_LAST_WAIT)
-        await asyncio.to_thread(self._kill_rest)
+        await self._has_exited(within=_KILL_TIMEOUT)
+        await asyncio.to_thread(self._kill_descendants)
         self._read_rest()
 
     async def _has_exited(self, *, within: float) -> bool:
@@ -206,7 +208,7 @@ class Child:
         if not self._exited.is_set():
             # The event loop is going down and has cancelled the cleaning too.
             self._kill_group(signal.SIGKILL)
-            self._kill_rest()
+            self._kill_descendants()
         if self._exit_timer is not None:
             self._exit_timer.cancel()
         for pipe in (self._stdout, self._stderr):
@@ -218,15 +220,15 @@ class Child:
             self._pidfd = None
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_POLL)
-        adoption.let_go(self._process.pid)
-        if self._is_alone:
-            adoption.run_has_ended(self._mark.run_id)
+        adoption.release_child(self._process.pid)
+        if self._has_own_mark:
+            adoption.unregister_run(self._mark.run_id)
 
-    def _kill_rest(self) -> None:
+    def _kill_descendants(self) -> None:
         """What it started and did not end. A runtime of ours marks the commands of its steps itself, for the run and with
         numbers of their own; where limits cannot carry marks, that is all there is to find them by."""
         orphans.kill_marked(self._run_id)
-        if not self._is_alone:
+        if not self._has_own_mark:
             orphans.kill_marked(self._mark.run_id, command=self._mark.command)
 
     def _kill_group(self, number: signal.Signals) -> None:
@@ -241,7 +243,7 @@ class Child:
                 self._unwritten.clear()
             self._stdin.close()
 
-    def _write_on(self) -> None:
+    def _continue_writing(self) -> None:
         try:
             written = os.write(self._stdin.fileno(), self._unwritten)
         except BlockingIOError:
@@ -249,7 +251,7 @@ class Child:
         except OSError:
             self._loop.remove_writer(self._stdin.fileno())
             self._unwritten.clear()
-            self._lost("closed its input")
+            self._on_pipe_closed("closed its input")
             return
         del self._unwritten[:written]
         if not self._unwritten:
@@ -265,15 +267,15 @@ class Child:
             piece = b""
         if not piece:
             self._loop.remove_reader(self._stdout.fileno())
-            self._lost("closed its output")
+            self._on_pipe_closed("closed its output")
             return False
         if self._is_broken:
             return True
         received = self._splitter.feed(piece)
         if received:
-            self._listener.heard(received)
+            self._listener.on_line(received)
         if self._splitter.oversized:
-            self._break(f"wrote a line of more than {LONGEST_LINE} bytes")
+            self._report_broken(f"wrote a line of more than {MAX_LINE_BYTES} bytes")
         return True
 
     def _read_stderr(self) -> bool:
@@ -286,40 +288,40 @@ class Child:
         if not piece:
             self._loop.remove_reader(self._stderr.fileno())
             return False
-        self._stderr_end += piece[-KEPT_OF_STDERR:]
-        del self._stderr_end[:-KEPT_OF_STDERR]
+        self._stderr_tail += piece[-STDERR_TAIL_BYTES:]
+        del self._stderr_tail[:-STDERR_TAIL_BYTES]
         return True
 
     def _read_rest(self) -> None:
         for read in (self._read_stdout, self._read_stderr):
-            for _ in range(_LAST_READS):
+            for _ in range(_MAX_FINAL_READS):
                 if not read():
                     break
 
-    def _note_exit(self) -> None:
+    def _on_exit(self) -> None:
         """rep 4: an end is noticed at once, also when somebody else still holds the pipes open."""
         if self._pidfd is not None:
             self._loop.remove_reader(self._pidfd)
         self._exited.set()
         self._read_rest()
-        self._break(f"ended with exit code {self.exit_code}")
+        self._report_broken(f"ended with exit code {self.exit_code}")
 
     def _watch_exit(self) -> None:
         """Where the system has no pidfds there is nothing to wait on."""
         if self._is_closed:
             return
         if self.exit_code is not None:
-            self._note_exit()
+            self._on_exit()
         else:
             self._loop.call_later(_POLL, self._watch_exit)
 
-    def _lost(self, what: str) -> None:
+    def _on_pipe_closed(self, pipe: str) -> None:
         """One of its pipes is closed. Most likely it is about to end, and then its exit code says more."""
         if not self._is_broken and not self._exited.is_set() and self._exit_timer is None:
-            self._exit_timer = self._loop.call_later(_EXIT_AFTER_EOF, self._break, f"{what} but still runs")
+            self._exit_timer = self._loop.call_later(_EXIT_AFTER_EOF, self._report_broken, f"{pipe} but still runs")
 
-    def _break(self, reason: str) -> None:
+    def _report_broken(self, reason: str) -> None:
         if not self._is_broken:
             self._is_broken = True
             self._read_stderr()
-            self._listener.broke(reason)
+            self._listener.on_broken(reason)

@@ -16,15 +16,15 @@ from switchtower.protocols.rep import child, errors
 
 GRACE = 1.0
 """For a runtime to go by itself once its input has ended."""
-_SHOWN = 200
+_MAX_QUOTED = 200
 
 T = TypeVar("T")
 
 
-class Broken(Exception):
+class RuntimeConnectionError(Exception):
     """The conversation with the runtime is over, and not by agreement."""
 
-    code = errors.Code.BROKEN_TRANSPORT
+    code = errors.RepErrorCode.BROKEN_TRANSPORT
 
     def __init__(self, message: str, details: dict[str, Any]) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Broken(Exception):
         self.details = details
 
 
-class Refused(Exception):
+class RuntimeRequestError(Exception):
     """The runtime answered with an error."""
 
     def __init__(self, code: int, message: str, data: Any) -> None:
@@ -42,7 +42,7 @@ class Refused(Exception):
         self.data = data
 
 
-class Marching(Struct, frozen=True, kw_only=True):
+class RuntimeEnvironment(Struct, frozen=True, kw_only=True):
     """rep 8: what a runtime is told in its environment."""
 
     run_id: str
@@ -51,7 +51,7 @@ class Marching(Struct, frozen=True, kw_only=True):
     allow_shell: bool = False
     log_json: bool = False
 
-    def variables(self) -> dict[str, str]:
+    def build_variables(self) -> dict[str, str]:
         return {
             "TRACE_MIND_RUN_ID": self.run_id,
             "TRACE_MIND_TRACE_ID": self.trace_id,
@@ -86,11 +86,11 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Client:
+class RuntimeClient:
     """One runtime, from its start to its end. To be used with `async with`, or closed with `aclose`."""
 
     def __init__(self) -> None:
-        self._child: child.Child
+        self._process: child.RuntimeProcess
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
         self._waiting: asyncio.Future[Raw] | None = None
@@ -98,7 +98,7 @@ class Client:
         """Of the request whose answer is waited for."""
         self._interjected_id: int | None = None
         """Of the one request that may be sent while an answer is due. Nothing waits for its own answer."""
-        self._broken: Broken | None = None
+        self._broken: RuntimeConnectionError | None = None
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
     @classmethod
@@ -107,26 +107,26 @@ class Client:
         argv: Sequence[str],
         *,
         cwd: str,
-        marching: Marching,
+        runtime_environment: RuntimeEnvironment,
         environment: Mapping[str, str] | None = None,
         process_mark: str | None = None,
     ) -> Self:
         """Starts the runtime, on the running event loop. It sees the given environment, which is ours unless given, and what
         REP has in it. Raises `child.NotStarted`."""
         client = cls()
-        variables = {**(os.environ if environment is None else environment), **marching.variables()}
-        client._child = child.start(
-            argv, cwd=cwd, environment=variables, run_id=marching.run_id, listener=client, process_mark=process_mark
+        variables = {**(os.environ if environment is None else environment), **runtime_environment.build_variables()}
+        client._process = child.start_process(
+            argv, cwd=cwd, environment=variables, run_id=runtime_environment.run_id, listener=client, process_mark=process_mark
         )
         return client
 
     @property
     def pid(self) -> int:
-        return self._child.pid
+        return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        return self._child.exit_code
+        return self._process.exit_code
 
     @property
     def is_broken(self) -> bool:
@@ -141,27 +141,27 @@ class Client:
         self._last_id += 1
         self._waiting_id = self._last_id
         self._waiting = waiting = self._loop.create_future()
-        self._child.write(_encode(_Request(self._last_id, method, params)) + b"\n")
+        self._process.write(_encode(_Request(self._last_id, method, params)) + b"\n")
         result = await waiting
         self._waiting = None
-        return self.understand(result, answer)
+        return self.convert_result(result, answer)
 
-    def interject(self, method: str, params: Any) -> None:
+    def send_out_of_turn(self, method: str, params: Any) -> None:
         """Sends a request while the answer to another is due, once in a conversation, and does not wait. rep 3 has requests and
         answers in pairs; this is for the `Cancel` of rep 10 to a runtime that hangs."""
         assert self._interjected_id is None, "one interjection in a conversation"
         if self._broken is None:
             self._last_id += 1
             self._interjected_id = self._last_id
-            self._child.write(_encode(_Request(self._last_id, method, params)) + b"\n")
+            self._process.write(_encode(_Request(self._last_id, method, params)) + b"\n")
 
-    def reject(self, reason: str) -> Broken:
+    def reject(self, reason: str) -> RuntimeConnectionError:
         """The conversation is over because of what the runtime answered; the error to raise."""
-        self.broke(reason)
+        self.on_broken(reason)
         assert self._broken is not None
         return self._broken
 
-    def understand(self, answer: Raw, wanted: type[T]) -> T:
+    def convert_result(self, answer: Raw, wanted: type[T]) -> T:
         """An answer, or a part of one that was left for later. Raises `Broken` when it is something else."""
         decoder = self._decoders.get(wanted)
         if decoder is None:
@@ -169,12 +169,12 @@ class Client:
         try:
             understood: T = decoder.decode(answer)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise self.reject(f"answered something else than REP has there: {_reason(error)}") from None
+            raise self.reject(f"answered something else than REP has there: {_describe_error(error)}") from None
         return understood
 
     async def aclose(self, *, grace_s: float = GRACE) -> None:
         """Ends the runtime with all that it started. One that has broken the conversation gets no grace."""
-        await self._child.end(grace_s=0 if self.is_broken else grace_s)
+        await self._process.end(grace_s=0 if self.is_broken else grace_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -184,46 +184,48 @@ class Client:
     ) -> None:
         await self.aclose(grace_s=0 if kind else GRACE)
 
-    def heard(self, received: list[bytes]) -> None:
+    def on_line(self, received: list[bytes]) -> None:
         # rep 3: requests and answers come in pairs, and nothing else comes.
         if self._broken is None and len(received) > (1 if self._interjected_id is None else 2):
-            self.broke(f"wrote a line without a request: {_shown(received[-1])}")
+            self.on_broken(f"wrote a line without a request: {_shorten(received[-1])}")
         for line in received:
             if self._broken is None:
-                self._hear(line)
+                self._handle_line(line)
 
-    def _hear(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         waiting = self._waiting
         is_due = waiting is not None and not waiting.done()
         if not is_due and self._interjected_id is None:
-            self.broke(f"wrote a line without a request: {_shown(line)}")
+            self.on_broken(f"wrote a line without a request: {_shorten(line)}")
             return
         try:
-            answer = _read(line)
+            answer = _decode_response(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self.broke(f"wrote what is no answer: {_reason(error)}: {_shown(line)}")
+            self.on_broken(f"wrote what is no answer: {_describe_error(error)}: {_shorten(line)}")
             return
         if self._interjected_id is not None and answer.id == self._interjected_id:
             self._interjected_id = 0  # answered; no other may be sent
         elif waiting is None or not is_due:
-            self.broke(f"wrote a line without a request: {_shown(line)}")
-        elif fault := self._fault_of(answer):
-            self.broke(f"{fault}: {_shown(line)}")
+            self.on_broken(f"wrote a line without a request: {_shorten(line)}")
+        elif fault := self._find_protocol_error(answer):
+            self.on_broken(f"{fault}: {_shorten(line)}")
         elif isinstance(problem := answer.error, _Problem):
             self._waiting = None
-            waiting.set_exception(Refused(problem.code, problem.message, problem.data))
+            waiting.set_exception(RuntimeRequestError(problem.code, problem.message, problem.data))
         else:
             assert isinstance(answer.result, Raw)
             waiting.set_result(answer.result)
 
-    def broke(self, reason: str) -> None:
+    def on_broken(self, reason: str) -> None:
         if self._broken is not None:
             return
-        self._broken = Broken(f"the runtime {reason}", {"exit_code": self._child.exit_code, "stderr": self._child.stderr_end()})
+        self._broken = RuntimeConnectionError(
+            f"the runtime {reason}", {"exit_code": self._process.exit_code, "stderr": self._process.read_stderr_tail()}
+        )
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(self._broken)
 
-    def _fault_of(self, answer: _Answer) -> str | None:
+    def _find_protocol_error(self, answer: _Answer) -> str | None:
         if answer.jsonrpc != "2.0":
             return "speaks another version of JSON-RPC"
         has_error = isinstance(answer.error, _Problem)
@@ -236,7 +238,7 @@ class Client:
         return None
 
 
-def _read(line: bytes) -> _Answer:
+def _decode_response(line: bytes) -> _Answer:
     try:
         return _decode_answer(line)
     except msgspec.DecodeError:
@@ -249,13 +251,13 @@ def _read(line: bytes) -> _Answer:
         return _decode_answer(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
-def _reason(error: Exception) -> str:
-    return "nested too deep" if isinstance(error, RecursionError) else str(error)[:_SHOWN]
+def _describe_error(error: Exception) -> str:
+    return "nested too deep" if isinstance(error, RecursionError) else str(error)[:_MAX_QUOTED]
 
 
-def _shown(line: bytes) -> str:
+def _shorten(line: bytes) -> str:
     """The beginning of it, without secrets."""
     from switchtower.core.redact.redactor import Redactor
 
-    text = Redactor().text(line[: 2 * _SHOWN].decode(errors="replace"))
-    return f"`{text[:_SHOWN]}…`" if len(text) > _SHOWN else f"`{text}`"
+    text = Redactor().redact_text(line[: 2 * _MAX_QUOTED].decode(errors="replace"))
+    return f"`{text[:_MAX_QUOTED]}…`" if len(text) > _MAX_QUOTED else f"`{text}`"

@@ -6,29 +6,29 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-Event = dict[str, Any]
-OnEvent = Callable[[Event], Awaitable[None] | None]
+RunEvent = dict[str, Any]
+OnRunEvent = Callable[[RunEvent], Awaitable[None] | None]
 """Told each event, in order. What it returns is awaited, and meanwhile the runtime is not polled."""
 
-MOST_EVENTS = 100_000
-MOST_BYTES = 64 * 1024 * 1024
+MAX_EVENTS = 100_000
+MAX_BYTES = 64 * 1024 * 1024
 
 
-class Collected:
-    def __init__(self, on_event: OnEvent | None = None, *, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
+class EventCollector:
+    def __init__(self, on_event: OnRunEvent | None = None, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self._on_event = on_event
-        self._room_for = most_events // 2
-        self._room_bytes = most_bytes // 2
-        self._first: list[Event] = []
+        self._max_kept = max_events // 2
+        self._max_kept_bytes = max_bytes // 2
+        self._first: list[RunEvent] = []
         self._first_bytes = 0
         self._is_first_full = False
-        self._last: deque[tuple[Event, int]] = deque()
+        self._last: deque[tuple[RunEvent, int]] = deque()
         self._last_bytes = 0
         self.left_out = 0
-        self.last_failed: Event | None = None
+        self.last_failed: RunEvent | None = None
         """The last `step` event that tells of a failure."""
 
-    async def add(self, events: list[Event], wire_bytes: int) -> None:
+    async def add(self, events: list[RunEvent], wire_bytes: int) -> None:
         """Those of one poll, and how long they were on the wire together."""
         each = wire_bytes // len(events) if events else 0
         for event in events:
@@ -38,17 +38,17 @@ class Collected:
             if self._on_event is not None and (handed := self._on_event(event)) is not None:
                 await handed
 
-    def kept(self) -> list[Event]:
+    def list_kept(self) -> list[RunEvent]:
         return [*self._first, *(event for event, _ in self._last)]
 
-    def _keep(self, event: Event, size: int) -> None:
-        if not self._is_first_full and len(self._first) < self._room_for and self._first_bytes + size <= self._room_bytes:
+    def _keep(self, event: RunEvent, size: int) -> None:
+        if not self._is_first_full and len(self._first) < self._max_kept and self._first_bytes + size <= self._max_kept_bytes:
             self._first.append(event)
             self._first_bytes += size
             return
         self._is_first_full = True  # a small one after a big one must not overtake it
         self._last.append((event, size))
         self._last_bytes += size
-        while len(self._last) > self._room_for or self._last_bytes > self._room_bytes:
+        while len(self._last) > self._max_kept or self._last_bytes > self._max_kept_bytes:
             self._last_bytes -= self._last.popleft()[1]
             self.left_out += 1

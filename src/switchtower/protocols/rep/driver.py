@@ -13,34 +13,34 @@ from uuid import uuid4
 from msgspec import Raw, Struct, structs
 
 from switchtower.protocols.rep import client, collecting, errors, messages, negotiation, outcome
-from switchtower.protocols.rep.child import NotStarted
+from switchtower.protocols.rep.child import RuntimeNotStarted
 
 TIMEOUT = 120.0
 CANCEL_GRACE = 5.0
-_SHORTEST_PAUSE, _LONGEST_PAUSE, _SLOWER = 0.001, 0.05, 1.5
-_HANGS_AFTER = 0.2
+_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL, _POLL_BACKOFF = 0.001, 0.05, 1.5
+_HANG_FRACTION = 0.2
 """The part of a cancel's grace for which an answer that is due is waited for before `Cancel` is sent all the same."""
-_LENT_EXIT_GRACE = 0.2
+_STEP_EXIT_GRACE = 0.2
 """For the runtime of a lent step to exit by itself: the flow waits for it."""
 
-Remember = Callable[[dict[str, Any]], None]
+OnCapabilities = Callable[[dict[str, Any]], None]
 """Told what the runtime said of itself, acceptable or not, for who wants to look at it later."""
-Adapt = Callable[[dict[str, Any], frozenset[str]], dict[str, Any] | None]
+AdaptFlow = Callable[[dict[str, Any], frozenset[str]], dict[str, Any] | None]
 """The same flow for a runtime that lacks these control kinds, or None when it cannot be had without them."""
 
-Check = Callable[[dict[str, Any]], str | None]
+CheckFlow = Callable[[dict[str, Any]], str | None]
 """What is wrong with a flow, asked before any runtime is started."""
 
-Lend = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
+RunStep = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
 """Runs a flow of one node of the given kind to its end, on a runtime of its own."""
 DriveControl = Callable[
-    [Lend, asyncio.Event, Callable[[list[dict[str, Any]], int], Awaitable[None]]], Awaitable[Mapping[str, Any]]
+    [RunStep, asyncio.Event, Callable[[list[dict[str, Any]], int], Awaitable[None]]], Awaitable[Mapping[str, Any]]
 ]
 """Directs a flow for a runtime that lacks control kinds: lends it out step by step, gives up when the event is set, hands on
 events with their length as JSON, and returns the status and the summary."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RuntimeRunOrder(Struct, frozen=True, kw_only=True):
     """A run to be made. `required` is the set of step kinds that the flow uses."""
 
     argv: Sequence[str]
@@ -61,8 +61,8 @@ class Order(Struct, frozen=True, kw_only=True):
     process_mark: str | None = None
     """Whose processes the runtime's are, for who looks after many of them; otherwise the run's own, and ended with it."""
 
-    def marching(self) -> client.Marching:
-        return client.Marching(
+    def make_environment(self) -> client.RuntimeEnvironment:
+        return client.RuntimeEnvironment(
             run_id=self.run_id,
             trace_id=self.trace_id,
             timeout_s=self.timeout_s,
@@ -74,7 +74,7 @@ class Order(Struct, frozen=True, kw_only=True):
 _NO_EVENTS = Raw(b"null")
 
 
-class _Polled(Struct, frozen=True):
+class _PollResult(Struct, frozen=True):
     """What a poll has to have. Deployed runtimes leave out, or null, what is not of use to them."""
 
     status: messages.Status
@@ -83,68 +83,68 @@ class _Polled(Struct, frozen=True):
     summary: dict[str, Any] | None = None
 
 
-async def run(
-    order: Order,
+async def drive_run(
+    order: RuntimeRunOrder,
     *,
     cancel: asyncio.Event | None = None,
-    on_event: collecting.OnEvent | None = None,
-    remember: Remember | None = None,
-    adapt: Adapt | None = None,
-    check: Check | None = None,
+    on_event: collecting.OnRunEvent | None = None,
+    on_capabilities: OnCapabilities | None = None,
+    adapt: AdaptFlow | None = None,
+    check: CheckFlow | None = None,
     drive_control: DriveControl | None = None,
-    hurry: asyncio.Event | None = None,
-) -> outcome.Outcome:
+    kill: asyncio.Event | None = None,
+) -> outcome.FlowRunOutcome:
     """Makes the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. Whoever cancels
     the task of a run that was cancelled already, or sets `hurry`, does not wait for the runtime any more: it is ended at once.
     An error that `on_event` raises ends the run and comes out here."""
     if check is not None and (problem := check(order.ir)) is not None:
-        return outcome.invalid(_name_of(order.ir), problem)
-    driving = _Driving(
+        return outcome.make_invalid(_get_flow_name(order.ir), problem)
+    driving = _RunDriver(
         order,
         cancel or asyncio.Event(),
-        hurry or asyncio.Event(),
-        collecting.Collected(on_event),
-        remember,
+        kill or asyncio.Event(),
+        collecting.EventCollector(on_event),
+        on_capabilities,
         adapt,
         drive_control,
     )
     try:
-        driving.client = client.Client.start(
+        driving.client = client.RuntimeClient.start(
             order.argv,
             cwd=order.cwd,
-            marching=order.marching(),
+            runtime_environment=order.make_environment(),
             environment=order.environment,
             process_mark=order.process_mark,
         )
-    except NotStarted as problem:
-        return driving.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, str(problem)))
+    except RuntimeNotStarted as problem:
+        return driving.make_failure(outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, str(problem)))
     graceful = False
     try:
-        ended = await driving.to_an_end()
-        graceful = not driving.was_cut
+        ended = await driving.run()
+        graceful = not driving.was_cancelled
         return ended
     finally:
         await driving.client.aclose(grace_s=order.exit_grace_s if graceful else 0)
 
 
-class _Driving:
-    client: client.Client
+class _RunDriver:
+    client: client.RuntimeClient
 
     def __init__(
         self,
-        order: Order,
+        order: RuntimeRunOrder,
         cancel: asyncio.Event,
-        hurry: asyncio.Event,
-        collected: collecting.Collected,
-        remember: Remember | None,
-        adapt: Adapt | None,
+        kill: asyncio.Event,
+        collector: collecting.EventCollector,
+        on_capabilities: OnCapabilities | None,
+        adapt: AdaptFlow | None,
         drive_control: DriveControl | None,
     ) -> None:
         self._order = order
         self._cancel = cancel
-        self._hurry = hurry
-        self._collected = collected
-        self._remember = remember
+        self._kill = kill
+        self._collector = collector
+        self._on_capabilities = on_capabilities
         self._adapt = adapt
         self._drive_control = drive_control
         self._summary: dict[str, Any] = {}
@@ -153,10 +153,10 @@ class _Driving:
         """Each step is a separate run on a separate runtime, with its driver."""
         self._is_starting = False
         self._cancel_sent = False
-        self.was_cut = False
+        self.was_cancelled = False
         """The runtime was not let finish."""
 
-    async def to_an_end(self) -> outcome.Outcome:
+    async def run(self) -> outcome.FlowRunOutcome:
         work = asyncio.create_task(self._drive())
         cancelled = asyncio.create_task(self._cancel.wait())
         # rep 3.1: the engine timeout counts from the start of the runtime.
@@ -166,93 +166,93 @@ class _Driving:
                 await self._wait_for_cancel(work)
         except asyncio.CancelledError:
             if self._cancel.is_set():
-                self._hurry.set()
+                self._kill.set()
             self._cancel.set()
             await self._wait_for_cancel(work)
             raise
         finally:
             cancelled.cancel()
-            self.was_cut = await _cut(work)
-        return self._cut_short() if self.was_cut else work.result()
+            self.was_cancelled = await _cancel_task(work)
+        return self._make_cancelled_outcome() if self.was_cancelled else work.result()
 
-    async def _wait_for_cancel(self, work: "asyncio.Task[outcome.Outcome]") -> None:
+    async def _wait_for_cancel(self, work: "asyncio.Task[outcome.FlowRunOutcome]") -> None:
         """rep 10: cancelled once, and then it has five seconds. Before a run was asked for there is nothing to cancel. A runtime
         that hangs with an answer due is sent the `Cancel` all the same: it may be read by another of its threads."""
-        if self._is_starting and not self._hurry.is_set():
-            hurried = asyncio.create_task(self._hurry.wait())
-            first = self._order.cancel_grace_s * _HANGS_AFTER
+        if self._is_starting and not self._kill.is_set():
+            hurried = asyncio.create_task(self._kill.wait())
+            first = self._order.cancel_grace_s * _HANG_FRACTION
             try:
                 done, _ = await asyncio.wait([work, hurried], timeout=first, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
-                    self._cancel_a_hanging_run()
+                    self._cancel_hanging_run()
                     rest = self._order.cancel_grace_s - first
                     await asyncio.wait([work, hurried], timeout=rest, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 hurried.cancel()
 
-    def _cancel_a_hanging_run(self) -> None:
+    def _cancel_hanging_run(self) -> None:
         if not self._cancel_sent and not self._is_directed:
             self._cancel_sent = True
             # A start that was not answered yet has at least the id that it was asked for with.
-            self.client.interject(messages.CANCEL, messages.RunRef(self._run_id or self._order.run_id))
+            self.client.send_out_of_turn(messages.CANCEL, messages.RunRef(self._run_id or self._order.run_id))
 
-    def _cut_short(self) -> outcome.Outcome:
+    def _make_cancelled_outcome(self) -> outcome.FlowRunOutcome:
         if self._cancel.is_set():
             message = "the run was cancelled before it began"
             if self._is_starting:
                 message = f"the run was cancelled; the runtime did not stop within {self._order.cancel_grace_s:g} s and was ended"
-            return self.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, message, cause="Cancelled"))
+            return self.make_failure(outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Cancelled"))
         message = (
             f"the run took longer than the engine timeout of {self._order.timeout_s:g} s and was ended; "
             "hint: allow more with `--timeout`"
         )
-        return self.failed(outcome.error(errors.Code.BROKEN_TRANSPORT, message, cause="Timeout"))
+        return self.make_failure(outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Timeout"))
 
-    async def _drive(self) -> outcome.Outcome:
+    async def _drive(self) -> outcome.FlowRunOutcome:
         try:
             ir = await self._negotiate()
             if ir is None:
-                return await self._direct()
+                return await self._run_step_by_step()
             await self._start(ir)
-            return await self._poll_to_the_end()
-        except negotiation.Unacceptable as problem:
-            return self.failed(problem.error)
-        except client.Refused as refused:
-            return self.failed(outcome.refusal(refused.code, refused.message, refused.data))
-        except client.Broken as broken:
-            cause: outcome.Cause | None = "Cancelled" if self._cancel.is_set() else None
-            return self.failed(outcome.error(broken.code, broken.message, details=broken.details, cause=cause))
+            return await self._poll_until_done()
+        except negotiation.RuntimeUnsuitable as problem:
+            return self.make_failure(problem.error)
+        except client.RuntimeRequestError as refused:
+            return self.make_failure(outcome.convert_runtime_error(refused.code, refused.message, refused.data))
+        except client.RuntimeConnectionError as broken:
+            cause: outcome.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
+            return self.make_failure(outcome.make_error(broken.code, broken.message, details=broken.details, cause=cause))
 
     async def _negotiate(self) -> dict[str, Any] | None:
         """The flow as this runtime can have it; None when it can have it only step by step."""
         order = self._order
         answer = await self.client.call(messages.CAPABILITIES, {}, object)
-        if self._remember is not None and isinstance(answer, dict):
-            self._remember(answer)
-        offer = negotiation.read(answer, engine=order.engine)
-        lacking = negotiation.lacking(offer, order.required)
+        if self._on_capabilities is not None and isinstance(answer, dict):
+            self._on_capabilities(answer)
+        offer = negotiation.parse_capabilities(answer, engine=order.engine)
+        lacking = negotiation.find_missing_kinds(offer, order.required)
         if lacking and lacking <= set(messages.CONTROL_KINDS):
             adapted = self._adapt(order.ir, lacking) if self._adapt is not None else None
             if adapted is not None or self._drive_control is not None:
                 return adapted
-        negotiation.check(offer, order.required, engine=order.engine)
+        negotiation.check_capabilities(offer, order.required, engine=order.engine)
         return order.ir
 
-    async def _direct(self) -> outcome.Outcome:
+    async def _run_step_by_step(self) -> outcome.FlowRunOutcome:
         assert self._drive_control is not None
         self._is_starting = self._is_directed = True
         # rep 3: a runtime is a process for each run, and each step is one now. This one has said what it can.
-        await self.client.aclose(grace_s=_LENT_EXIT_GRACE)
-        told = await self._drive_control(self._lend, self._cancel, self._collected.add)
+        await self.client.aclose(grace_s=_STEP_EXIT_GRACE)
+        told = await self._drive_control(self._run_delegated_step, self._cancel, self._collector.add)
         self._summary = told["summary"]
-        return self._ended("completed" if told["status"] == "completed" else "failed")
+        return self._make_ended("completed" if told["status"] == "completed" else "failed")
 
-    async def _lend(self, ir: dict[str, Any], kind: str) -> Mapping[str, Any]:
+    async def _run_delegated_step(self, ir: dict[str, Any], kind: str) -> Mapping[str, Any]:
         # rep 5.2: an id is a UUID, that of a part of a run too.
         order = structs.replace(
-            self._order, ir=ir, required=[kind], run_id=str(uuid4()), exit_grace_s=min(_LENT_EXIT_GRACE, self._order.exit_grace_s)
+            self._order, ir=ir, required=[kind], run_id=str(uuid4()), exit_grace_s=min(_STEP_EXIT_GRACE, self._order.exit_grace_s)
         )
-        return (await run(order, hurry=self._hurry)).as_json()
+        return (await drive_run(order, kill=self._kill)).make_report()
 
     async def _start(self, ir: dict[str, Any]) -> None:
         order = self._order
@@ -261,29 +261,29 @@ class _Driving:
         started = await self.client.call(messages.START_RUN, messages.StartRun(ir, order.inputs, options), messages.Started)
         self._run_id = started.run_id
 
-    async def _poll_to_the_end(self) -> outcome.Outcome:
+    async def _poll_until_done(self) -> outcome.FlowRunOutcome:
         reference = messages.RunRef(self._run_id)
-        pause = _SHORTEST_PAUSE
+        pause = _MIN_POLL_INTERVAL
         while True:
             if self._cancel.is_set() and not self._cancel_sent:
                 self._cancel_sent = True
-                pause = _SHORTEST_PAUSE
-                with suppress(client.Refused):  # one that cannot be cancelled is ended when its time is up
+                pause = _MIN_POLL_INTERVAL
+                with suppress(client.RuntimeRequestError):  # one that cannot be cancelled is ended when its time is up
                     await self.client.call(messages.CANCEL, reference, object)
             polled = await self._poll(reference)
-            events = await self._take(polled)
+            events = await self._handle_poll(polled)
             match polled.status:
                 case "completed":
-                    return self._ended("completed")
+                    return self._make_ended("completed")
                 case "failed":
-                    return self._ended("failed")
-            pause = _SHORTEST_PAUSE if events else min(pause * _SLOWER, _LONGEST_PAUSE)
-            await self._rest(pause, until_cancelled=not self._cancel_sent)
+                    return self._make_ended("failed")
+            pause = _MIN_POLL_INTERVAL if events else min(pause * _POLL_BACKOFF, _MAX_POLL_INTERVAL)
+            await self._sleep(pause, until_cancelled=not self._cancel_sent)
 
-    async def _poll(self, reference: messages.RunRef) -> _Polled:
+    async def _poll(self, reference: messages.RunRef) -> _PollResult:
         try:
-            return await self.client.call(messages.POLL, reference, _Polled)
-        except client.Refused as refused:
+            return await self.client.call(messages.POLL, reference, _PollResult)
+        except client.RuntimeRequestError as refused:
             if refused.code != errors.INVALID_PARAMS:
                 raise
             # rep 4: these are the params of the document, so the two do not speak the same protocol.
@@ -291,19 +291,19 @@ class _Driving:
                 f"refuses `{messages.POLL}` for the run that it has started: {refused.message[:200]}"
             ) from None
 
-    async def _take(self, polled: _Polled) -> int:
+    async def _handle_poll(self, polled: _PollResult) -> int:
         if polled.summary is not None:
             self._summary = polled.summary
         size = len(memoryview(polled.events))
-        events = self.client.understand(polled.events, list[dict[str, Any]]) if polled.events != _NO_EVENTS else []
+        events = self.client.convert_result(polled.events, list[dict[str, Any]]) if polled.events != _NO_EVENTS else []
         for event in events:
             # rep 7: both are required of every event.
             if absent := [name for name in ("type", "timestamp") if not isinstance(event.get(name), str) or not event[name]]:
                 raise self.client.reject(f"reported an event without {' and '.join(f'`{name}`' for name in absent)}")
-        await self._collected.add(events, size)
+        await self._collector.add(events, size)
         return len(events)
 
-    async def _rest(self, pause: float, *, until_cancelled: bool) -> None:
+    async def _sleep(self, pause: float, *, until_cancelled: bool) -> None:
         if not until_cancelled:
             await asyncio.sleep(pause)
             return
@@ -311,51 +311,55 @@ class _Driving:
             async with asyncio.timeout(pause):
                 await self._cancel.wait()
 
-    def _ended(self, status: outcome.Status) -> outcome.Outcome:
+    def _make_ended(self, status: outcome.OutcomeStatus) -> outcome.FlowRunOutcome:
         if status == "completed":
-            return self._outcome(status, self._summary)
+            return self._make_outcome(status, self._summary)
         if self._cancel_sent:
-            return self.failed(self._cancelled(outcome.reported(self._summary.get("error"))))
-        reported = outcome.reported(self._summary.get("error"))
-        if reported is None and self._collected.last_failed is not None:
-            reported = outcome.reported(self._collected.last_failed.get("error"))
+            return self.make_failure(self._make_cancelled_summary(outcome.parse_error(self._summary.get("error"))))
+        reported = outcome.parse_error(self._summary.get("error"))
+        if reported is None and self._collector.last_failed is not None:
+            reported = outcome.parse_error(self._collector.last_failed.get("error"))
         if reported is None:
-            cause: outcome.Cause | None = "Cancelled" if self._cancel.is_set() else None
-            reported = outcome.error(errors.Code.STEP_FAILED, "the run failed; the runtime gave no reason", cause=cause)
-        return self.failed(reported)
+            cause: outcome.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
+            reported = outcome.make_error(
+                errors.RepErrorCode.STEP_FAILED, "the run failed; the runtime gave no reason", cause=cause
+            )
+        return self.make_failure(reported)
 
-    def _cancelled(self, reported: dict[str, Any] | None) -> dict[str, Any]:
+    def _make_cancelled_summary(self, reported: dict[str, Any] | None) -> dict[str, Any]:
         """A cancelled run has one error, and so one exit code, whatever the runtime calls it."""
         if (
             reported is not None
-            and reported["code"] == errors.Code.BROKEN_TRANSPORT
+            and reported["code"] == errors.RepErrorCode.BROKEN_TRANSPORT
             and reported["data"].get("cause") == "Cancelled"
         ):
             return reported
         details = {} if reported is None else {"error": reported}
-        return outcome.error(errors.Code.BROKEN_TRANSPORT, "the run was cancelled", details=details, cause="Cancelled")
+        return outcome.make_error(
+            errors.RepErrorCode.BROKEN_TRANSPORT, "the run was cancelled", details=details, cause="Cancelled"
+        )
 
-    def failed(self, error: dict[str, Any]) -> outcome.Outcome:
+    def make_failure(self, error: dict[str, Any]) -> outcome.FlowRunOutcome:
         counts = {"completed_steps": 0, "failed_steps": 0}
-        return self._outcome("failed", {**counts, **self._summary, "error": error})
+        return self._make_outcome("failed", {**counts, **self._summary, "error": error})
 
-    def _outcome(self, status: outcome.Status, summary: dict[str, Any]) -> outcome.Outcome:
-        return outcome.Outcome(
-            flow=_name_of(self._order.ir),
+    def _make_outcome(self, status: outcome.OutcomeStatus, summary: dict[str, Any]) -> outcome.FlowRunOutcome:
+        return outcome.FlowRunOutcome(
+            flow=_get_flow_name(self._order.ir),
             status=status,
             summary=summary,
-            events=self._collected.kept(),
-            events_left_out=self._collected.left_out,
+            events=self._collector.list_kept(),
+            events_left_out=self._collector.left_out,
         )
 
 
-def _name_of(ir: dict[str, Any]) -> str:
+def _get_flow_name(ir: dict[str, Any]) -> str:
     head = ir.get("flow")
     name = head.get("name") if isinstance(head, dict) else None
     return name if isinstance(name, str) else ""
 
 
-async def _cut(work: "asyncio.Task[outcome.Outcome]") -> bool:
+async def _cancel_task(work: "asyncio.Task[outcome.FlowRunOutcome]") -> bool:
     """Ends the work where it is. Whether there was something to end."""
     if work.done():
         return False

@@ -6,7 +6,7 @@ METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
 """JSON-RPC's own, as far as we send them."""
 
 
-class Code(IntEnum):
+class RepErrorCode(IntEnum):
     UNSUPPORTED_IR_VERSION = 1001
     UNSUPPORTED_STEP_KIND = 1002
     INVALID_IR = 1003
@@ -15,7 +15,7 @@ class Code(IntEnum):
     PANICKED = 3002
 
 
-class Exit(IntEnum):
+class RepExitCode(IntEnum):
     OK = 0
     STEP_FAILURE = 1
     INVALID_BEFORE_HANDSHAKE = 2
@@ -24,9 +24,9 @@ class Exit(IntEnum):
     RUNTIME_INTERNAL = 4
 
 
-def exit_of(code: int) -> Exit:
+def get_exit_code(code: int) -> RepExitCode:
     """rep 6: what a run ends the command with. Of JSON-RPC's own codes, params that are refused count as validation; a method
     that a runtime does not have is a protocol mismatch (rep 4), as is all else."""
     if 1000 <= code <= 1999 or code == INVALID_PARAMS:
-        return Exit.VALIDATION
-    return Exit.STEP_FAILURE if 2000 <= code <= 2999 else Exit.RUNTIME_INTERNAL
+        return RepExitCode.VALIDATION
+    return RepExitCode.STEP_FAILURE if 2000 <= code <= 2999 else RepExitCode.RUNTIME_INTERNAL

@@ -2,12 +2,12 @@
 told once. Does no I/O.
 """
 
-LONGEST_LINE = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
-class Lines:
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
-        self._longest = longest
+class BoundedLineSplitter:
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = longest
         self._pieces: list[bytes] = []
         """Of the line that has no end yet."""
         self._length = 0
@@ -26,13 +26,13 @@ class Lines:
         self._add(rest)
         return lines
 
-    def last(self) -> "list[bytes | None]":
+    def take_rest(self) -> "list[bytes | None]":
         """What was left without an end when the input ended."""
         return self.feed(b"\n")
 
     def _add(self, piece: bytes) -> None:
         self._length += len(piece)
-        if self._length > self._longest:
+        if self._length > self._max_bytes:
             self._pieces, self._skipping = [], True
         elif piece:
             self._pieces.append(piece)

@@ -9,7 +9,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def as_cancel() -> Iterator[asyncio.Event]:
+def cancel_on_interrupt() -> Iterator[asyncio.Event]:
     """The event is set at the first Ctrl-C. A second one cancels the task that is in here, for who will not wait. The signals
     are given back only behind it: one that ended the process at once would leave a runtime behind."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -19,7 +19,7 @@ _SEMVER = re.compile(
 _REMEDY = "hint: use another runtime, or look at what this one says with `tm runtime cache show --engine {engine}`"
 
 
-class Unacceptable(Exception):
+class RuntimeUnsuitable(Exception):
     """The runtime cannot run this flow."""
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -27,7 +27,7 @@ class Unacceptable(Exception):
         self.error = error
 
 
-class Offer(Struct, frozen=True):
+class RuntimeCapabilities(Struct, frozen=True):
     """What a runtime says of itself, once it is known to be complete."""
 
     version: str
@@ -35,30 +35,32 @@ class Offer(Struct, frozen=True):
     limits: dict[str, Any]
 
 
-def read(answer: Any, *, engine: str) -> Offer:
+def parse_capabilities(answer: Any, *, engine: str) -> RuntimeCapabilities:
     """Raises `Unacceptable` when a required field is missing or is something else."""
     fields = answer if isinstance(answer, dict) else {}
     missing = [name for name in _FIELDS if name not in fields]
     if missing:
         told = ", ".join(f"`{name}`" for name in missing)
-        raise Unacceptable(_error(f"the runtime's capabilities lack {told}", engine, {"missing": missing}))
+        raise RuntimeUnsuitable(_make_error(f"the runtime's capabilities lack {told}", engine, {"missing": missing}))
     wrong = [f"`{name}` is not {what}" for name, (kind, what) in _FIELDS.items() if not isinstance(fields[name], kind)]
     if not wrong and not all(isinstance(kind, str) for kind in fields["step_kinds"]):
         wrong.append("`step_kinds` holds something else than strings")
     if isinstance(fields["version"], str) and not _SEMVER.fullmatch(fields["version"]):
         wrong.append(f"`version` is `{fields['version'][:100]}` and not a semantic version such as `0.1.0`")
     if wrong:
-        raise Unacceptable(_error(f"the runtime's capabilities are not usable: {', '.join(wrong)}", engine, {"wrong": wrong}))
-    return Offer(fields["version"], frozenset(fields["step_kinds"]), fields["limits"])
+        raise RuntimeUnsuitable(
+            _make_error(f"the runtime's capabilities are not usable: {', '.join(wrong)}", engine, {"wrong": wrong})
+        )
+    return RuntimeCapabilities(fields["version"], frozenset(fields["step_kinds"]), fields["limits"])
 
 
-def lacking(offer: Offer, required: Collection[str]) -> frozenset[str]:
+def find_missing_kinds(offer: RuntimeCapabilities, required: Collection[str]) -> frozenset[str]:
     return frozenset(required) - offer.step_kinds
 
 
-def check(offer: Offer, required: Collection[str], *, engine: str) -> None:
+def check_capabilities(offer: RuntimeCapabilities, required: Collection[str], *, engine: str) -> None:
     """Raises `Unacceptable` when the flow needs a kind that the runtime does not have."""
-    missing = sorted(lacking(offer, required))
+    missing = sorted(find_missing_kinds(offer, required))
     if not missing:
         return
     told = ", ".join(f"`{kind}`" for kind in missing)
@@ -66,8 +68,8 @@ def check(offer: Offer, required: Collection[str], *, engine: str) -> None:
     if set(missing) <= set(messages.CONTROL_KINDS):
         message += ", which direct the flow and which this flow cannot do without"
     details = {"missing": missing, "supported": sorted(offer.step_kinds)}
-    raise Unacceptable(_error(message, engine, details, code=errors.Code.UNSUPPORTED_STEP_KIND))
+    raise RuntimeUnsuitable(_make_error(message, engine, details, code=errors.RepErrorCode.UNSUPPORTED_STEP_KIND))
 
 
-def _error(message: str, engine: str, details: dict[str, Any], *, code: int = outcome.VALIDATION) -> dict[str, Any]:
-    return outcome.error(code, f"{message}; {_REMEDY.format(engine=engine)}", details=details)
+def _make_error(message: str, engine: str, details: dict[str, Any], *, code: int = outcome.VALIDATION) -> dict[str, Any]:
+    return outcome.make_error(code, f"{message}; {_REMEDY.format(engine=engine)}", details=details)

@@ -9,13 +9,13 @@ from switchtower.protocols.rep import errors, messages
 
 VALIDATION = 1000
 """A refusal of the class that has no code of its own, such as capabilities that lack a field."""
-Status = Literal["completed", "failed"]
-Cause = Literal["Timeout", "Cancelled"]
+OutcomeStatus = Literal["completed", "failed"]
+FailureCause = Literal["Timeout", "Cancelled"]
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class FlowRunOutcome(Struct, frozen=True, kw_only=True):
     flow: str
-    status: Status
+    status: OutcomeStatus
     summary: dict[str, Any]
     events: list[dict[str, Any]]
     events_left_out: int = 0
@@ -28,16 +28,16 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.summary.get("error") if self.status == "failed" else None
 
     @property
-    def exit_code(self) -> errors.Exit:
+    def exit_code(self) -> errors.RepExitCode:
         """rep 6."""
         if self.status == "completed":
-            return errors.Exit.OK
+            return errors.RepExitCode.OK
         if self.before_handshake:
-            return errors.Exit.INVALID_BEFORE_HANDSHAKE
+            return errors.RepExitCode.INVALID_BEFORE_HANDSHAKE
         error = self.error
-        return errors.exit_of(error["code"]) if error is not None else errors.Exit.STEP_FAILURE
+        return errors.get_exit_code(error["code"]) if error is not None else errors.RepExitCode.STEP_FAILURE
 
-    def as_json(self) -> dict[str, Any]:
+    def make_report(self) -> dict[str, Any]:
         """What `tm runtime run` prints."""
         told: dict[str, Any] = {
             "flow": self.flow,
@@ -48,22 +48,24 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return told | {"events_left_out": self.events_left_out} if self.events_left_out else told
 
 
-def invalid(flow: str, problem: str) -> Outcome:
+def make_invalid(flow: str, problem: str) -> FlowRunOutcome:
     """rep 11: an IR that was refused before any runtime was asked."""
-    summary = {"completed_steps": 0, "failed_steps": 0, "error": error(errors.Code.INVALID_IR, problem)}
-    return Outcome(flow=flow, status="failed", summary=summary, events=[], before_handshake=True)
+    summary = {"completed_steps": 0, "failed_steps": 0, "error": make_error(errors.RepErrorCode.INVALID_IR, problem)}
+    return FlowRunOutcome(flow=flow, status="failed", summary=summary, events=[], before_handshake=True)
 
 
-def error(code: int, message: str, *, details: dict[str, Any] | None = None, cause: Cause | None = None) -> dict[str, Any]:
+def make_error(
+    code: int, message: str, *, details: dict[str, Any] | None = None, cause: FailureCause | None = None
+) -> dict[str, Any]:
     """An error of ours, in the form that REP has for a runtime's."""
     data = messages.ErrorData(details=details or {}, cause=cause or msgspec.UNSET)
     built: dict[str, Any] = msgspec.to_builtins(messages.Error(code, message, data))
     return built
 
 
-def refusal(code: int, message: str, data: Any) -> dict[str, Any]:
+def convert_runtime_error(code: int, message: str, data: Any) -> dict[str, Any]:
     """A runtime's error, with what it left out."""
-    known = error(code, message or "the runtime gave no reason")
+    known = make_error(code, message or "the runtime gave no reason")
     if isinstance(data, dict):
         known["data"] |= {name: value for name, value in data.items() if isinstance(name, str)}
     elif data is not None:
@@ -71,9 +73,9 @@ def refusal(code: int, message: str, data: Any) -> dict[str, Any]:
     return known
 
 
-def reported(found: Any) -> dict[str, Any] | None:
+def parse_error(found: Any) -> dict[str, Any] | None:
     """An error inside a summary or an event, when it is one."""
     if isinstance(found, dict) and isinstance(code := found.get("code"), int) and not isinstance(code, bool):
         message = found.get("message")
-        return refusal(code, message if isinstance(message, str) else "", found.get("data"))
+        return convert_runtime_error(code, message if isinstance(message, str) else "", found.get("data"))
     return None

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from switchtower.protocols.rep import messages
 
-    class Runtime(Protocol):
+    class RepRuntimePort(Protocol):
         """What executes. Results are JSON text. Anything may raise `Refused`; none of it waits for a run."""
 
-        def capabilities(self) -> bytes: ...
+        def get_capabilities(self) -> bytes: ...
 
         def start(self, run: messages.StartRun, /) -> str:
             """The id of the run."""
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
         def cancel(self) -> None: ...
 
-        def health(self) -> bytes: ...
+        def get_health(self) -> bytes: ...
 
 
 _CHUNK = 64 * 1024
 """A larger piece of memory is fetched from the system each time, which takes longer than to answer."""
 
 
-def _no_number(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(name)  # `NaN` and its like are Python's, not JSON's
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_number)
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _OK = b'{"ok":true}'
 
 
-class Refused(Exception):
+class RepError(Exception):
     """An error of the taxonomy, as the peer gets it."""
 
     def __init__(self, code: int, message: str, *, step_id: "str | None" = None, details: "dict[str, Any] | None" = None) -> None:
@@ -54,56 +54,58 @@ class Refused(Exception):
         self.step_id = step_id
         self.details = details or {}
 
-    def spelled(self) -> "dict[str, Any]":
+    def make_error_object(self) -> "dict[str, Any]":
         data = {"step_id": self.step_id, "attempt": 0, "retriable": False, "details": self.details}
         return {"code": self.code, "message": str(self), "data": data}
 
 
-class Server:
+class RepServer:
     """The conversation, without its I/O."""
 
-    def __init__(self, runtime: "Runtime") -> None:
+    def __init__(self, runtime: "RepRuntimePort") -> None:
         self._runtime = runtime
         self._run_id: str | None = None
         self._methods: dict[str, Callable[[dict[str, Any]], bytes]] = {
-            "Runtime.Capabilities": lambda params: runtime.capabilities(),
+            "Runtime.Capabilities": lambda params: runtime.get_capabilities(),
             "Runtime.StartRun": self._start,
             "Runtime.Poll": self._poll,
             "Runtime.Cancel": self._cancel,
-            "Runtime.Health": lambda params: runtime.health(),
+            "Runtime.Health": lambda params: runtime.get_health(),
         }
 
-    def answer(self, line: "bytes | None") -> "bytes | None":
+    def handle_line(self, line: "bytes | None") -> "bytes | None":
         """The line to send back, if any. None is a line that was too long to be kept."""
         request_id, wants_answer = None, True
         try:
-            request = _request(line)
+            request = _parse_request(line)
             # rep 4: notifications are not used in v0.1. JSON-RPC has them obeyed and never answered.
             wants_answer = "id" in request
-            request_id = _id(request)
+            request_id = _get_request_id(request)
             if request.get("jsonrpc") != "2.0":
-                raise Refused(errors.Code.BROKEN_TRANSPORT, 'Protocol mismatch: a request has `"jsonrpc": "2.0"`')
-            answer = _line(request_id, "result", self._obey(request))
-        except Refused as refused:
-            answer = _line(request_id, "error", _json(refused.spelled()))
+                raise RepError(errors.RepErrorCode.BROKEN_TRANSPORT, 'Protocol mismatch: a request has `"jsonrpc": "2.0"`')
+            answer = _encode_response(request_id, "result", self._dispatch(request))
+        except RepError as refused:
+            answer = _encode_response(request_id, "error", _encode_json(refused.make_error_object()))
         except Exception as error:
             _log(error)
-            answer = _line(request_id, "error", _json(Refused(errors.Code.PANICKED, "Runtime panicked").spelled()))
+            answer = _encode_response(
+                request_id, "error", _encode_json(RepError(errors.RepErrorCode.PANICKED, "Runtime panicked").make_error_object())
+            )
         return answer if wants_answer else None
 
-    def _obey(self, request: "dict[str, Any]") -> bytes:
+    def _dispatch(self, request: "dict[str, Any]") -> bytes:
         method, params = request.get("method"), request.get("params")
         act = self._methods.get(method) if isinstance(method, str) else None
         if act is None:
             shown = f": `{method[:100]}`" if isinstance(method, str) else ""
-            raise Refused(errors.METHOD_NOT_FOUND, f"Method not found{shown}")
+            raise RepError(errors.METHOD_NOT_FOUND, f"Method not found{shown}")
         if params is not None and not isinstance(params, dict):
-            raise Refused(errors.INVALID_PARAMS, "Invalid params: they must be an object")
+            raise RepError(errors.INVALID_PARAMS, "Invalid params: they must be an object")
         return act(params or {})
 
     def _start(self, params: "dict[str, Any]") -> bytes:
         if self._run_id is not None:
-            raise Refused(errors.INVALID_PARAMS, "a run was started already; hint: rep 3 has one runtime process for each run")
+            raise RepError(errors.INVALID_PARAMS, "a run was started already; hint: rep 3 has one runtime process for each run")
         _load_msgspec()
         import msgspec
 
@@ -113,17 +115,17 @@ class Server:
         given = {name: value for name, value in params.items() if value is not None}
         # rep 6: an IR or inputs that are none are a validation error of the run, and not of the call.
         if not isinstance(given.get("ir"), dict):
-            raise Refused(
-                errors.Code.INVALID_IR, "Invalid IR payload: `ir` is " + ("missing" if "ir" not in given else "no object")
+            raise RepError(
+                errors.RepErrorCode.INVALID_IR, "Invalid IR payload: `ir` is " + ("missing" if "ir" not in given else "no object")
             )
         if not isinstance(given.get("inputs", {}), dict):
-            raise Refused(errors.Code.INVALID_IR, "Invalid inputs: they are no object")
+            raise RepError(errors.RepErrorCode.INVALID_IR, "Invalid inputs: they are no object")
         try:
             run = msgspec.convert(given, messages.StartRun)
         except msgspec.ValidationError as error:
-            raise Refused(errors.INVALID_PARAMS, f"Invalid params: {error}") from None
+            raise RepError(errors.INVALID_PARAMS, f"Invalid params: {error}") from None
         self._run_id = self._runtime.start(run)
-        return _json({"run_id": self._run_id})
+        return _encode_json({"run_id": self._run_id})
 
     def _poll(self, params: "dict[str, Any]") -> bytes:
         self._check_run(params)
@@ -137,27 +139,27 @@ class Server:
     def _check_run(self, params: "dict[str, Any]") -> None:
         """A process has one run, so an id that is left out can only mean that one."""
         if self._run_id is None:
-            raise Refused(errors.INVALID_PARAMS, "Invalid params: no run was started")
+            raise RepError(errors.INVALID_PARAMS, "Invalid params: no run was started")
         if params.get("run_id") not in (None, self._run_id):
-            raise Refused(errors.INVALID_PARAMS, "Invalid params: there is no such run")
+            raise RepError(errors.INVALID_PARAMS, "Invalid params: there is no such run")
 
 
-def serve(input_fd: int, output_fd: int, runtime: "Runtime") -> None:
+def serve(input_fd: int, output_fd: int, runtime: "RepRuntimePort") -> None:
     """Until the input ends, or nobody reads the answers any more."""
-    server = Server(runtime)
+    server = RepServer(runtime)
     try:
-        for line in _lines(input_fd):
-            if (answer := server.answer(line)) is not None:
+        for line in _read_lines(input_fd):
+            if (answer := server.handle_line(line)) is not None:
                 _write(output_fd, answer)
     except BrokenPipeError:
         return
 
 
-def _lines(input_fd: int) -> "Iterator[bytes | None]":
-    lines = framing.Lines()
+def _read_lines(input_fd: int) -> "Iterator[bytes | None]":
+    lines = framing.BoundedLineSplitter()
     while piece := _read(input_fd):
         yield from lines.feed(piece)
-    yield from lines.last()
+    yield from lines.take_rest()
 
 
 def _read(input_fd: int) -> bytes:
@@ -188,35 +190,37 @@ def _wait(descriptor: int, *, to_write: bool) -> None:
     waiting.poll()
 
 
-def _request(line: "bytes | None") -> "dict[str, Any]":
+def _parse_request(line: "bytes | None") -> "dict[str, Any]":
     """rep 4: what is no request is 3001, in REP's own numbers and not in JSON-RPC's."""
     if line is None:
-        raise Refused(errors.Code.BROKEN_TRANSPORT, f"Invalid JSON: a line is longer than {framing.LONGEST_LINE // 1024**2} MiB")
+        raise RepError(
+            errors.RepErrorCode.BROKEN_TRANSPORT, f"Invalid JSON: a line is longer than {framing.MAX_LINE_BYTES // 1024**2} MiB"
+        )
     try:
         request = _DECODER.decode(line.decode())
     except (ValueError, RecursionError):
-        raise Refused(errors.Code.BROKEN_TRANSPORT, "Invalid JSON: a line is not JSON, or nested too deeply") from None
+        raise RepError(errors.RepErrorCode.BROKEN_TRANSPORT, "Invalid JSON: a line is not JSON, or nested too deeply") from None
     if not isinstance(request, dict):
-        raise Refused(errors.Code.BROKEN_TRANSPORT, "Protocol mismatch: a line is one JSON object")
+        raise RepError(errors.RepErrorCode.BROKEN_TRANSPORT, "Protocol mismatch: a line is one JSON object")
     return request
 
 
-def _id(request: "dict[str, Any]") -> "str | int | float | None":
+def _get_request_id(request: "dict[str, Any]") -> "str | int | float | None":
     request_id = request.get("id")
     if request_id is None or isinstance(request_id, str):
         return request_id
     # `1e400` is JSON and no number that could be said again.
     if isinstance(request_id, (int, float)) and not isinstance(request_id, bool) and abs(request_id) != float("inf"):
         return request_id
-    raise Refused(errors.INVALID_PARAMS, "Invalid params: an id is a number or a string")
+    raise RepError(errors.INVALID_PARAMS, "Invalid params: an id is a number or a string")
 
 
-def _line(request_id: "str | int | float | None", outcome: str, spelled: bytes) -> bytes:
-    spelled_id = b"%d" % request_id if type(request_id) is int else _json(request_id)
-    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}\n' % (spelled_id, outcome.encode(), spelled)
+def _encode_response(request_id: "str | int | float | None", outcome: str, body: bytes) -> bytes:
+    spelled_id = b"%d" % request_id if type(request_id) is int else _encode_json(request_id)
+    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}\n' % (spelled_id, outcome.encode(), body)
 
 
-def _json(value: object) -> bytes:
+def _encode_json(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 

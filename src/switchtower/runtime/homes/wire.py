@@ -14,12 +14,12 @@ from switchtower.core import codec, commands, errors, events, tower
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Asked(Struct, array_like=True):
+class CommandFrame(Struct, array_like=True):
     name: str
     body: msgspec.Raw
 
 
-class Told(Struct, array_like=True):
+class OutcomeFrame(Struct, array_like=True):
     outcome: dict[str, Any] | None
     refusal: str | None = None
     """The refusal's code."""
@@ -27,40 +27,40 @@ class Told(Struct, array_like=True):
     hint: str | None = None
 
 
-Spelled = tuple[str, bytes]
+EncodedEvent = tuple[str, bytes]
 """An event as the journal has it: its kind, and the rest."""
 
 
-class Mirrored(Struct, array_like=True):
+class MirrorFrame(Struct, array_like=True):
     """A `MirrorRun`: its events are of any kind, so each comes with its own."""
 
     session_id: str
     host: str
     run_id: str
-    reports: list[tuple[int, list[Spelled]]]
-    opening: list[Spelled]
+    reports: list[tuple[int, list[EncodedEvent]]]
+    opening: list[EncodedEvent]
 
 
-_asked = msgspec.msgpack.Decoder(Asked).decode
-_told = msgspec.msgpack.Decoder(Told).decode
-_mirrored = msgspec.msgpack.Decoder(Mirrored).decode
+_command_decoder = msgspec.msgpack.Decoder(CommandFrame).decode
+_outcome_decoder = msgspec.msgpack.Decoder(OutcomeFrame).decode
+_mirror_decoder = msgspec.msgpack.Decoder(MirrorFrame).decode
 _COMMANDS = {
     kind.wire_name: msgspec.msgpack.Decoder(kind) for kind in get_args(commands.AnyCommand) if kind is not commands.MirrorRun
 }
 _REFUSALS = {kind.code: kind for kind in errors.CoreError.__subclasses__()}
 
 
-def command(asked: commands.AnyCommand) -> bytes:
-    body = _encode(_spelled_mirror(asked) if isinstance(asked, commands.MirrorRun) else asked)
-    return _encode(Asked(asked.wire_name, msgspec.Raw(body)))
+def encode_command(asked: commands.AnyCommand) -> bytes:
+    body = _encode(_encode_mirror(asked) if isinstance(asked, commands.MirrorRun) else asked)
+    return _encode(CommandFrame(asked.wire_name, msgspec.Raw(body)))
 
 
-def read_command(body: bytes) -> commands.AnyCommand:
+def decode_command(body: bytes) -> commands.AnyCommand:
     """Raises `errors.InvalidCommand` for what this version does not know."""
     try:
-        asked = _asked(body)
+        asked = _command_decoder(body)
         if asked.name == commands.MirrorRun.wire_name:
-            return _read_mirror(_mirrored(asked.body))
+            return _decode_mirror(_mirror_decoder(asked.body))
         known = _COMMANDS.get(asked.name)
         if known is None:
             raise errors.InvalidCommand(f"`{asked.name[:80]}` is not known to the session's home", hint="upgrade all nodes")
@@ -70,15 +70,15 @@ def read_command(body: bytes) -> commands.AnyCommand:
     return read
 
 
-def outcome(told: tower.Outcome | errors.CoreError) -> bytes:
+def encode_outcome(told: tower.SubmitOutcome | errors.CoreError) -> bytes:
     if isinstance(told, errors.CoreError):
-        return _encode(Told(None, told.code, told.detail, told.hint))
-    return _encode(Told(told))
+        return _encode(OutcomeFrame(None, told.code, told.detail, told.hint))
+    return _encode(OutcomeFrame(told))
 
 
-def read_outcome(body: bytes) -> tower.Outcome | errors.CoreError:
+def decode_outcome(body: bytes) -> tower.SubmitOutcome | errors.CoreError:
     try:
-        told = _told(body)
+        told = _outcome_decoder(body)
     except msgspec.MsgspecError:
         return errors.OutcomeUnknown("its answer could not be read")
     if told.refusal is not None:
@@ -87,24 +87,24 @@ def read_outcome(body: bytes) -> tower.Outcome | errors.CoreError:
     return told.outcome or {}
 
 
-def _spelled_mirror(asked: commands.MirrorRun) -> Mirrored:
-    reports = [(report.seq, _spelled(report.events)) for report in asked.reports]
-    return Mirrored(asked.session_id, asked.host, asked.run_id, reports, _spelled(asked.opening))
+def _encode_mirror(asked: commands.MirrorRun) -> MirrorFrame:
+    reports = [(report.seq, _encode_events(report.events)) for report in asked.reports]
+    return MirrorFrame(asked.session_id, asked.host, asked.run_id, reports, _encode_events(asked.opening))
 
 
-def _read_mirror(told: Mirrored) -> commands.MirrorRun:
+def _decode_mirror(told: MirrorFrame) -> commands.MirrorRun:
     return commands.MirrorRun(
         session_id=told.session_id,
         host=told.host,
         run_id=told.run_id,
-        reports=tuple(commands.Report(seq, _read(spelled)) for seq, spelled in told.reports),
-        opening=_read(told.opening),
+        reports=tuple(commands.HostReport(seq, _decode_events(spelled)) for seq, spelled in told.reports),
+        opening=_decode_events(told.opening),
     )
 
 
-def _spelled(told: tuple[events.AnyEvent, ...]) -> list[Spelled]:
+def _encode_events(told: tuple[events.AnyEvent, ...]) -> list[EncodedEvent]:
     return [(event.kind, codec.encode(event)) for event in told]
 
 
-def _read(spelled: list[Spelled]) -> tuple[events.AnyEvent, ...]:
+def _decode_events(spelled: list[EncodedEvent]) -> tuple[events.AnyEvent, ...]:
     return tuple(codec.decode(kind, data) for kind, data in spelled)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 
 from switchtower.stores import strips
-from switchtower.stores.audit_chain import Link
+from switchtower.stores.audit_chain import AuditLink
 
 OWNER_TOKEN = "owner_token"  # noqa: S105 - its name
 JWT_SECRET = "jwt_secret"  # noqa: S105 - its name
@@ -18,34 +18,34 @@ SECRET_FILES = {
 }
 """What logins and notifications hang on, by the names that nodes know it by, and the files that it is in at a home."""
 
-Receipt = tuple[str, str, str, bytes, int, int]
+ReceiptRow = tuple[str, str, str, bytes, int, int]
 """Scope, key, fingerprint, outcome, when it was recorded and when it expires."""
-Record = tuple[Any, ...]
+RecordRow = tuple[Any, ...]
 """A row of the registry."""
 
 
-class Table(NamedTuple):
+class TransferTable(NamedTuple):
     columns: tuple[str, ...]
     key: int
     """So many of the first columns are what the table is ordered by."""
 
 
 REGISTRY = {
-    "users": Table(("name", "password_hash", "created_at_ms", "last_login_at_ms", "role"), 1),
-    "tokens": Table(
+    "users": TransferTable(("name", "password_hash", "created_at_ms", "last_login_at_ms", "role"), 1),
+    "tokens": TransferTable(
         (
             *("token_id", "user", "created_at_ms", "expires_at_ms", "client", "revoked_at_ms"),
             *("name", "scope", "secret_sha256", "last_used_ms"),
         ),
         1,
     ),
-    "hosts": Table(("host_id", "name", "state", "first_seen_ms", "last_seen_ms", "address", "token_sha256"), 1),
-    "hubs": Table(("hub", "since_ms"), 1),
-    "marks": Table(("hub", "session_id", "acked_seq", "settled_at_ms"), 2),
+    "hosts": TransferTable(("host_id", "name", "state", "first_seen_ms", "last_seen_ms", "address", "token_sha256"), 1),
+    "hubs": TransferTable(("hub", "since_ms"), 1),
+    "marks": TransferTable(("hub", "session_id", "acked_seq", "settled_at_ms"), 2),
 }
 
 
-class CannotCopy(Exception):
+class TransferError(Exception):
     """Why a store was not copied, with a remedy."""
 
     def __init__(self, problem: str, *, hint: str) -> None:
@@ -54,7 +54,7 @@ class CannotCopy(Exception):
         self.hint = hint
 
 
-class Session(Struct, frozen=True):
+class SessionRow(Struct, frozen=True):
     """All of a session but its entries and its snapshot. The `sid` goes with it: it decides the order of what is equally old."""
 
     sid: int
@@ -71,64 +71,64 @@ class Session(Struct, frozen=True):
     snapshot_seq: int | None
 
 
-class Reading(Protocol):
-    async def count(self) -> int:
+class StoreSource(Protocol):
+    async def count_sessions(self) -> int:
         """How many sessions there are."""
         ...
 
-    async def sessions(self, after_sid: int, limit: int) -> list[Session]:
+    async def read_sessions(self, after_sid: int, limit: int) -> list[SessionRow]:
         """In the order of their `sid`."""
         ...
 
-    async def session(self, session_id: str) -> Session | None: ...
+    async def find_session(self, session_id: str) -> SessionRow | None: ...
 
-    async def snapshot(self, sid: int) -> bytes | None: ...
+    async def read_snapshot(self, sid: int) -> bytes | None: ...
 
-    def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
+    def read_events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.PackedRow]]:
         """In pages that are bounded by rows and bytes."""
         ...
 
-    def receipts(self) -> AsyncIterator[list[Receipt]]:
+    def read_receipts(self) -> AsyncIterator[list[ReceiptRow]]:
         """In any order."""
         ...
 
-    def records(self, table: str) -> AsyncIterator[list[Record]]:
+    def read_records(self, table: str) -> AsyncIterator[list[RecordRow]]:
         """Of one of `REGISTRY`, in any order."""
         ...
 
-    def links(self, chain: str) -> AsyncIterator[list[Link]]:
+    def read_links(self, chain: str) -> AsyncIterator[list[AuditLink]]:
         """Of the audit, in order."""
         ...
 
-    async def chain_head(self, chain: str) -> tuple[int, bytes] | None: ...
+    async def read_chain_head(self, chain: str) -> tuple[int, bytes] | None: ...
 
-    async def secrets(self) -> dict[str, bytes]: ...
+    async def read_secrets(self) -> dict[str, bytes]: ...
 
 
-class Writing(Reading, Protocol):
+class StoreTarget(StoreSource, Protocol):
     """A target that is put together aside. What it holds is seen by nobody before `take_place`."""
 
-    async def drop(self, sid: int) -> None:
+    async def delete_session(self, sid: int) -> None:
         """All that there is of a session."""
         ...
 
-    async def put_events(self, sid: int, rows: Sequence[strips.Row]) -> None: ...
+    async def put_events(self, sid: int, rows: Sequence[strips.PackedRow]) -> None: ...
 
-    async def put_session(self, session: Session, snapshot: bytes | None) -> None:
+    async def put_session(self, session: SessionRow, snapshot: bytes | None) -> None:
         """Behind its entries, and before the next commit: a session that is there is whole."""
         ...
 
     async def clear_receipts(self) -> None: ...
 
-    async def put_receipts(self, receipts: Sequence[Receipt]) -> None: ...
+    async def put_receipts(self, receipts: Sequence[ReceiptRow]) -> None: ...
 
     async def clear_records(self) -> None: ...
 
-    async def put_records(self, table: str, records: Sequence[Record]) -> None: ...
+    async def put_records(self, table: str, records: Sequence[RecordRow]) -> None: ...
 
     async def clear_chain(self, chain: str) -> None: ...
 
-    async def put_links(self, chain: str, links: Sequence[Link]) -> None: ...
+    async def put_links(self, chain: str, links: Sequence[AuditLink]) -> None: ...
 
     async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None: ...
 
@@ -138,6 +138,6 @@ class Writing(Reading, Protocol):
         """What was put so far is still there after a kill."""
         ...
 
-    async def take_place(self) -> None:
+    async def activate(self) -> None:
         """Durable, and all at once: from now on this is the store."""
         ...

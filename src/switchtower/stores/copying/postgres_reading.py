@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from switchtower.stores import strips
-from switchtower.stores.audit_chain import Link
-from switchtower.stores.copying.ports import REGISTRY, Receipt, Record, Session
+from switchtower.stores.audit_chain import AuditLink
+from switchtower.stores.copying.ports import REGISTRY, ReceiptRow, RecordRow, SessionRow
 from switchtower.stores.postgres import names
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 from switchtower.stores.postgres_tools import pages
 
 _ROWS = 500
@@ -19,68 +19,68 @@ _SESSION = (
 _NAMED_OTHERWISE = {"user": "owner"}
 
 
-def columns_of(table: str) -> list[str]:
+def list_columns(table: str) -> list[str]:
     return [_NAMED_OTHERWISE.get(column, column) for column in REGISTRY[table].columns]
 
 
-class PostgresReading:
+class PostgresSource:
     """Implements `ports.Reading`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
 
-    async def count(self) -> int:
+    async def count_sessions(self) -> int:
         return int(await self._connection.fetchval("SELECT count(*) FROM sessions"))
 
-    async def sessions(self, after_sid: int, limit: int) -> list[Session]:
+    async def read_sessions(self, after_sid: int, limit: int) -> list[SessionRow]:
         rows = await self._connection.fetch(
             f"{_SESSION} WHERE sessions.sid > $1 ORDER BY sessions.sid LIMIT $2", after_sid, limit
         )
-        return [_session(row) for row in rows]
+        return [_make_session_row(row) for row in rows]
 
-    async def session(self, session_id: str) -> Session | None:
-        row = await self._connection.fetchrow(f"{_SESSION} WHERE sessions.session_id = $1", names.put(session_id))
-        return None if row is None else _session(row)
+    async def find_session(self, session_id: str) -> SessionRow | None:
+        row = await self._connection.fetchrow(f"{_SESSION} WHERE sessions.session_id = $1", names.escape_nul(session_id))
+        return None if row is None else _make_session_row(row)
 
-    async def snapshot(self, sid: int) -> bytes | None:
+    async def read_snapshot(self, sid: int) -> bytes | None:
         snapshot: bytes | None = await self._connection.fetchval("SELECT data FROM snapshots WHERE sid = $1", sid)
         return snapshot
 
-    async def events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.Row]]:
-        async for rows in pages.events(self._connection, sid, after_seq):
+    async def read_events(self, sid: int, after_seq: int) -> AsyncIterator[list[strips.PackedRow]]:
+        async for rows in pages.read_event_pages(self._connection, sid, after_seq):
             yield rows
 
-    async def receipts(self) -> AsyncIterator[list[Receipt]]:
-        async for receipts in pages.receipts(self._connection):
+    async def read_receipts(self) -> AsyncIterator[list[ReceiptRow]]:
+        async for receipts in pages.read_receipt_pages(self._connection):
             yield receipts
 
-    async def records(self, table: str) -> AsyncIterator[list[Record]]:
-        columns = columns_of(table)
+    async def read_records(self, table: str) -> AsyncIterator[list[RecordRow]]:
+        columns = list_columns(table)
         key = columns[: REGISTRY[table].key]
         places = [f"${number}" for number in range(2, 2 + len(key))]
         first = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - names of ours
         order = f" ORDER BY {', '.join(key)} LIMIT $1"
         rows = await self._connection.fetch(first + order, _ROWS)
         while rows:
-            yield [tuple(names.got(value) if isinstance(value, str) else value for value in row) for row in rows]
+            yield [tuple(names.unescape_nul(value) if isinstance(value, str) else value for value in row) for row in rows]
             last = list(rows[-1])[: len(key)]
             rows = await self._connection.fetch(f"{first} WHERE ({', '.join(key)}) > ({', '.join(places)}){order}", _ROWS, *last)
 
-    async def links(self, chain: str) -> AsyncIterator[list[Link]]:
-        async for links in pages.links(self._connection, chain):
+    async def read_links(self, chain: str) -> AsyncIterator[list[AuditLink]]:
+        async for links in pages.read_link_pages(self._connection, chain):
             yield links
 
-    async def chain_head(self, chain: str) -> tuple[int, bytes] | None:
-        return await pages.chain_head(self._connection, chain)
+    async def read_chain_head(self, chain: str) -> tuple[int, bytes] | None:
+        return await pages.read_chain_head(self._connection, chain)
 
-    async def secrets(self) -> dict[str, bytes]:
+    async def read_secrets(self) -> dict[str, bytes]:
         if await self._connection.fetchval("SELECT to_regclass('secrets')") is None:  # of the first versions
             return {}
         # An empty one is as none: somebody was about to make it.
         rows = await self._connection.fetch("SELECT name, value FROM secrets WHERE octet_length(value) > 0")
-        return {names.got(name): value for name, value in rows}
+        return {names.unescape_nul(name): value for name, value in rows}
 
 
-def _session(row: Any) -> Session:
+def _make_session_row(row: Any) -> SessionRow:
     sid, session_id, *rest = row
-    return Session(sid, names.got(session_id), *rest)
+    return SessionRow(sid, names.unescape_nul(session_id), *rest)

@@ -11,17 +11,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from switchtower.stores import strips
-from switchtower.stores.audit_chain import Link
-from switchtower.stores.copying.ports import REGISTRY, CannotCopy, Receipt, Record, Session
-from switchtower.stores.copying.postgres_reading import PostgresReading, columns_of
+from switchtower.stores.audit_chain import AuditLink
+from switchtower.stores.copying.ports import REGISTRY, TransferError, ReceiptRow, RecordRow, SessionRow
+from switchtower.stores.copying.postgres_reading import PostgresSource, list_columns
 from switchtower.stores.postgres import group, names, schema
-from switchtower.stores.postgres.connections import SCHEMA, Connection
+from switchtower.stores.postgres.connections import SCHEMA, PostgresConnection
 from switchtower.stores.postgres_tools import addresses, health, look
 
 STAGING = f"{SCHEMA}_copying"
 _ASIDE = f"{SCHEMA}_for_a_moment"
 _LOCK = 0x746F776572_03
-_LOCK_PATIENCE = 5.0
+_LOCK_TIMEOUT = 5.0
 _LOCK_PAUSE = 0.1
 _FILLED = (
     "SELECT EXISTS (SELECT FROM {0}.homes WHERE head > 0) OR EXISTS (SELECT FROM {0}.receipts)"
@@ -29,67 +29,67 @@ _FILLED = (
 )
 
 
-async def refuse_nodes(connection: Connection, place: str) -> None:
+async def check_no_live_nodes(connection: PostgresConnection, place: str) -> None:
     """Raises `CannotCopy` while a node is alive."""
-    if nodes := await health.alive(connection):
+    if nodes := await health.list_live_nodes(connection):
         told = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-        raise CannotCopy(
+        raise TransferError(
             f"nodes are alive on `{place}`: {told}",
             hint="stop them with `tower stop` at each; one that was killed counts until its lease is over",
         )
 
 
-async def is_filled(connection: Connection) -> bool:
+async def has_data(connection: PostgresConnection) -> bool:
     """Whether there is a store that holds anything."""
-    return bool(await look.schema_version(connection)) and bool(await connection.fetchval(_FILLED.format(SCHEMA)))
+    return bool(await look.read_schema_version(connection)) and bool(await connection.fetchval(_FILLED.format(SCHEMA)))
 
 
 @asynccontextmanager
-async def opened(
-    dsn: str, *, resume: bool = False, anew: bool = False, replace: bool = False, patience: float = _LOCK_PATIENCE
-) -> AsyncIterator["PostgresWriting"]:
+async def open_target(
+    dsn: str, *, resume: bool = False, anew: bool = False, replace: bool = False, timeout: float = _LOCK_TIMEOUT
+) -> AsyncIterator["PostgresTarget"]:
     """`resume`: goes on with what an interrupted copy left; `anew` throws that away. `replace`: a store that is there is kept
     aside in the end. Raises `CannotCopy` and `looking.CannotLook`."""
-    place = addresses.shown(dsn)
-    async with look.reached(dsn) as connection:
-        await _alone(connection, place, patience)
-        if await look.schema_version(connection):
-            await look.check(connection, place)
-            await refuse_nodes(connection, place)
-            if not replace and await is_filled(connection):
-                raise CannotCopy(f"`{place}` is not empty", hint="name an empty database; --verify-only compares it")
-        await _stage(connection, place, resume=resume, anew=anew)
+    place = addresses.mask_password(dsn)
+    async with look.open_database(dsn) as connection:
+        await _lock_target(connection, place, timeout)
+        if await look.read_schema_version(connection):
+            await look.check_schema(connection, place)
+            await check_no_live_nodes(connection, place)
+            if not replace and await has_data(connection):
+                raise TransferError(f"`{place}` is not empty", hint="name an empty database; --verify-only compares it")
+        await _prepare_staging(connection, place, resume=resume, anew=anew)
         await connection.execute(f"SET search_path = {STAGING}")
         # Whole after a crash of the server too, though perhaps less of it; the last commit waits for all of it.
         await connection.execute("SET synchronous_commit = off")
         # The audit's chain comes along, so what is copied is no new link of it.
         await connection.execute("SET switchtower.copying = 'on'")
-        yield PostgresWriting(connection, place, replace=replace)
+        yield PostgresTarget(connection, place, replace=replace)
 
 
-async def _alone(connection: Connection, place: str, patience: float) -> None:
+async def _lock_target(connection: PostgresConnection, place: str, timeout: float) -> None:
     """One copy at a time. The server may need a moment to see that one was killed."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while not await connection.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(_LOCK_PAUSE)
     else:
         return
-    raise CannotCopy(f"another copy into `{place}` is under way", hint="wait for it")
+    raise TransferError(f"another copy into `{place}` is under way", hint="wait for it")
 
 
-async def _stage(connection: Connection, place: str, *, resume: bool, anew: bool) -> None:
-    version = await look.schema_version(connection, STAGING)
+async def _prepare_staging(connection: PostgresConnection, place: str, *, resume: bool, anew: bool) -> None:
+    version = await look.read_schema_version(connection, STAGING)
     if version and not anew:
         if not resume:
-            raise CannotCopy(f"a copy into `{place}` was interrupted", hint="--resume goes on with it, --anew begins again")
-        if version != max(schema.known()):
-            raise CannotCopy(f"a copy into `{place}` was begun by another version of the program", hint="--anew begins again")
+            raise TransferError(f"a copy into `{place}` was interrupted", hint="--resume goes on with it, --anew begins again")
+        if version != max(schema.load_scripts()):
+            raise TransferError(f"a copy into `{place}` was begun by another version of the program", hint="--anew begins again")
         return
     async with connection.transaction():
         await connection.execute(f"DROP SCHEMA IF EXISTS {STAGING} CASCADE")
-        there = await _exists(connection, SCHEMA)
+        there = await _schema_exists(connection, SCHEMA)
         if there:
             await connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {_ASIDE}")
         await schema.migrate(connection)
@@ -98,14 +98,14 @@ async def _stage(connection: Connection, place: str, *, resume: bool, anew: bool
             await connection.execute(f"ALTER SCHEMA {_ASIDE} RENAME TO {SCHEMA}")
 
 
-async def _exists(connection: Connection, where: str) -> bool:
+async def _schema_exists(connection: PostgresConnection, where: str) -> bool:
     return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", where))
 
 
-class PostgresWriting(PostgresReading):
+class PostgresTarget(PostgresSource):
     """Implements `ports.Writing`."""
 
-    def __init__(self, connection: Connection, place: str, *, replace: bool) -> None:
+    def __init__(self, connection: PostgresConnection, place: str, *, replace: bool) -> None:
         super().__init__(connection)
         self._place = place
         self._replace = replace
@@ -113,88 +113,88 @@ class PostgresWriting(PostgresReading):
         self.kept_aside: str | None = None
         """The schema that the store of before is in, when it was replaced."""
 
-    async def _change(self, query: str, *values: Any) -> None:
+    async def _execute(self, query: str, *values: Any) -> None:
         if not self._changes:
             await self._connection.execute("BEGIN")
             self._changes = True
         await self._connection.execute(query, *values)
 
-    async def drop(self, sid: int) -> None:
+    async def delete_session(self, sid: int) -> None:
         for table in ("events", "snapshots", "sessions", "homes"):
-            await self._change(f"DELETE FROM {table} WHERE sid = $1", sid)  # noqa: S608 - names of ours
+            await self._execute(f"DELETE FROM {table} WHERE sid = $1", sid)  # noqa: S608 - names of ours
 
-    async def put_events(self, sid: int, rows: Sequence[strips.Row]) -> None:
+    async def put_events(self, sid: int, rows: Sequence[strips.PackedRow]) -> None:
         seqs, counts, times, runs, kinds, data = (list(column) for column in zip(*rows, strict=True))
-        await self._change(
+        await self._execute(
             "INSERT INTO events (sid, seq, count, ts_ms, run_id, kind, data)"
             " SELECT $1, * FROM unnest($2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])",
-            *(sid, seqs, counts, times, [None if run is None else names.put(run) for run in runs], kinds, data),
+            *(sid, seqs, counts, times, [None if run is None else names.escape_nul(run) for run in runs], kinds, data),
         )
 
-    async def put_session(self, session: Session, snapshot: bytes | None) -> None:
-        name = names.put(session.session_id)
-        await self._change(
+    async def put_session(self, session: SessionRow, snapshot: bytes | None) -> None:
+        name = names.escape_nul(session.session_id)
+        await self._execute(
             "INSERT INTO homes (session_id, sid, epoch, head) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4)",
             *(name, session.sid, session.epoch, session.head),
         )
-        await self._change(
+        await self._execute(
             "INSERT INTO sessions (sid, session_id, state, created_at_ms, updated_at_ms, loaded, pruned_through, card)"
             " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
             *(session.sid, name, session.state, session.created_at_ms, session.updated_at_ms),
             *(session.loaded, session.pruned_through, session.card),
         )
         if session.snapshot_seq is not None:
-            await self._change(
+            await self._execute(
                 "INSERT INTO snapshots (sid, seq, data) VALUES ($1, $2, $3)", session.sid, session.snapshot_seq, snapshot
             )
 
     async def clear_receipts(self) -> None:
-        await self._change("DELETE FROM receipts")
+        await self._execute("DELETE FROM receipts")
 
-    async def put_receipts(self, receipts: Sequence[Receipt]) -> None:
+    async def put_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
         scopes, keys, fingerprints, outcomes, recorded, expires = (list(column) for column in zip(*receipts, strict=True))
-        await self._change(
+        await self._execute(
             "INSERT INTO receipts (identity, scope, key, fingerprint, outcome, recorded_at_ms, expires_at_ms) SELECT * FROM"
             " unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[])",
-            [group.identity(scope, key) for scope, key in zip(scopes, keys, strict=True)],
-            *([names.put(text) for text in texts] for texts in (scopes, keys, fingerprints)),
+            [group.hash_identity(scope, key) for scope, key in zip(scopes, keys, strict=True)],
+            *([names.escape_nul(text) for text in texts] for texts in (scopes, keys, fingerprints)),
             *(outcomes, recorded, expires),
         )
 
     async def clear_records(self) -> None:
         for table in REGISTRY:
-            await self._change(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+            await self._execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
 
-    async def put_records(self, table: str, records: Sequence[Record]) -> None:
-        columns = columns_of(table)
+    async def put_records(self, table: str, records: Sequence[RecordRow]) -> None:
+        columns = list_columns(table)
         places = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
         for record in records:
-            await self._change(
+            await self._execute(
                 f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})",  # noqa: S608 - names of ours
-                *(names.put(value) if isinstance(value, str) else value for value in record),
+                *(names.escape_nul(value) if isinstance(value, str) else value for value in record),
             )
 
     async def clear_chain(self, chain: str) -> None:
-        await self._change("DELETE FROM audit WHERE chain = $1", chain)
-        await self._change("DELETE FROM audit_head WHERE chain = $1", chain)
+        await self._execute("DELETE FROM audit WHERE chain = $1", chain)
+        await self._execute("DELETE FROM audit_head WHERE chain = $1", chain)
 
-    async def put_links(self, chain: str, links: Sequence[Link]) -> None:
+    async def put_links(self, chain: str, links: Sequence[AuditLink]) -> None:
         for link in links:
             number, ts_ms, session_id, *rest = link
-            await self._change(
+            await self._execute(
                 "INSERT INTO audit (chain, number, ts_ms, session_id, seq, kind, digest, record, hash)"
                 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-                *(chain, number, ts_ms, names.put(session_id), *rest),
+                *(chain, number, ts_ms, names.escape_nul(session_id), *rest),
             )
 
     async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None:
-        await self._change("INSERT INTO audit_head (chain, number, hash) VALUES ($1, $2, $3)", chain, number, hash_)
+        await self._execute("INSERT INTO audit_head (chain, number, hash) VALUES ($1, $2, $3)", chain, number, hash_)
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None:
         for name, value in secrets.items():
-            await self._change(
+            await self._execute(
                 "INSERT INTO secrets (name, value, made_at) VALUES ($1, $2, now()) ON CONFLICT (name) DO UPDATE SET value = $2",
-                *(names.put(name), value),
+                *(names.escape_nul(name), value),
             )
 
     async def commit(self) -> None:
@@ -202,12 +202,12 @@ class PostgresWriting(PostgresReading):
             await self._connection.execute("COMMIT")
             self._changes = False
 
-    async def take_place(self) -> None:
-        async with self.taking_place():
+    async def activate(self) -> None:
+        async with self.activate_with():
             pass
 
     @asynccontextmanager
-    async def taking_place(self) -> AsyncIterator[None]:
+    async def activate_with(self) -> AsyncIterator[None]:
         """What is done inside belongs to it: if it fails, everything is as it was."""
         await self.commit()
         connection = self._connection
@@ -217,13 +217,13 @@ class PostgresWriting(PostgresReading):
             await connection.execute(
                 "SELECT setval(pg_get_serial_sequence('homes', 'sid'), greatest(1, (SELECT max(sid) FROM homes)))"
             )
-            if await _exists(connection, SCHEMA):
-                await self._make_room(connection)
+            if await _schema_exists(connection, SCHEMA):
+                await self._move_old_aside(connection)
             await connection.execute(f"ALTER SCHEMA {STAGING} RENAME TO {SCHEMA}")
             yield
 
-    async def _make_room(self, connection: Connection) -> None:
-        await refuse_nodes(connection, self._place)
+    async def _move_old_aside(self, connection: PostgresConnection) -> None:
+        await check_no_live_nodes(connection, self._place)
         # What nodes know each other by stays, where the copy brings nothing else.
         if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.secrets"):
             await connection.execute(f"INSERT INTO secrets SELECT * FROM {SCHEMA}.secrets ON CONFLICT DO NOTHING")  # noqa: S608
@@ -235,4 +235,4 @@ class PostgresWriting(PostgresReading):
             self.kept_aside = f"{SCHEMA}_before_restore_{mark}"
             await connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {self.kept_aside}")
         else:
-            raise CannotCopy(f"`{self._place}` is not empty any more", hint="a node was started there; name another database")
+            raise TransferError(f"`{self._place}` is not empty any more", hint="a node was started there; name another database")

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from switchtower.stores import connections, migrations, sqlite_chain, sqlite_look, strips
-from switchtower.stores.audit_chain import ACCOUNTS, SESSIONS, Link
-from switchtower.stores.copying.ports import REGISTRY, SECRET_FILES, Receipt, Record, Session
-from switchtower.stores.copying.sqlite_reading import SqliteReading
+from switchtower.stores.audit_chain import ACCOUNTS, SESSIONS, AuditLink
+from switchtower.stores.copying.ports import REGISTRY, SECRET_FILES, ReceiptRow, RecordRow, SessionRow
+from switchtower.stores.copying.sqlite_reading import SqliteSource
 
 JOURNAL, REGISTRY_FILE = "journal.db", "registry.db"
 _ENDING = ".copying"
@@ -19,12 +19,12 @@ _BESIDE = ("-wal", "-shm", "-journal")
 _MADE_FROM_THE_JOURNAL = "search.db"
 
 
-def is_begun(folder: Path) -> bool:
+def has_partial_copy(folder: Path) -> bool:
     """Whether a copy into this folder was interrupted."""
     return (folder / f"{JOURNAL}{_ENDING}").exists()
 
 
-def throw_away(folder: Path) -> None:
+def discard_partial_copy(folder: Path) -> None:
     """What an interrupted copy left."""
     for name in (JOURNAL, REGISTRY_FILE):
         for end in ("", *_BESIDE):
@@ -34,14 +34,14 @@ def throw_away(folder: Path) -> None:
 _FILES = {SESSIONS: JOURNAL, ACCOUNTS: REGISTRY_FILE}
 
 
-class SqliteWriting(SqliteReading):
+class SqliteTarget(SqliteSource):
     """Implements `ports.Writing`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        journal = _opened(folder / f"{JOURNAL}{_ENDING}", sqlite_look.JOURNAL)
+        journal = _open_file(folder / f"{JOURNAL}{_ENDING}", sqlite_look.JOURNAL)
         try:
-            registry = _opened(folder / f"{REGISTRY_FILE}{_ENDING}", sqlite_look.REGISTRY)
+            registry = _open_file(folder / f"{REGISTRY_FILE}{_ENDING}", sqlite_look.REGISTRY)
         except BaseException:
             journal.close()
             raise
@@ -52,15 +52,15 @@ class SqliteWriting(SqliteReading):
         for connection in self._files.values():
             connection.close()
 
-    async def drop(self, sid: int) -> None:
+    async def delete_session(self, sid: int) -> None:
         for table in ("events", "snapshots", "sessions"):
-            self._changing(JOURNAL).execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))  # noqa: S608 - names of ours
+            self._begin_change(JOURNAL).execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))  # noqa: S608 - names of ours
 
-    async def put_events(self, sid: int, rows: Sequence[strips.Row]) -> None:
-        self._changing(JOURNAL).executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", [(sid, *row) for row in rows])
+    async def put_events(self, sid: int, rows: Sequence[strips.PackedRow]) -> None:
+        self._begin_change(JOURNAL).executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", [(sid, *row) for row in rows])
 
-    async def put_session(self, session: Session, snapshot: bytes | None) -> None:
-        journal = self._changing(JOURNAL)
+    async def put_session(self, session: SessionRow, snapshot: bytes | None) -> None:
+        journal = self._begin_change(JOURNAL)
         journal.execute(
             "INSERT INTO sessions (sid, session_id, epoch, state, created_at_ms, updated_at_ms, card, pruned_through, loaded)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -73,29 +73,29 @@ class SqliteWriting(SqliteReading):
             journal.execute("INSERT INTO snapshots VALUES (?, ?, ?)", (session.sid, session.snapshot_seq, snapshot))
 
     async def clear_receipts(self) -> None:
-        self._changing(JOURNAL).execute("DELETE FROM receipts")
+        self._begin_change(JOURNAL).execute("DELETE FROM receipts")
 
-    async def put_receipts(self, receipts: Sequence[Receipt]) -> None:
-        self._changing(JOURNAL).executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?)", receipts)
+    async def put_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
+        self._begin_change(JOURNAL).executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?)", receipts)
 
     async def clear_records(self) -> None:
         for table in REGISTRY:
-            self._changing(REGISTRY_FILE).execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+            self._begin_change(REGISTRY_FILE).execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
 
-    async def put_records(self, table: str, records: Sequence[Record]) -> None:
+    async def put_records(self, table: str, records: Sequence[RecordRow]) -> None:
         places = ", ".join("?" * len(REGISTRY[table].columns))
-        self._changing(REGISTRY_FILE).executemany(f"INSERT INTO {table} VALUES ({places})", records)  # noqa: S608 - names of ours
+        self._begin_change(REGISTRY_FILE).executemany(f"INSERT INTO {table} VALUES ({places})", records)  # noqa: S608 - names of ours
 
     async def clear_chain(self, chain: str) -> None:
-        connection = self._changing(_FILES[chain])
+        connection = self._begin_change(_FILES[chain])
         connection.execute("DELETE FROM audit")
         connection.execute("DELETE FROM audit_head")
 
-    async def put_links(self, chain: str, links: Sequence[Link]) -> None:
-        sqlite_chain.put(self._changing(_FILES[chain]), links)
+    async def put_links(self, chain: str, links: Sequence[AuditLink]) -> None:
+        sqlite_chain.insert_links(self._begin_change(_FILES[chain]), links)
 
     async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None:
-        sqlite_chain.put_head(self._changing(_FILES[chain]), number, hash_)
+        sqlite_chain.store_chain_head(self._begin_change(_FILES[chain]), number, hash_)
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None:
         """Those that a home keeps as files. They are held until the end."""
@@ -106,7 +106,7 @@ class SqliteWriting(SqliteReading):
             if connection.in_transaction:
                 connection.execute("COMMIT")
 
-    async def take_place(self) -> None:
+    async def activate(self) -> None:
         await self.commit()
         for connection in self._files.values():
             connection.execute("PRAGMA synchronous = FULL")
@@ -126,15 +126,15 @@ class SqliteWriting(SqliteReading):
             (self._folder / f"{_MADE_FROM_THE_JOURNAL}{end}").unlink(missing_ok=True)
         _flush(self._folder)
 
-    def _changing(self, name: str) -> sqlite3.Connection:
+    def _begin_change(self, name: str) -> sqlite3.Connection:
         connection = self._files[name]
         if not connection.in_transaction:
             connection.execute("BEGIN IMMEDIATE")
         return connection
 
 
-def _opened(path: Path, kind: str) -> sqlite3.Connection:
-    connection = connections.for_writing(path)
+def _open_file(path: Path, kind: str) -> sqlite3.Connection:
+    connection = connections.open_for_writing(path)
     try:
         migrations.migrate(connection, kind)
         connection.execute("PRAGMA synchronous = NORMAL")  # whole after a kill; and all of it is flushed at the end

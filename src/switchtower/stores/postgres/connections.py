@@ -25,13 +25,13 @@ BY_INDEX = {
 """The journal is only ever used along its indexes. A plan made while a table was small must not say otherwise later."""
 
 
-_CLASSES_OF_TROUBLE = ("08", "28", "3D", "53", "55", "57", "58", "XX")
+_UNAVAILABLE_CLASSES = ("08", "28", "3D", "53", "55", "57", "58", "XX")
 """Connection, authorisation, no such database, out of resources, stopped, failing disk, damage."""
-_TROUBLES = ("25006", "25P03", "42501", "42P01", "42883")
+_UNAVAILABLE_STATES = ("25006", "25P03", "42501", "42P01", "42883")
 """It only reads, it gave up waiting for us in the middle of a transaction, or our tables have gone."""
 
 
-class Connection(Protocol):
+class PostgresConnection(Protocol):
     """What we use of the library's."""
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...  # noqa: ASYNC109 - the library's
@@ -53,17 +53,17 @@ class Connection(Protocol):
     def terminate(self) -> None: ...
 
 
-def _library() -> Any:
+def _load_library() -> Any:
     import asyncpg  # type: ignore[import-untyped]  # late: it takes a tenth of a second
 
     return asyncpg
 
 
-async def connect(dsn: str, settings: dict[str, str] | None = None) -> Connection:
+async def connect(dsn: str, settings: dict[str, str] | None = None) -> PostgresConnection:
     """A connection whose commits are on the disk when they return, whatever the server's default is."""
-    library = _library()
+    library = _load_library()
     try:
-        connection: Connection = await library.connect(
+        connection: PostgresConnection = await library.connect(
             dsn,
             timeout=CONNECT_SECONDS,
             server_settings={"search_path": SCHEMA, "application_name": "switchtower", **(settings or {})},
@@ -81,11 +81,11 @@ async def connect(dsn: str, settings: dict[str, str] | None = None) -> Connectio
     return connection
 
 
-def is_lost(problem: BaseException, connection: Connection) -> bool:
+def is_lost(problem: BaseException, connection: PostgresConnection) -> bool:
     """Whether it is not known what became of the last statement. An answer of the server's means that nothing was stored."""
     if connection.is_closed() or isinstance(problem, OSError | TimeoutError) or _is_confused(problem):
         return True
-    state = sqlstate(problem)
+    state = get_sqlstate(problem)
     # A server that is told to stop, or to give up waiting for its standby, may say so after it has committed.
     return state is not None and state[:2] in ("08", "57")
 
@@ -95,22 +95,22 @@ def _is_confused(problem: BaseException) -> bool:
     return type(problem).__name__ == "InternalClientError" and type(problem).__module__.startswith("asyncpg")
 
 
-def sqlstate(problem: BaseException) -> str | None:
+def get_sqlstate(problem: BaseException) -> str | None:
     return getattr(problem, "sqlstate", None)
 
 
-def is_of_the_database(problem: BaseException) -> bool:
+def is_database_error(problem: BaseException) -> bool:
     """Not reachable, full, stopping or damaged. Not what a statement brought on itself, such as a broken constraint."""
     if isinstance(problem, OSError | TimeoutError) or _is_confused(problem):
         return True
-    state = sqlstate(problem)
+    state = get_sqlstate(problem)
     if state is not None:
-        return state[:2] in _CLASSES_OF_TROUBLE or state in _TROUBLES
+        return state[:2] in _UNAVAILABLE_CLASSES or state in _UNAVAILABLE_STATES
     # The library's own errors are about its use, except when the connection went away under it.
     return type(problem).__module__.startswith("asyncpg") and "connection" in str(problem)
 
 
-def said(problem: BaseException) -> str:
+def summarize_error(problem: BaseException) -> str:
     """In one line, without the details that quote what was stored."""
     if isinstance(problem, TimeoutError):
         return "the database does not answer"
@@ -118,28 +118,28 @@ def said(problem: BaseException) -> str:
     return text.partition("\n")[0] or type(problem).__name__
 
 
-def told(problem: Exception) -> Exception:
+def translate_error(problem: Exception) -> Exception:
     """The problem as the journal's callers hear of it. What is not the database's is passed on as it is."""
-    if isinstance(problem, errors.CoreError) or not is_of_the_database(problem):
+    if isinstance(problem, errors.CoreError) or not is_database_error(problem):
         return problem
-    unavailable = errors.JournalUnavailable(said(problem))
+    unavailable = errors.JournalUnavailable(summarize_error(problem))
     unavailable.__cause__ = problem
     return unavailable
 
 
 @contextlib.contextmanager
-def telling() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """What fails inside is told in the journal's words."""
     try:
         yield
     except Exception as problem:
-        told_as = told(problem)
+        told_as = translate_error(problem)
         if told_as is problem:
             raise
         raise told_as from problem
 
 
-def pauses() -> Iterator[float]:
+def iterate_backoff() -> Iterator[float]:
     """How long to wait before each new try. Nodes that lost the same server do not come back all at once."""
     pause = 0.02
     while True:

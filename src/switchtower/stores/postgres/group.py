@@ -13,7 +13,7 @@ from msgspec import structs
 from switchtower.core import errors, journal
 from switchtower.stores import strips
 from switchtower.stores.postgres import literals, names, notices
-from switchtower.stores.postgres.standings import Standing, Standings
+from switchtower.stores.postgres.standings import PostgresSessionHead, PostgresSessionHeadsCache
 
 MOST_BYTES = 4_194_304
 MOST_ROWS = 512
@@ -23,7 +23,7 @@ CALL = (
     "SELECT append_batch($1, $2, $3,"
     " $4::text::text[], $5::text::bigint[], $6::text::bigint[], $7::text::bigint[],"
     " $8::text::integer[], $9::text::bigint[], $10::text::integer[], $11::text::bigint[], $12::text::text[], $13::text::text[],"
-    f" {literals.cut('$14', '$15', '$16')},"
+    f" {literals.split_pieces_sql('$14', '$15', '$16')},"
     f" {', '.join(f'${number}' for number in range(17, 35))})"
 )
 """The columns with a value for each session or event go as `literals`; of cards, snapshots and receipts there are few."""
@@ -32,11 +32,11 @@ _WIDTH = 1 + len(strips.COLUMNS)
 _encode = msgspec.json.Encoder().encode
 
 
-class Full(Exception):
+class BatchFull(Exception):
     """The append goes into the next group."""
 
 
-class _Step:
+class _SessionBatch:
     """What one session does in this group."""
 
     __slots__ = ("before", "card", "epoch", "head", "place", "snapshot")
@@ -49,10 +49,10 @@ class _Step:
         self.snapshot: tuple[int, bytes] | None = None
 
 
-class Group:
-    def __init__(self, standings: Standings) -> None:
-        self._standings = standings
-        self._steps: dict[str, _Step] = {}
+class PostgresBatch:
+    def __init__(self, heads: PostgresSessionHeadsCache) -> None:
+        self._heads = heads
+        self._steps: dict[str, _SessionBatch] = {}
         self._events: list[Any] = []
         self._bytes = 0
         self._receipts: dict[bytes, tuple[Any, ...]] = {}
@@ -64,20 +64,20 @@ class Group:
     def add(self, append: journal.Append, size: int) -> None:
         """Raises `Full`, or what is wrong with the append. `size` is about how many bytes it has."""
         if self._steps and (self._bytes + size > MOST_BYTES or len(self._events) > MOST_ROWS * _WIDTH):
-            raise Full
-        standing = self._standings.find(append.session_id)
+            raise BatchFull
+        standing = self._heads.find(append.session_id)
         if standing is None or not standing.head:
-            standing = self._first(append, standing)
-        elif append.epoch != standing.epoch and not standing.takes(append.epoch):
+            standing = self._begin_session(append, standing)
+        elif append.epoch != standing.epoch and not standing.can_append(append.epoch):
             raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
         head = standing.head
         for entry in append.entries:
             head += 1
             if entry[0] != head:
                 raise errors.Fenced(f"`{append.session_id}` goes on with seq {head}, not {entry[0]}")
-        card = None if append.card is None else _card_values(append.card)
-        receipts = self._receipts_of(append) if append.receipts else ()
-        step = self._steps.get(append.session_id) or _Step(len(self._steps) + 1, standing.head, append.epoch)
+        card = None if append.card is None else _make_card_values(append.card)
+        receipts = self._make_receipt_rows(append) if append.receipts else ()
+        step = self._steps.get(append.session_id) or _SessionBatch(len(self._steps) + 1, standing.head, append.epoch)
         before = len(self._events)
         try:
             strips.pack(step.place, append.entries, self._events)
@@ -87,7 +87,7 @@ class Group:
 
         # From here on nothing can fail.
         self._steps[append.session_id] = step
-        self._standings.remember(append.session_id, standing)
+        self._heads.remember(append.session_id, standing)
         self._bytes += size
         standing.head = step.head = head
         standing.epoch = step.epoch = append.epoch
@@ -98,71 +98,78 @@ class Group:
         if receipts:
             self._receipts.update(receipts)
 
-    def _receipts_of(self, append: journal.Append) -> list[tuple[bytes, tuple[Any, ...]]]:
-        receipts = [(identity(receipt.scope, receipt.key), _receipt_values(receipt, append)) for receipt in append.receipts]
+    def _make_receipt_rows(self, append: journal.Append) -> list[tuple[bytes, tuple[Any, ...]]]:
+        receipts = [
+            (hash_identity(receipt.scope, receipt.key), _make_receipt_values(receipt, append)) for receipt in append.receipts
+        ]
         identities = {digest for digest, _ in receipts}
         if len(identities) < len(receipts):
             raise errors.Fenced("a receipt with the same identity is there already")
         if not self._receipts.keys().isdisjoint(identities):
-            raise Full  # one statement cannot write a row twice, and what is in the way may be refused yet
+            raise BatchFull  # one statement cannot write a row twice, and what is in the way may be refused yet
         return receipts
 
-    def _first(self, append: journal.Append, standing: Standing | None) -> Standing:
+    def _begin_session(self, append: journal.Append, head: PostgresSessionHead | None) -> PostgresSessionHead:
         """Of a session that is not there yet, or of one that its home has taken but not begun."""
-        if standing is not None and not standing.takes(append.epoch):
-            raise errors.Fenced(f"`{append.session_id}` is in epoch {standing.epoch}, not {append.epoch}")
+        if head is not None and not head.can_append(append.epoch):
+            raise errors.Fenced(f"`{append.session_id}` is in epoch {head.epoch}, not {append.epoch}")
         if append.entries and append.entries[0].seq != 1:
             raise errors.Fenced(f"`{append.session_id}` is not here, so it cannot go on with seq {append.entries[0].seq}")
         if not append.entries or append.card is None:
             raise ValueError(f"the first append to `{append.session_id}` needs an entry and a card")
-        return standing or Standing(append.epoch, 0, held=False)
+        return head or PostgresSessionHead(append.epoch, 0, held=False)
 
-    def arguments(self, node_id: str | None) -> list[Any]:
+    def build_arguments(self, node_id: str | None) -> list[Any]:
         """For `CALL`, after the writer's three. Sessions and receipts are in order, so that two nodes never wait crosswise."""
-        steps = sorted((names.put(session_id), step) for session_id, step in self._steps.items())
+        steps = sorted((names.escape_nul(session_id), step) for session_id, step in self._steps.items())
         place_of = {step.place: number for number, (_, step) in enumerate(steps, 1)}
         cards = [(place_of[step.place], *step.card) for _, step in steps if step.card is not None]
         snapshots = [(place_of[step.place], *step.snapshot) for _, step in steps if step.snapshot is not None]
         receipts = [(identity, *values) for identity, values in sorted(self._receipts.items())]
         places, seqs, counts, times, runs, kinds, data = (self._events[start::_WIDTH] for start in range(_WIDTH))
         return [
-            literals.texts([session_id for session_id, _ in steps]),
-            literals.numbers([step.before for _, step in steps]),
-            literals.numbers([step.head for _, step in steps]),
-            literals.numbers([step.epoch for _, step in steps]),
-            literals.numbers([place_of[place] for place in places]),
-            literals.numbers(seqs),
-            literals.numbers(counts),
-            literals.numbers(times),
-            literals.texts([None if run_id is None else names.put(run_id) for run_id in runs]),
-            literals.texts(kinds),
-            *literals.pieces(data),
-            *_columns(cards, 6),
-            *_columns(snapshots, 3),
-            *_columns(receipts, 8),
-            self._notice(node_id) if node_id else None,
+            literals.encode_texts([session_id for session_id, _ in steps]),
+            literals.encode_numbers([step.before for _, step in steps]),
+            literals.encode_numbers([step.head for _, step in steps]),
+            literals.encode_numbers([step.epoch for _, step in steps]),
+            literals.encode_numbers([place_of[place] for place in places]),
+            literals.encode_numbers(seqs),
+            literals.encode_numbers(counts),
+            literals.encode_numbers(times),
+            literals.encode_texts([None if run_id is None else names.escape_nul(run_id) for run_id in runs]),
+            literals.encode_texts(kinds),
+            *literals.join_pieces(data),
+            *_transpose(cards, 6),
+            *_transpose(snapshots, 3),
+            *_transpose(receipts, 8),
+            self._make_notice(node_id) if node_id else None,
         ]
 
-    def _notice(self, node_id: str) -> str:
-        return notices.text(node_id, {session_id: (step.before, step.head) for session_id, step in self._steps.items()})
+    def _make_notice(self, node_id: str) -> str:
+        return notices.encode_notice(node_id, {session_id: (step.before, step.head) for session_id, step in self._steps.items()})
 
 
-def _columns(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
+def _transpose(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
     return [[row[column] for row in rows] for column in range(width)]
 
 
-def _card_values(card: journal.Card) -> tuple[Any, ...]:
+def _make_card_values(card: journal.Card) -> tuple[Any, ...]:
     # Whose home a session has is the store's to know: a card is stored without it.
     stored = card if card.home is None else structs.replace(card, home=None)
     return (card.state.value, card.created_at_ms, card.updated_at_ms, card.loaded is True, _encode(stored))
 
 
-def identity(scope: str, key: str) -> bytes:
+def hash_identity(scope: str, key: str) -> bytes:
     return hashlib.sha256(f"{len(scope)} {scope}{key}".encode()).digest()
 
 
-def _receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
+def _make_receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
     """A receipt replaces an expired one, as of the time that the append itself tells, or any if it says so."""
     recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
-    told = names.put(receipt.scope), names.put(receipt.key), names.put(receipt.fingerprint), _encode(receipt.outcome)
+    told = (
+        names.escape_nul(receipt.scope),
+        names.escape_nul(receipt.key),
+        names.escape_nul(receipt.fingerprint),
+        _encode(receipt.outcome),
+    )
     return (*told, recorded_at_ms, receipt.expires_at_ms, receipt.replaces)

@@ -4,16 +4,16 @@ from switchtower.stores.postgres import schema
 from switchtower.stores.postgres.pool import Pool
 
 
-class LatePool:
-    def __init__(self, dsn: str, *, most: int, patience: float) -> None:
+class LazyPool:
+    def __init__(self, dsn: str, *, most: int, timeout: float) -> None:
         self._dsn = dsn
         self._most = most
-        self._patience = patience
+        self._timeout = timeout
         self._pool: Pool | None = None
 
     async def get(self) -> Pool:
         if self._pool is None:
-            pool = Pool(self._dsn, most=self._most, patience=self._patience)
+            pool = Pool(self._dsn, most=self._most, timeout=self._timeout)
             await pool.open(schema.migrate)
             if self._pool is not None:  # somebody else was quicker
                 await pool.close()

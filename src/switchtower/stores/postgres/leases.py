@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from switchtower.core import errors, leases
 from switchtower.stores.postgres import connections, names, schema
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 from switchtower.stores.postgres.pool import Pool
 
 Result = TypeVar("Result")
-PATIENCE = 5.0
+RETRY_TIMEOUT = 5.0
 _CONNECTIONS = 2
 
 _IN = "clock_timestamp() + $2 * interval '1 millisecond'"
@@ -41,14 +41,14 @@ _UNDER_WAY = "SELECT FROM sessions WHERE sessions.session_id = homes.session_id 
 class PostgresLeases:
     """Implements `leases.Leases`."""
 
-    def __init__(self, dsn: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
         self._dsn = dsn
-        self._patience = patience
+        self._timeout = timeout
         self._pool: Pool | None = None
 
     async def open(self) -> None:
-        pool = Pool(self._dsn, most=_CONNECTIONS, patience=self._patience)
-        with _telling():
+        pool = Pool(self._dsn, most=_CONNECTIONS, timeout=self._timeout)
+        with _translate_errors():
             await pool.open(schema.migrate)
         self._pool = pool
 
@@ -57,79 +57,79 @@ class PostgresLeases:
         if pool is not None:
             await pool.close()
 
-    async def _change(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    async def _run_transaction(self, work: Callable[[PostgresConnection], Awaitable[Result]]) -> Result:
         """One transaction, which changes something or not: it is safe to ask any of these again."""
         if self._pool is None:
             raise leases.LeasesUnavailable("they are not open")
-        with _telling():
-            return await self._pool.change(work)
+        with _translate_errors():
+            return await self._pool.run_transaction(work)
 
-    async def _rows(self, query: str, *values: Any) -> list[Any]:
+    async def _fetch_rows(self, query: str, *values: Any) -> list[Any]:
         """Of one statement."""
-        return await self._change(lambda connection: connection.fetch(query, *values))
+        return await self._run_transaction(lambda connection: connection.fetch(query, *values))
 
     async def join(self, node_id: str, address: str, lasts_ms: int, *, name: str = "", version: str = "") -> None:
-        await self._rows(
+        await self._fetch_rows(
             "INSERT INTO nodes (node_id, address, joined_at, expires_at, name, version)"
             f" VALUES ($1, $3, clock_timestamp(), {_IN}, $4, $5)"
             " ON CONFLICT (node_id) DO UPDATE SET address = excluded.address, expires_at = excluded.expires_at,"
             "   name = excluded.name, version = excluded.version",
-            *(names.put(node_id), lasts_ms, names.put(address), names.put(name), names.put(version)),
+            *(names.escape_nul(node_id), lasts_ms, names.escape_nul(address), names.escape_nul(name), names.escape_nul(version)),
         )
 
     async def begin_drain(self, node_id: str) -> None:
-        await self._rows("UPDATE nodes SET draining = true WHERE node_id = $1", names.put(node_id))
+        await self._fetch_rows("UPDATE nodes SET draining = true WHERE node_id = $1", names.escape_nul(node_id))
 
     async def drain(self, node_id: str) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: PostgresConnection) -> int:
             # The second statement sees what was given to the node before the first got its row.
-            await connection.execute("SELECT FROM nodes WHERE node_id = $1 FOR UPDATE", names.put(node_id))
-            await connection.execute("UPDATE nodes SET draining = true WHERE node_id = $1", names.put(node_id))
-            return await _freed(connection, node_id)
+            await connection.execute("SELECT FROM nodes WHERE node_id = $1 FOR UPDATE", names.escape_nul(node_id))
+            await connection.execute("UPDATE nodes SET draining = true WHERE node_id = $1", names.escape_nul(node_id))
+            return await _release_all(connection, node_id)
 
-        return await self._change(work)
+        return await self._run_transaction(work)
 
     async def renew(self, node_id: str, lasts_ms: int) -> leases.Renewal:
-        for (was_alive,) in await self._rows(
+        for (was_alive,) in await self._fetch_rows(
             "WITH before AS ("
             "   SELECT node_id, expires_at > clock_timestamp() AS was_alive FROM nodes WHERE node_id = $1 FOR NO KEY UPDATE)"
             f" UPDATE nodes SET expires_at = {_IN} FROM before WHERE nodes.node_id = before.node_id RETURNING was_alive",
-            *(names.put(node_id), lasts_ms),
+            *(names.escape_nul(node_id), lasts_ms),
         ):
             return leases.Renewal.KEPT if was_alive else leases.Renewal.LATE
         return leases.Renewal.UNKNOWN
 
     async def inherit(self, from_node_id: str, node_id: str) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: PostgresConnection) -> int:
             alive = "SELECT FROM nodes WHERE node_id = $1 AND expires_at > now() AND NOT draining FOR KEY SHARE"
-            if not await connection.fetch(alive, names.put(node_id)):
+            if not await connection.fetch(alive, names.escape_nul(node_id)):
                 return 0
-            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.put(from_node_id))
+            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.escape_nul(from_node_id))
             taken = await connection.fetch(
                 "UPDATE homes SET node_id = $2, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1",
-                *(names.put(from_node_id), names.put(node_id)),
+                *(names.escape_nul(from_node_id), names.escape_nul(node_id)),
             )
             return len(taken)
 
-        return await self._change(work)
+        return await self._run_transaction(work)
 
     async def leave(self, node_id: str) -> int:
-        async def work(connection: Connection) -> int:
-            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.put(node_id))
-            return await _freed(connection, node_id)
+        async def work(connection: PostgresConnection) -> int:
+            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.escape_nul(node_id))
+            return await _release_all(connection, node_id)
 
-        return await self._change(work)
+        return await self._run_transaction(work)
 
-    async def nodes(self, *, counted: bool = True) -> list[leases.Node]:
+    async def list_nodes(self, *, counted: bool = True) -> list[leases.Node]:
         count = "(SELECT count(*) FROM homes WHERE homes.node_id = nodes.node_id AND homes.head > 0)" if counted else "0"
-        rows = await self._rows(
+        rows = await self._fetch_rows(
             f"SELECT node_id, address, name, version, {_MS.format('joined_at')}, {_MS.format('expires_at')},"
             f" expires_at > clock_timestamp(), draining, {count} FROM nodes ORDER BY node_id"
         )
-        return [_node(row) for row in rows]
+        return [_make_node(row) for row in rows]
 
     async def forget_nodes(self, silent_for_ms: int) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: PostgresConnection) -> int:
             rows = await connection.fetch(
                 "SELECT node_id FROM nodes WHERE expires_at <= now() - $1 * interval '1 millisecond' FOR UPDATE SKIP LOCKED",
                 silent_for_ms,
@@ -141,15 +141,15 @@ class PostgresLeases:
             )
             return len(deleted)
 
-        return await self._change(work)
+        return await self._run_transaction(work)
 
     async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
         return next(iter(await self.acquire_all([session_id], node_id)), None)
 
     async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[leases.Lease]:
         # In the order that appends have too: two nodes that want the same rows do not wait for each other in a circle.
-        wanted = sorted({names.put(session_id) for session_id in session_ids})
-        rows = await self._rows(
+        wanted = sorted({names.escape_nul(session_id) for session_id in session_ids})
+        rows = await self._fetch_rows(
             f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
             " INSERT INTO homes (session_id, epoch, node_id)"
             "   SELECT wanted.session_id, 1, node_id FROM taker, unnest($1::text[]) WITH ORDINALITY AS wanted (session_id, place)"
@@ -159,29 +159,29 @@ class PostgresLeases:
             f" WHERE homes.node_id IS NULL OR homes.node_id = excluded.node_id OR {_SILENT}"
             " RETURNING session_id, node_id, epoch)"
             f" SELECT session_id, node_id, epoch, {_MS.format('expires_at')} FROM taken JOIN taker USING (node_id)",
-            *(wanted, names.put(node_id), begin),
+            *(wanted, names.escape_nul(node_id), begin),
         )
-        return [_lease(row) for row in rows]
+        return [_make_lease(row) for row in rows]
 
     async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
-        return _one(
-            await self._rows(
+        return _make_single_lease(
+            await self._fetch_rows(
                 f"UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM ({_TAKER.format('$4')}) AS nodes"
                 f" WHERE session_id = $1 AND homes.node_id = $2 AND homes.epoch = $3 RETURNING {_LEASE}",
-                *(names.put(lease.session_id), names.put(lease.node_id), lease.epoch, names.put(to_node_id)),
+                *(names.escape_nul(lease.session_id), names.escape_nul(lease.node_id), lease.epoch, names.escape_nul(to_node_id)),
             )
         )
 
     async def release(self, lease: leases.Lease) -> bool:
-        rows = await self._rows(
+        rows = await self._fetch_rows(
             "UPDATE homes SET node_id = NULL, epoch = epoch + 1"
             " WHERE session_id = $1 AND node_id = $2 AND epoch = $3 RETURNING 1",
-            *(names.put(lease.session_id), names.put(lease.node_id), lease.epoch),
+            *(names.escape_nul(lease.session_id), names.escape_nul(lease.node_id), lease.epoch),
         )
         return bool(rows)
 
     async def take_over(self, node_id: str, limit: int) -> list[leases.Lease]:
-        async def work(connection: Connection) -> list[Any]:
+        async def work(connection: PostgresConnection) -> list[Any]:
             # Who is silent is known by name before any session is looked at: one that meanwhile got a new home is left to it.
             silent = [owner for (owner,) in await connection.fetch(_SILENT_OWNERS)]
             return await connection.fetch(
@@ -192,13 +192,13 @@ class PostgresLeases:
                 "   ORDER BY session_id LIMIT $2 FOR UPDATE OF homes SKIP LOCKED)"
                 " UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM orphans, taker AS nodes"
                 f" WHERE homes.session_id = orphans.session_id RETURNING {_LEASE}",
-                *(names.put(node_id), limit, silent),
+                *(names.escape_nul(node_id), limit, silent),
             )
 
-        return sorted(map(_lease, await self._change(work)), key=lambda lease: lease.session_id)
+        return sorted(map(_make_lease, await self._run_transaction(work)), key=lambda lease: lease.session_id)
 
-    async def free(self, limit: int) -> int:
-        async def work(connection: Connection) -> int:
+    async def release_silent(self, limit: int) -> int:
+        async def work(connection: PostgresConnection) -> int:
             silent = [owner for (owner,) in await connection.fetch(_SILENT_OWNERS)]
             if not silent:
                 return 0
@@ -212,66 +212,66 @@ class PostgresLeases:
             )
             return len(freed)
 
-        return await self._change(work)
+        return await self._run_transaction(work)
 
-    async def owner(self, session_id: str) -> leases.Lease | None:
-        return next(iter(await self.owners([session_id])), None)
+    async def find_owner(self, session_id: str) -> leases.Lease | None:
+        return next(iter(await self.find_owners([session_id])), None)
 
-    async def owners(self, session_ids: Sequence[str]) -> list[leases.Lease]:
-        rows = await self._rows(
+    async def find_owners(self, session_ids: Sequence[str]) -> list[leases.Lease]:
+        rows = await self._fetch_rows(
             f"SELECT {_LEASE} FROM homes JOIN nodes USING (node_id) WHERE session_id = ANY ($1)",
-            [names.put(session_id) for session_id in session_ids],
+            [names.escape_nul(session_id) for session_id in session_ids],
         )
-        return [_lease(row) for row in rows]
+        return [_make_lease(row) for row in rows]
 
-    async def owned(self, node_id: str, *, limit: int, after: str = "") -> list[leases.Lease]:
-        rows = await self._rows(
+    async def list_owned(self, node_id: str, *, limit: int, after: str = "") -> list[leases.Lease]:
+        rows = await self._fetch_rows(
             f"SELECT {_LEASE} FROM homes JOIN nodes USING (node_id) WHERE node_id = $1 AND session_id > $2"
             " ORDER BY session_id LIMIT $3",
-            *(names.put(node_id), names.put(after), limit),
+            *(names.escape_nul(node_id), names.escape_nul(after), limit),
         )
-        return [_lease(row) for row in rows]
+        return [_make_lease(row) for row in rows]
 
 
-async def _freed(connection: Connection, node_id: str) -> int:
+async def _release_all(connection: PostgresConnection, node_id: str) -> int:
     """All homes of the node; how many."""
     rows = await connection.fetch(
-        "UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1", names.put(node_id)
+        "UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1", names.escape_nul(node_id)
     )
     return len(rows)
 
 
-def _node(row: Any) -> leases.Node:
+def _make_node(row: Any) -> leases.Node:
     node_id, address, name, version, joined_at_ms, expires_at_ms, is_alive, draining, sessions = row
     return leases.Node(
-        node_id=names.got(node_id),
-        address=names.got(address),
+        node_id=names.unescape_nul(node_id),
+        address=names.unescape_nul(address),
         joined_at_ms=joined_at_ms,
         expires_at_ms=expires_at_ms,
         is_alive=is_alive,
         sessions=sessions,
-        name=names.got(name),
-        version=names.got(version),
+        name=names.unescape_nul(name),
+        version=names.unescape_nul(version),
         draining=draining,
     )
 
 
-def _one(rows: list[Any]) -> leases.Lease | None:
-    return _lease(rows[0]) if rows else None
+def _make_single_lease(rows: list[Any]) -> leases.Lease | None:
+    return _make_lease(rows[0]) if rows else None
 
 
-def _lease(row: Any) -> leases.Lease:
+def _make_lease(row: Any) -> leases.Lease:
     session_id, node_id, epoch, expires_at_ms = row
-    return leases.Lease(names.got(session_id), names.got(node_id), epoch, expires_at_ms)
+    return leases.Lease(names.unescape_nul(session_id), names.unescape_nul(node_id), epoch, expires_at_ms)
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except errors.JournalUnavailable as problem:
         raise leases.LeasesUnavailable(problem.detail or "", hint=problem.hint) from problem
     except Exception as problem:
-        if not connections.is_of_the_database(problem):
+        if not connections.is_database_error(problem):
             raise
-        raise leases.LeasesUnavailable(connections.said(problem)) from problem
+        raise leases.LeasesUnavailable(connections.summarize_error(problem)) from problem

@@ -13,7 +13,7 @@ from typing import Any
 
 from switchtower.core import errors
 from switchtower.stores.postgres import connections, group
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 
 _STATEMENT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
@@ -22,14 +22,14 @@ _SUPERSEDED = "TW001"
 _READ_ONLY = "25006"
 
 
-class Line:
-    def __init__(self, dsn: str, patience: float, *, went: Callable[[errors.JournalUnavailable | None], None]) -> None:
+class WriterConnection:
+    def __init__(self, dsn: str, timeout: float, *, on_lost: Callable[[errors.JournalUnavailable | None], None]) -> None:
         """`went` hears of a database that stays away for longer than `patience`, and with None that it is back."""
         self._dsn = dsn
-        self._patience = patience
-        self._went = went
+        self._timeout = timeout
+        self._on_lost = on_lost
         self._writer = f"wrt_{secrets.token_hex(12)}"
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._generation = 0
         self._batch = 0
         self._stopping = asyncio.Event()
@@ -38,7 +38,7 @@ class Line:
         """The first time: what is wrong is raised at once."""
         await self._renew()
 
-    async def connection(self) -> Connection:
+    async def get_connection(self) -> PostgresConnection:
         """To be read from. A database that is away is waited for, as long as patience lasts."""
         if self._connection is None or self._connection.is_closed():
             await self._reconnect(for_good=False)
@@ -47,7 +47,7 @@ class Line:
 
     async def write(self, arguments: list[Any]) -> None:
         """Returns when the batch is stored. Whatever it raises, nothing of the batch is stored."""
-        connection = await self.connection()
+        connection = await self.get_connection()
         tries_left = _CROSSINGS
         while True:
             self._batch += 1
@@ -57,7 +57,7 @@ class Line:
                 )
                 return
             except Exception as problem:
-                state = connections.sqlstate(problem) or ""
+                state = connections.get_sqlstate(problem) or ""
                 if state.startswith("40") and tries_left:  # another transaction was in the way, and this one gave in
                     tries_left -= 1
                     continue
@@ -70,7 +70,7 @@ class Line:
             connection.terminate()
             if await self._reconnect(for_good=True) >= self._batch:
                 return
-            connection = await self.connection()
+            connection = await self.get_connection()
 
     def stop(self) -> None:
         """Nobody waits any longer for a database that is away."""
@@ -103,13 +103,13 @@ class Line:
     async def _reconnect(self, *, for_good: bool) -> int:
         """The number of the last batch that was stored. `for_good`: an answer is owed, so it tries for as long as it takes."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
+        deadline = loop.time() + self._timeout
         was_told = False
-        for pause in connections.pauses():
+        for pause in connections.iterate_backoff():
             try:
                 last_batch = await self._renew()
             except Exception as problem:
-                reason = connections.told(problem)
+                reason = connections.translate_error(problem)
                 if not isinstance(reason, errors.JournalUnavailable):
                     raise
                 if loop.time() >= deadline:
@@ -117,10 +117,10 @@ class Line:
                         raise reason from problem
                     if not was_told:
                         was_told = True
-                        self._went(reason)
+                        self._on_lost(reason)
             else:
                 if was_told:
-                    self._went(None)
+                    self._on_lost(None)
                 return last_batch
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)

@@ -11,20 +11,20 @@ from collections.abc import Callable
 
 from switchtower.core import errors
 from switchtower.stores.postgres import connections, notices, schema
-from switchtower.stores.postgres.connections import Connection
-from switchtower.stores.postgres.notices import Moved
+from switchtower.stores.postgres.connections import PostgresConnection
+from switchtower.stores.postgres.notices import HeadsNotice
 
 log = logging.getLogger(__name__)
 _PULSE = 5.0
 
 
-class Listener:
-    def __init__(self, dsn: str, node_id: str, heard: Callable[[Moved], None], *, pulse: float = _PULSE) -> None:
+class NotificationListener:
+    def __init__(self, dsn: str, node_id: str, on_notice: Callable[[HeadsNotice], None], *, pulse: float = _PULSE) -> None:
         """`heard` is called for each notice of another node. It must not raise, and not take long. Every `pulse` seconds the
         connection is tried, and given as many to answer."""
         self._dsn = dsn
         self._node_id = node_id
-        self._heard = heard
+        self._on_notice = on_notice
         self._pulse = pulse
         self._task: asyncio.Task[None] | None = None
 
@@ -33,7 +33,7 @@ class Listener:
         try:
             connection = await self._connect()
         except Exception as problem:
-            raise connections.told(problem) from problem
+            raise connections.translate_error(problem) from problem
         self._task = asyncio.create_task(self._listen(connection), name="journal-listener")
 
     async def close(self) -> None:
@@ -43,36 +43,36 @@ class Listener:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> PostgresConnection:
         connection = await connections.connect(self._dsn)
         try:
             await schema.migrate(connection)
-            await connection.add_listener(notices.CHANNEL, self._notified)
+            await connection.add_listener(notices.CHANNEL, self._on_notification)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    def _notified(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
-        moved = notices.read(payload)
+    def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        moved = notices.decode_notice(payload)
         if moved.node_id != self._node_id:
-            self._heard(moved)
+            self._on_notice(moved)
 
-    async def _listen(self, connection: Connection) -> None:
+    async def _listen(self, connection: PostgresConnection) -> None:
         while True:
             try:
                 while True:
                     await asyncio.sleep(self._pulse)
                     await connection.fetchval("SELECT 1", timeout=self._pulse)
             except Exception as problem:
-                log.warning("the connection that hears of other nodes was lost: %s", connections.said(problem))
+                log.warning("the connection that hears of other nodes was lost: %s", connections.summarize_error(problem))
             finally:
                 connection.terminate()
-            connection = await self._anew()
-            self._heard(Moved("", None))
+            connection = await self._reconnect()
+            self._on_notice(HeadsNotice("", None))
 
-    async def _anew(self) -> Connection:
-        for pause in connections.pauses():
+    async def _reconnect(self) -> PostgresConnection:
+        for pause in connections.iterate_backoff():
             with contextlib.suppress(Exception):
                 return await self._connect()
             await asyncio.sleep(pause)

@@ -9,36 +9,36 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 
-def numbers(values: Sequence[int]) -> str:
+def encode_numbers(values: Sequence[int]) -> str:
     """For `::bigint[]`. Anything but a number of 64 bits raises `TypeError` or `OverflowError`."""
     return f"{{{repr(array('q', values).tolist())[1:-1]}}}"
 
 
-def texts(values: Sequence[str | None]) -> str:
+def encode_texts(values: Sequence[str | None]) -> str:
     """For `::text[]`. None is NULL."""
     named = [value for value in values if value is not None]
     if not values:
         return "{}"
     if len(named) < len(values):
-        return f"{{{','.join('NULL' if value is None else _quoted(value) for value in values)}}}"
+        return f"{{{','.join('NULL' if value is None else _quote(value) for value in values)}}}"
     joined = '","'.join(named)
     if "\\" in joined or joined.count('"') != 2 * (len(named) - 1):
-        return f"{{{','.join(map(_quoted, named))}}}"
+        return f"{{{','.join(map(_quote, named))}}}"
     return f'{{"{joined}"}}'
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def pieces(values: Sequence[bytes]) -> tuple[bytes, str, str]:
+def join_pieces(values: Sequence[bytes]) -> tuple[bytes, str, str]:
     """All of them as one, where each begins (from 1 on), and how long each is."""
     sizes = list(map(len, values))
-    return b"".join(values), numbers(list(accumulate(sizes[:-1], initial=1)) if sizes else ()), numbers(sizes)
+    return b"".join(values), encode_numbers(list(accumulate(sizes[:-1], initial=1)) if sizes else ()), encode_numbers(sizes)
 
 
-def cut(whole: str, firsts: str, sizes: str) -> str:
+def split_pieces_sql(whole: str, firsts: str, sizes: str) -> str:
     """What makes `pieces` a `bytea[]` again: SQL with the names of the three parameters."""
     return (
         f"ARRAY (SELECT substring({whole}::bytea, piece.first::integer, piece.size::integer)"  # noqa: S608 - names of parameters

@@ -5,9 +5,9 @@ import re
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def put(name: str) -> str:
+def escape_nul(name: str) -> str:
     return name.replace("\\", "\\\\").replace("\0", "\\0") if "\\" in name or "\0" in name else name
 
 
-def got(name: str) -> str:
+def unescape_nul(name: str) -> str:
     return _ESCAPED.sub(lambda escape: "\0" if escape[1] == "0" else escape[1], name) if "\\" in name else name

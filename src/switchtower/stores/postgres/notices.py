@@ -10,26 +10,26 @@ CHANNEL = "tower_moved"
 _MOST_BYTES = 7_500  # the server takes less than 8,000
 
 
-class Moved(Struct, frozen=True):
+class HeadsNotice(Struct, frozen=True):
     node_id: str
     heads: dict[str, tuple[int, int]] | None
     """Each session's last seq before the batch, and after it. None: look at all that you follow."""
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Moved).decode
+_decode = msgspec.json.Decoder(HeadsNotice).decode
 
 
-def text(node_id: str, heads: dict[str, tuple[int, int]]) -> str:
-    notice = _encode(Moved(node_id, heads))
+def encode_notice(node_id: str, heads: dict[str, tuple[int, int]]) -> str:
+    notice = _encode(HeadsNotice(node_id, heads))
     if len(notice) > _MOST_BYTES:
-        notice = _encode(Moved(node_id, None))
+        notice = _encode(HeadsNotice(node_id, None))
     return notice.decode()
 
 
-def read(payload: str) -> Moved:
+def decode_notice(payload: str) -> HeadsNotice:
     """What cannot be read tells that something moved; so does a notice of the version before, which does not say from where."""
     try:
         return _decode(payload)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return Moved("", None)
+        return HeadsNotice("", None)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from switchtower.core import errors
 from switchtower.stores.postgres import connections
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 
 Result = TypeVar("Result")
 STATEMENT_SECONDS = 30.0
@@ -24,17 +24,17 @@ _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'"
 class Pool:
     """Who asks first is served first; with one connection everything happens in the order of asking."""
 
-    def __init__(self, dsn: str, *, most: int, patience: float, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, dsn: str, *, most: int, timeout: float, settings: dict[str, str] | None = None) -> None:
         """`patience`: for how many seconds a database that cannot be reached is tried again before an asker hears of it."""
         self._dsn = dsn
         self._settings = settings
-        self._patience = patience
+        self._timeout = timeout
         self._turns = asyncio.Semaphore(most)
-        self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
+        self._idle: list[PostgresConnection] = []
+        self._busy: set[PostgresConnection] = set()
         self._is_open = False
 
-    async def open(self, prepare: Callable[[Connection], Awaitable[None]]) -> None:
+    async def open(self, prepare: Callable[[PostgresConnection], Awaitable[None]]) -> None:
         """With the first connection, on which `prepare` is done before anybody else gets one."""
         connection = await connections.connect(self._dsn, self._settings)
         try:
@@ -57,13 +57,13 @@ class Pool:
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
         """The rows of a statement that may be asked twice without harm."""
-        return await self._persist(lambda connection: connection.fetch(query, *values, timeout=STATEMENT_SECONDS))
+        return await self._retry_until_timeout(lambda connection: connection.fetch(query, *values, timeout=STATEMENT_SECONDS))
 
-    async def change(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    async def run_transaction(self, work: Callable[[PostgresConnection], Awaitable[Result]]) -> Result:
         """One transaction. `work` may be done again from the beginning, if nothing of it was stored."""
         transaction: list[str | None] = [None]
 
-        async def once(connection: Connection) -> Result:
+        async def once(connection: PostgresConnection) -> Result:
             if transaction[0] is not None:
                 raise AssertionError("a transaction of unknown outcome is asked about, not repeated")
             async with asyncio.timeout(STATEMENT_SECONDS):
@@ -82,30 +82,37 @@ class Pool:
                         transaction[0] = None
                         raise
                     connection.terminate()
-                    if not await self._persist(lambda fresh: _committed(fresh, number), within=True):
+                    if not await self._retry_until_timeout(lambda fresh: _is_committed(fresh, number), within=True):
                         transaction[0] = None
                         raise
             return result
 
-        return await self._persist(once)
+        return await self._retry_until_timeout(once)
 
-    async def _persist(self, ask: Callable[[Connection], Awaitable[Result]], *, within: bool = False) -> Result:
+    async def _retry_until_timeout(
+        self, ask: Callable[[PostgresConnection], Awaitable[Result]], *, within: bool = False
+    ) -> Result:
         """Asks until the database answers or patience ends. `within`: for somebody who has their turn already."""
-        pauses = connections.pauses()
+        pauses = connections.iterate_backoff()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
+        deadline = loop.time() + self._timeout
         while True:
             try:
                 async with contextlib.nullcontext() if within else self._turns:
-                    async with self._connection() as connection:
+                    async with self._borrow_connection() as connection:
                         return await ask(connection)
             except Exception as problem:
-                if isinstance(problem, errors.CoreError) or not _passes(problem) or not self._is_open or loop.time() >= deadline:
+                if (
+                    isinstance(problem, errors.CoreError)
+                    or not _is_transient(problem)
+                    or not self._is_open
+                    or loop.time() >= deadline
+                ):
                     raise
             await asyncio.sleep(next(pauses))
 
     @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
+    async def _borrow_connection(self) -> AsyncIterator[PostgresConnection]:
         if not self._is_open:
             raise errors.JournalUnavailable("it is not open")
         while self._idle and self._idle[-1].is_closed():
@@ -116,7 +123,7 @@ class Pool:
             yield connection
         except BaseException as problem:
             # Also when its asker left: what the connection is doing then is nobody's.
-            if connections.sqlstate(problem) is None or connections.is_lost(problem, connection):
+            if connections.get_sqlstate(problem) is None or connections.is_lost(problem, connection):
                 connection.terminate()
             raise
         finally:
@@ -128,27 +135,27 @@ class Pool:
                     connection.terminate()
 
 
-def _passes(problem: Exception) -> bool:
+def _is_transient(problem: Exception) -> bool:
     """Whether it may be over in a moment: the server is away or starting, or another transaction was in the way."""
-    state = connections.sqlstate(problem)
+    state = connections.get_sqlstate(problem)
     if state is None:
-        return connections.is_of_the_database(problem)
+        return connections.is_database_error(problem)
     return state[:2] in ("08", "40", "57") or state in ("25P03", "53300")
 
 
-async def _roll_back(connection: Connection) -> None:
+async def _roll_back(connection: PostgresConnection) -> None:
     if not connection.is_closed():
         with contextlib.suppress(Exception):
             await connection.execute("ROLLBACK")
 
 
-async def _committed(connection: Connection, transaction: str) -> bool:
+async def _is_committed(connection: PostgresConnection, transaction: str) -> bool:
     """What became of a transaction. One that still goes on, without us, is waited for."""
-    for pause in connections.pauses():
+    for pause in connections.iterate_backoff():
         try:
             status = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", transaction)
         except Exception as problem:
-            if connections.sqlstate(problem) != _NO_SUCH_TRANSACTION_YET:
+            if connections.get_sqlstate(problem) != _NO_SUCH_TRANSACTION_YET:
                 raise
             return False  # the server has crashed since, and gives the number to another: nothing was stored under it
         if status != "in progress":

@@ -11,58 +11,58 @@ from typing import NamedTuple
 from switchtower.core import journal
 from switchtower.stores import strips
 from switchtower.stores.postgres import names
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 from switchtower.stores.postgres.pool import Pool
 
 _STRETCH = 1_000
 _FORGOTTEN_WRITERS = "DELETE FROM writers WHERE since < now() - interval '30 days'"
 
 
-class _Line(NamedTuple):
+class _RetentionBoundary(NamedTuple):
     """Where retention draws it."""
 
     retention: journal.Retention
     now_ms: int
     keep_from: int | None
 
-    def last(self, snapshot_seq: int, head: int) -> int:
+    def compute_last(self, snapshot_seq: int, head: int) -> int:
         last = min(snapshot_seq, head - 1)
         return last if self.keep_from is None else min(last, self.keep_from - 1)
 
-    def through(self, ts_ms: int, last: int, head: int) -> int:
+    def compute_limit(self, ts_ms: int, last: int, head: int) -> int:
         """The highest seq that may go if it is of this time."""
         if self.retention.keep_ms and ts_ms < self.now_ms - self.retention.keep_ms:
             return last
         return min(last, head - self.retention.keep_entries) if self.retention.keep_entries else 0
 
 
-async def prune(
+async def prune_entries(
     pool: Pool, retention: journal.Retention, now_ms: int, session_id: str | None, keep_from: Mapping[str, int]
 ) -> int:
     pruned = 0
     if retention.keep_entries or retention.keep_ms:
-        async for sid, name in _sessions(pool, session_id):
-            line = _Line(retention, now_ms, keep_from.get(names.got(name)))
-            pruned += await _sweep(pool, sid, line)
-    while await pool.change(lambda connection: _expired_receipts(connection, now_ms)):
+        async for sid, name in _iterate_sessions(pool, session_id):
+            line = _RetentionBoundary(retention, now_ms, keep_from.get(names.unescape_nul(name)))
+            pruned += await _prune_session(pool, sid, line)
+    while await pool.run_transaction(lambda connection: _delete_expired_receipts(connection, now_ms)):
         pass
-    await pool.change(lambda connection: connection.execute(_FORGOTTEN_WRITERS))
+    await pool.run_transaction(lambda connection: connection.execute(_FORGOTTEN_WRITERS))
     return pruned
 
 
-async def _sweep(pool: Pool, sid: int, line: _Line) -> int:
+async def _prune_session(pool: Pool, sid: int, line: _RetentionBoundary) -> int:
     """Removes one session's prunable entries up to the first that retention keeps."""
     pruned = 0
     while True:
-        stretch = await pool.change(lambda connection: _stretch(connection, sid, line))
+        stretch = await pool.run_transaction(lambda connection: _prune_range(connection, sid, line))
         pruned += stretch.pruned
         if not stretch.goes_on:
             return pruned
 
 
-async def _sessions(pool: Pool, session_id: str | None) -> AsyncIterator[tuple[int, str]]:
+async def _iterate_sessions(pool: Pool, session_id: str | None) -> AsyncIterator[tuple[int, str]]:
     if session_id is not None:
-        for row in await pool.fetch("SELECT sid, session_id FROM sessions WHERE session_id = $1", names.put(session_id)):
+        for row in await pool.fetch("SELECT sid, session_id FROM sessions WHERE session_id = $1", names.escape_nul(session_id)):
             yield tuple(row)
         return
     sid = 0
@@ -76,7 +76,7 @@ async def _sessions(pool: Pool, session_id: str | None) -> AsyncIterator[tuple[i
         sid = rows[-1][0]
 
 
-async def _expired_receipts(connection: Connection, now_ms: int) -> bool:
+async def _delete_expired_receipts(connection: PostgresConnection, now_ms: int) -> bool:
     deleted = await connection.execute(
         "DELETE FROM receipts WHERE identity = ANY (ARRAY (SELECT identity FROM receipts WHERE expires_at_ms <= $1 LIMIT $2))",
         *(now_ms, _STRETCH),
@@ -84,12 +84,12 @@ async def _expired_receipts(connection: Connection, now_ms: int) -> bool:
     return not deleted.endswith(" 0")
 
 
-class _Swept(NamedTuple):
+class _PruneStep(NamedTuple):
     pruned: int
     goes_on: bool
 
 
-async def _stretch(connection: Connection, sid: int, line: _Line) -> _Swept:
+async def _prune_range(connection: PostgresConnection, sid: int, line: _RetentionBoundary) -> _PruneStep:
     """Whole rows, and the first entries of the row in which retention's line falls."""
     standing = await connection.fetchrow(
         "SELECT pruned_through, snapshots.seq, homes.head FROM sessions JOIN snapshots USING (sid)"
@@ -97,9 +97,9 @@ async def _stretch(connection: Connection, sid: int, line: _Line) -> _Swept:
         sid,
     )
     if standing is None:
-        return _Swept(0, goes_on=False)
+        return _PruneStep(0, goes_on=False)
     after, snapshot_seq, head = standing
-    last = line.last(snapshot_seq, head)
+    last = line.compute_last(snapshot_seq, head)
     # Below `pruned_through` only what stays is left; a stretch of such rows is passed over in the same transaction.
     while after < last:
         rows = await connection.fetch(
@@ -115,7 +115,7 @@ async def _stretch(connection: Connection, sid: int, line: _Line) -> _Swept:
                 break
             if kind not in strips.PACKED:
                 continue
-            reach = min(seq, line.through(ts_ms, last, head))
+            reach = min(seq, line.compute_limit(ts_ms, last, head))
             if reach >= first:
                 pruned, through = pruned + reach - first + 1, reach
                 if reach == seq:
@@ -128,19 +128,19 @@ async def _stretch(connection: Connection, sid: int, line: _Line) -> _Swept:
         if pruned:
             await _remove(connection, sid, whole, beheaded)
             await connection.execute("UPDATE sessions SET pruned_through = $2 WHERE sid = $1", sid, through)
-            return _Swept(pruned, goes_on=is_open)
+            return _PruneStep(pruned, goes_on=is_open)
         if not is_open:
             break
         after = rows[-1][0]
-    return _Swept(0, goes_on=False)
+    return _PruneStep(0, goes_on=False)
 
 
-async def _remove(connection: Connection, sid: int, whole: list[int], beheaded: tuple[int, int] | None) -> None:
+async def _remove(connection: PostgresConnection, sid: int, whole: list[int], beheaded: tuple[int, int] | None) -> None:
     await connection.execute("DELETE FROM events WHERE sid = $1 AND seq = ANY ($2)", sid, whole)
     if beheaded is not None:
         seq, entries = beheaded
         data = await connection.fetchval("SELECT data FROM events WHERE sid = $1 AND seq = $2", sid, seq)
         await connection.execute(
             "UPDATE events SET count = count - $3, data = $4 WHERE sid = $1 AND seq = $2",
-            *(sid, seq, entries, strips.behead(data, entries)),
+            *(sid, seq, entries, strips.drop_first_entries(data, entries)),
         )

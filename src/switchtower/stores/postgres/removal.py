@@ -1,26 +1,26 @@
 """Takes a session out of the database, a piece at a time, so that no transaction is long."""
 
 from switchtower.stores.postgres import names
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 from switchtower.stores.postgres.pool import Pool
 
 _PIECE = 2_000
 
 
-async def remove(pool: Pool, session_id: str) -> int:
+async def delete_session(pool: Pool, session_id: str) -> int:
     """Its row goes last: until then a restart finds it, and goes on. Returns how many entries went."""
-    rows = await pool.fetch("SELECT sid FROM homes WHERE session_id = $1", names.put(session_id))
+    rows = await pool.fetch("SELECT sid FROM homes WHERE session_id = $1", names.escape_nul(session_id))
     if not rows:
         return 0
     sid = rows[0][0]
     removed = 0
-    while piece := await pool.change(lambda connection: _piece(connection, sid)):
+    while piece := await pool.run_transaction(lambda connection: _delete_piece(connection, sid)):
         removed += piece
-    await pool.change(lambda connection: _rest(connection, sid, names.put(session_id)))
+    await pool.run_transaction(lambda connection: _delete_rest(connection, sid, names.escape_nul(session_id)))
     return removed
 
 
-async def _piece(connection: Connection, sid: int) -> int:
+async def _delete_piece(connection: PostgresConnection, sid: int) -> int:
     entries: int | None = await connection.fetchval(
         "WITH gone AS (DELETE FROM events WHERE sid = $1 AND seq <= (SELECT max(seq) FROM"
         " (SELECT seq FROM events WHERE sid = $1 ORDER BY seq LIMIT $2) AS piece) RETURNING count) SELECT sum(count) FROM gone",
@@ -29,7 +29,7 @@ async def _piece(connection: Connection, sid: int) -> int:
     return entries or 0
 
 
-async def _rest(connection: Connection, sid: int, name: str) -> None:
+async def _delete_rest(connection: PostgresConnection, sid: int, name: str) -> None:
     await connection.execute("DELETE FROM homes WHERE sid = $1 AND session_id = $2", sid, name)
     await connection.execute("DELETE FROM events WHERE sid = $1", sid)  # what came while the pieces went
     for table in ("snapshots", "words", "words_read", "sessions"):

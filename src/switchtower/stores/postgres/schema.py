@@ -12,12 +12,12 @@ import re
 from pathlib import Path
 
 from switchtower.core import errors
-from switchtower.stores.postgres.connections import SCHEMA, Connection
+from switchtower.stores.postgres.connections import SCHEMA, PostgresConnection
 
 _LOCK = 0x746F776572  # any number that nobody else in the database uses
 
 
-def known() -> dict[int, str]:
+def load_scripts() -> dict[int, str]:
     """The scripts by schema version."""
     scripts: dict[int, str] = {}
     for file in (Path(__file__).parent / "migrations").iterdir():
@@ -26,14 +26,14 @@ def known() -> dict[int, str]:
     return dict(sorted(scripts.items()))
 
 
-def needs(version: int, script: str) -> int:
+def oldest_compatible_schema(version: int, script: str) -> int:
     """The oldest schema whose programs work with a database after this script."""
     told = re.search(r"^-- needs: (\d{4})$", script, re.MULTILINE)
     return int(told[1]) if told else version - 1
 
 
-async def migrate(connection: Connection) -> None:
-    scripts = known()
+async def migrate(connection: PostgresConnection) -> None:
+    scripts = load_scripts()
     newest = max(scripts)
     if await _is_ready(connection, newest):
         return
@@ -44,19 +44,19 @@ async def migrate(connection: Connection) -> None:
         await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         await connection.execute(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.migrations (version integer PRIMARY KEY, at timestamptz)")
         await connection.execute(f"ALTER TABLE {SCHEMA}.migrations ADD COLUMN IF NOT EXISTS needs integer")
-        current = await _version(connection)
+        current = await _read_version(connection)
         for version, script in scripts.items():
             if version > current:
                 await connection.execute(script)
                 await connection.execute(
                     f"INSERT INTO {SCHEMA}.migrations (version, at, needs) VALUES ($1, now(), $2)",  # noqa: S608 - our own name
-                    *(version, needs(version, script)),
+                    *(version, oldest_compatible_schema(version, script)),
                 )
 
 
-async def _is_ready(connection: Connection, newest: int) -> bool:
+async def _is_ready(connection: PostgresConnection, newest: int) -> bool:
     """Nothing is left to do for a program that knows the schemas up to `newest`."""
-    current = await _version(connection)
+    current = await _read_version(connection)
     if current > newest:
         # As JSON, because a table of the first versions has no such column.
         needed = await connection.fetchval(
@@ -72,7 +72,7 @@ async def _is_ready(connection: Connection, newest: int) -> bool:
     return current >= newest
 
 
-async def _version(connection: Connection) -> int:
+async def _read_version(connection: PostgresConnection) -> int:
     if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.migrations") is None:
         return 0
     version: int = await connection.fetchval(f"SELECT coalesce(max(version), 0) FROM {SCHEMA}.migrations")  # noqa: S608 - our own name

@@ -7,11 +7,11 @@ from typing import Any
 from switchtower.core import events, search
 from switchtower.stores import texts
 from switchtower.stores.postgres import connections, names, words
-from switchtower.stores.postgres.connections import Connection
-from switchtower.stores.postgres.late_pool import LatePool
+from switchtower.stores.postgres.connections import PostgresConnection
+from switchtower.stores.postgres.late_pool import LazyPool
 from switchtower.stores.postgres.pool import Pool
 
-PATIENCE = 5.0
+RETRY_TIMEOUT = 5.0
 _CONNECTIONS = 2
 _PAGE = 500
 _SESSIONS = 200
@@ -22,17 +22,17 @@ _KINDS = list(texts.TEXTS)
 class PostgresSearch:
     """Implements `search.Search`. Opens by itself when it is first used."""
 
-    def __init__(self, dsn: str, *, patience: float = PATIENCE) -> None:
-        self._pool = LatePool(dsn, most=_CONNECTIONS, patience=patience)
+    def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
+        self._pool = LazyPool(dsn, most=_CONNECTIONS, timeout=timeout)
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.Hit]:
-        question = words.question(text)
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
+        question = words.parse_query(text)
         if question is None or limit <= 0:
             return []
-        with connections.telling():
+        with connections.translate_errors():
             pool = await self._pool.get()
             await _catch_up(pool)
             rows = await pool.fetch(
@@ -41,21 +41,21 @@ class PostgresSearch:
                 " WHERE words.vector @@ $1::text::tsquery AND sessions.state <> $2"
                 " AND ($3::text IS NULL OR sessions.session_id = $3)"
                 " ORDER BY ts_rank(words.vector, $1::text::tsquery) DESC, events.ts_ms DESC, words.seq DESC LIMIT $4",
-                *(question.query, _DELETED, None if session_id is None else names.put(session_id), limit),
+                *(question.tsquery, _DELETED, None if session_id is None else names.escape_nul(session_id), limit),
             )
         return [
-            search.Hit(names.got(found), seq, ts_ms, kind, question.snippet(_text(kind, data)))
+            search.SearchHit(names.unescape_nul(found), seq, ts_ms, kind, question.make_snippet(_join_texts(kind, data)))
             for found, seq, ts_ms, kind, data in rows
         ]
 
     async def forget(self, session_id: str) -> None:
-        async def work(connection: Connection) -> None:
-            sid = await connection.fetchval("SELECT sid FROM homes WHERE session_id = $1", names.put(session_id))
+        async def work(connection: PostgresConnection) -> None:
+            sid = await connection.fetchval("SELECT sid FROM homes WHERE session_id = $1", names.escape_nul(session_id))
             for table in ("words", "words_read"):
                 await connection.execute(f"DELETE FROM {table} WHERE sid = $1", sid)  # noqa: S608 - the names are written here
 
-        with connections.telling():
-            await (await self._pool.get()).change(work)
+        with connections.translate_errors():
+            await (await self._pool.get()).run_transaction(work)
 
 
 async def _catch_up(pool: Pool) -> None:
@@ -67,11 +67,11 @@ async def _catch_up(pool: Pool) -> None:
     ):
         for row in rows:
             sid = row[0]
-            while await pool.change(lambda connection, sid=sid: _read_page(connection, sid)):  # type: ignore[misc]
+            while await pool.run_transaction(lambda connection, sid=sid: _read_page(connection, sid)):  # type: ignore[misc]
                 pass
 
 
-async def _read_page(connection: Connection, sid: int) -> bool:
+async def _read_page(connection: PostgresConnection, sid: int) -> bool:
     """Whether there may be more. Nodes that search at once take turns at a session."""
     await connection.execute("INSERT INTO words_read VALUES ($1, 0) ON CONFLICT DO NOTHING", sid)
     after_seq = await connection.fetchval("SELECT seq FROM words_read WHERE sid = $1 FOR UPDATE", sid)
@@ -82,7 +82,7 @@ async def _read_page(connection: Connection, sid: int) -> bool:
         "SELECT seq, kind, data FROM events WHERE sid = $1 AND seq > $2 AND seq <= $3 AND kind = ANY ($4) ORDER BY seq LIMIT $5",
         *(sid, after_seq, head, _KINDS, _PAGE),
     )
-    found = [(seq, words.vector(_text(kind, data))) for seq, kind, data in rows]
+    found = [(seq, words.build_tsvector(_join_texts(kind, data))) for seq, kind, data in rows]
     await connection.execute(
         "INSERT INTO words SELECT $1, seq, vector::tsvector FROM unnest($2::bigint[], $3::text[]) AS found (seq, vector)",
         *(sid, [seq for seq, vector in found if vector], [vector for _, vector in found if vector]),
@@ -92,5 +92,5 @@ async def _read_page(connection: Connection, sid: int) -> bool:
     return is_full
 
 
-def _text(kind: str, data: Any) -> str:
-    return "\n".join(texts.of(kind, data))[: texts.LONGEST]
+def _join_texts(kind: str, data: Any) -> str:
+    return "\n".join(texts.extract_texts(kind, data))[: texts.LONGEST]

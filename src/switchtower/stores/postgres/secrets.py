@@ -7,23 +7,23 @@ from collections.abc import Callable
 
 from switchtower.core import errors
 from switchtower.stores.postgres import connections, names, schema
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 from switchtower.stores.postgres.pool import Pool
 
-PATIENCE = 5.0
+RETRY_TIMEOUT = 5.0
 
 
 class PostgresSecrets:
     """Raises `errors.JournalUnavailable` when the database fails it."""
 
-    def __init__(self, dsn: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
         self._dsn = dsn
-        self._patience = patience
+        self._timeout = timeout
         self._pool: Pool | None = None
 
     async def open(self) -> None:
-        pool = Pool(self._dsn, most=1, patience=self._patience)
-        with connections.telling():
+        pool = Pool(self._dsn, most=1, timeout=self._timeout)
+        with connections.translate_errors():
             await pool.open(schema.migrate)
         self._pool = pool
 
@@ -33,46 +33,48 @@ class PostgresSecrets:
             await pool.close()
 
     async def read(self, name: str) -> bytes | None:
-        with connections.telling():
-            rows = await self._ready().fetch("SELECT value FROM secrets WHERE name = $1", names.put(name))
+        with connections.translate_errors():
+            rows = await self._get_pool().fetch("SELECT value FROM secrets WHERE name = $1", names.escape_nul(name))
         return rows[0][0] or None if rows else None
 
-    async def change(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
+    async def update(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
         """Nobody else changes it between what `update` is given and what it gives. That may be asked for more than once."""
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: PostgresConnection) -> None:
             # A row to be locked, also for the first: an empty one is as none.
             await connection.execute(
-                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.put(name), b""
+                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.escape_nul(name), b""
             )
-            kept = await connection.fetchval("SELECT value FROM secrets WHERE name = $1 FOR UPDATE", names.put(name))
-            await connection.execute("UPDATE secrets SET value = $2 WHERE name = $1", names.put(name), update(kept or None))
+            kept = await connection.fetchval("SELECT value FROM secrets WHERE name = $1 FOR UPDATE", names.escape_nul(name))
+            await connection.execute(
+                "UPDATE secrets SET value = $2 WHERE name = $1", names.escape_nul(name), update(kept or None)
+            )
 
-        with connections.telling():
-            await self._ready().change(work)
+        with connections.translate_errors():
+            await self._get_pool().run_transaction(work)
 
-    def _ready(self) -> Pool:
+    def _get_pool(self) -> Pool:
         if self._pool is None:
             raise errors.JournalUnavailable("it is not open")
         return self._pool
 
-    async def made_once(self, name: str, make: Callable[[], bytes]) -> bytes:
+    async def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
         """The value of this name. Of nodes that make one at once, the first one's is everybody's."""
-        pool = self._ready()
+        pool = self._get_pool()
 
-        async def work(connection: Connection) -> bytes:
-            value: bytes | None = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.put(name))
+        async def work(connection: PostgresConnection) -> bytes:
+            value: bytes | None = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.escape_nul(name))
             if value is not None:
                 return value
             made = make()
             if not isinstance(made, bytes):  # the library's own words would quote it
                 raise TypeError(f"the secret `{name}` was not made as bytes")
             await connection.execute(
-                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.put(name), made
+                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.escape_nul(name), made
             )
-            value = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.put(name))
+            value = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.escape_nul(name))
             assert value is not None, "nobody takes a secret back"
             return value
 
-        with connections.telling():
-            return await pool.change(work)
+        with connections.translate_errors():
+            return await pool.run_transaction(work)

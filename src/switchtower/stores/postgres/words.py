@@ -15,50 +15,50 @@ _LONGEST_WORD = 500
 _SNIPPET_WORDS = 16
 
 
-def of(text: str) -> list[str]:
-    return [word for word, _, _ in _places(text)]
+def split_words(text: str) -> list[str]:
+    return [word for word, _, _ in _find_words(text)]
 
 
-def _places(text: str) -> Iterator[tuple[str, int, int]]:
+def _find_words(text: str) -> Iterator[tuple[str, int, int]]:
     for match in _WORD.finditer(text):
-        if word := _folded(match[0]):
+        if word := _fold_word(match[0]):
             yield word, match.start(), match.end()
 
 
-def _folded(word: str) -> str:
+def _fold_word(word: str) -> str:
     if not word.isascii():
         bare = "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
         word = unicodedata.normalize("NFC", bare)
     return word.lower()[:_LONGEST_WORD]
 
 
-def vector(text: str) -> str:
+def build_tsvector(text: str) -> str:
     """A `tsvector` as it is written: each word with its places."""
     places: dict[str, list[str]] = {}
-    for number, word in enumerate(of(text), 1):
+    for number, word in enumerate(split_words(text), 1):
         places.setdefault(word, []).append(str(number))
     # The server keeps 255 places of a word, and none beyond 16,383.
     return " ".join(f"'{word}':{','.join(numbers[:255])}" for word, numbers in places.items())
 
 
-class Question:
+class WordQuery:
     """All phrases must be there, in any order. The last word may be a beginning."""
 
     def __init__(self, phrases: list[tuple[list[str], bool]]) -> None:
         self._phrases = phrases
 
     @property
-    def query(self) -> str:
+    def tsquery(self) -> str:
         """A `tsquery` as it is written. Words have nothing in them that would be an operator."""
         return " & ".join(
             " <-> ".join(f"'{word}'" for word in phrase) + (":*" if is_beginning else "")
             for phrase, is_beginning in self._phrases
         )
 
-    def snippet(self, text: str) -> str:
+    def make_snippet(self, text: str) -> str:
         """Some words around the first that was asked for."""
-        places = list(_places(text))
-        at = next((number for number, place in enumerate(places) if self._asks_for(place[0])), 0)
+        places = list(_find_words(text))
+        at = next((number for number, place in enumerate(places) if self._matches_word(place[0])), 0)
         first = max(0, min(at - _SNIPPET_WORDS // 2, len(places) - _SNIPPET_WORDS))
         shown = places[first : first + _SNIPPET_WORDS]
         if not shown:
@@ -68,16 +68,16 @@ class Question:
         end = shown[-1][2] if ends_early else len(text)
         return f"{'…' if begins_late else ''}{text[start:end]}{'…' if ends_early else ''}"
 
-    def _asks_for(self, word: str) -> bool:
+    def _matches_word(self, word: str) -> bool:
         return any(
             word.startswith(phrase[-1]) if is_beginning and word not in phrase else word in phrase
             for phrase, is_beginning in self._phrases
         )
 
 
-def question(text: str) -> Question | None:
+def parse_query(text: str) -> WordQuery | None:
     """None for a text without words. The language is that of the other store's."""
-    asked = sqlite_search.query(text)
-    phrases = [(of(phrase), star == "*") for phrase, star in _PHRASE.findall(asked or "")]
+    asked = sqlite_search.build_query(text)
+    phrases = [(split_words(phrase), star == "*") for phrase, star in _PHRASE.findall(asked or "")]
     wanted = [(words, star) for words, star in phrases if words]
-    return Question(wanted) if wanted else None
+    return WordQuery(wanted) if wanted else None

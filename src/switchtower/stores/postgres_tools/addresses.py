@@ -9,7 +9,7 @@ _SHOWN = ("host", "port", "dbname", "user", "sslmode")
 """Of what may stand behind the question mark; anything else may be a secret, or name the file of one."""
 
 
-def shown(dsn: str) -> str:
+def mask_password(dsn: str) -> str:
     """When it is not clear where a password ends, nothing behind the scheme is shown."""
     try:
         parts = urlsplit(dsn)

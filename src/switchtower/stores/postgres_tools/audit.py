@@ -7,10 +7,10 @@ import msgspec
 from switchtower.core import audit, events
 from switchtower.stores import decisions
 from switchtower.stores.postgres import connections, names
-from switchtower.stores.postgres.late_pool import LatePool
+from switchtower.stores.postgres.late_pool import LazyPool
 from switchtower.stores.postgres.pool import Pool
 
-PATIENCE = 5.0
+RETRY_TIMEOUT = 5.0
 _LARGEST = 2**63 - 1
 _LIKELY = 4
 """Questions that name the approval's id; the first that has it is the one."""
@@ -36,27 +36,27 @@ FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS decided (sid, seq, needl
 class PostgresAudit:
     """Implements `audit.Audit`. Opens by itself when it is first used."""
 
-    def __init__(self, dsn: str, *, patience: float = PATIENCE) -> None:
-        self._pool = LatePool(dsn, most=1, patience=patience)
+    def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
+        self._pool = LazyPool(dsn, most=1, timeout=timeout)
 
-    async def page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> audit.Page:
-        start = decisions.BEHIND_THE_LAST if before is None else decisions.read_place(before)
+    async def read_page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> audit.AuditPage:
+        start = decisions.END_CURSOR if before is None else decisions.decode_cursor(before)
         since_ms = max(-_LARGEST, min(since_ms, _LARGEST))
-        with connections.telling():
+        with connections.translate_errors():
             pool = await self._pool.get()
             rows = await pool.fetch(_DECIDED, *start, since_ms, limit + 1)
-            found = await _told(pool, rows[:limit])
+            found = await _make_records(pool, rows[:limit])
         is_more = len(rows) > limit
-        return audit.Page(found, decisions.place(*tuple(rows[limit - 1])[:3]) if is_more else None)
+        return audit.AuditPage(found, decisions.encode_cursor(*tuple(rows[limit - 1])[:3]) if is_more else None)
 
     async def close(self) -> None:
         await self._pool.close()
 
 
-async def _told(pool: Pool, rows: list[Any]) -> list[audit.Decision]:
-    decided = [((ts_ms, sid, seq), decisions.read(kind, data)) for ts_ms, sid, seq, kind, data in rows]
+async def _make_records(pool: Pool, rows: list[Any]) -> list[audit.AuditRecord]:
+    decided = [((ts_ms, sid, seq), decisions.decode_decision(kind, data)) for ts_ms, sid, seq, kind, data in rows]
     sessions = {
-        sid: (names.got(session_id), card)
+        sid: (names.unescape_nul(session_id), card)
         for sid, session_id, card in await pool.fetch(_SESSIONS, list({sid for (_, sid, _), _ in decided}))
     }
     asked: dict[tuple[int, int], list[events.Approval]] = {}
@@ -67,13 +67,13 @@ async def _told(pool: Pool, rows: list[Any]) -> list[audit.Decision]:
         [msgspec.json.encode(event.approval_id) for _, event in decided],  # as an entry spells it
         *(decisions.MOST_LOOKED_BACK, _LIKELY),
     ):
-        asked.setdefault((sid, seq), []).append(decisions.asked_in(data))
+        asked.setdefault((sid, seq), []).append(decisions.decode_request(data))
     return [
-        decisions.told(at, event, *sessions[at[1]], _the_one(asked.get(at[1:], []), event.approval_id))
+        decisions.make_record(at, event, *sessions[at[1]], _find_request(asked.get(at[1:], []), event.approval_id))
         for at, event in decided
         if at[1] in sessions  # else it is being deleted
     ]
 
 
-def _the_one(asked: list[events.Approval], approval_id: str) -> events.Approval | None:
+def _find_request(asked: list[events.Approval], approval_id: str) -> events.Approval | None:
     return next((one for one in asked if one.id == approval_id), None)

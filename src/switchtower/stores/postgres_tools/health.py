@@ -4,14 +4,14 @@ import time
 
 from msgspec import Struct
 
-from switchtower.stores.postgres.connections import SCHEMA, Connection
+from switchtower.stores.postgres.connections import SCHEMA, PostgresConnection
 from switchtower.stores.postgres_tools import look
 
 OLDEST = 140_000
 """As the server counts versions: 14."""
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class PostgresHealth(Struct, frozen=True, kw_only=True):
     version: str
     version_number: int
     schema: int
@@ -33,11 +33,11 @@ class Health(Struct, frozen=True, kw_only=True):
 PROMISES = ("fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names", "server_encoding")
 
 
-async def examine(dsn: str) -> Health:
+async def check_health(dsn: str) -> PostgresHealth:
     """Raises `looking.CannotLook` when it cannot be reached."""
-    async with look.reached(dsn, {"default_transaction_read_only": "on"}) as connection:
-        schema = await look.schema_version(connection)
-        return Health(
+    async with look.open_database(dsn, {"default_transaction_read_only": "on"}) as connection:
+        schema = await look.read_schema_version(connection)
+        return PostgresHealth(
             version=await connection.fetchval("SHOW server_version"),
             version_number=int(await connection.fetchval("SHOW server_version_num")),
             schema=schema,
@@ -53,13 +53,13 @@ async def examine(dsn: str) -> Health:
             ),
             is_standby=await connection.fetchval("SELECT pg_is_in_recovery()"),
             may_create=await connection.fetchval("SELECT has_database_privilege(current_database(), 'CREATE')"),
-            clock_ahead_ms=await _clock_ahead_ms(connection),
-            nodes=await alive(connection) if schema else [],
+            clock_ahead_ms=await _measure_clock_skew_ms(connection),
+            nodes=await list_live_nodes(connection) if schema else [],
             bytes=await connection.fetchval("SELECT pg_database_size(current_database())"),
         )
 
 
-async def alive(connection: Connection, where: str = SCHEMA) -> list[str]:
+async def list_live_nodes(connection: PostgresConnection, where: str = SCHEMA) -> list[str]:
     """The nodes whose lease lasts, by the database's clock."""
     rows = await connection.fetch(
         f"SELECT node_id, address FROM {where}.nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"  # noqa: S608 - our own name
@@ -67,7 +67,7 @@ async def alive(connection: Connection, where: str = SCHEMA) -> list[str]:
     return [f"{node_id} at {address}" for node_id, address in rows]
 
 
-async def _clock_ahead_ms(connection: Connection) -> int:
+async def _measure_clock_skew_ms(connection: PostgresConnection) -> int:
     """The narrowest of a few looks: the way there and back is the error."""
     narrowest = None
     ahead = 0

@@ -1,9 +1,9 @@
 """What a PostgreSQL journal holds, in numbers, as of one moment. Reads only."""
 
 from switchtower.stores.postgres import names
-from switchtower.stores.postgres.connections import SCHEMA, Connection
+from switchtower.stores.postgres.connections import SCHEMA, PostgresConnection
 from switchtower.stores.postgres_tools import addresses, look
-from switchtower.stores.sqlite_stats import MOST_LISTED, Kind, Large, Stats
+from switchtower.stores.sqlite_stats import MOST_LISTED, KindStats, LargeSession, JournalStats
 
 _BYTES = (
     "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
@@ -11,13 +11,13 @@ _BYTES = (
 )
 
 
-async def stats(dsn: str) -> Stats:
+async def collect_journal_stats(dsn: str) -> JournalStats:
     """Raises `looking.CannotLook`, also for what breaks on the way. The log and free room are the server's: they count as 0."""
-    async with look.opened(dsn) as connection, look.one_moment(connection):
-        return await _counted(connection, addresses.shown(dsn))
+    async with look.open_readonly(dsn) as connection, look.open_snapshot(connection):
+        return await _collect(connection, addresses.mask_password(dsn))
 
 
-async def _counted(connection: Connection, place: str) -> Stats:
+async def _collect(connection: PostgresConnection, place: str) -> JournalStats:
     async def one(query: str) -> int:
         return int(await connection.fetchval(query) or 0)
 
@@ -33,10 +33,10 @@ async def _counted(connection: Connection, place: str) -> Stats:
     )
     states = await connection.fetch("SELECT state, count(*) FROM sessions GROUP BY state ORDER BY state")
     oldest_ms, newest_ms = await connection.fetchrow("SELECT min(created_at_ms), max(updated_at_ms) FROM sessions")
-    counted = [Kind(*kind) for kind in kinds]
-    return Stats(
+    counted = [KindStats(*kind) for kind in kinds]
+    return JournalStats(
         path=place,
-        schema=await look.schema_version(connection),
+        schema=await look.read_schema_version(connection),
         file_bytes=await connection.fetchval(_BYTES, SCHEMA),
         log_bytes=0,
         free_bytes=0,
@@ -50,5 +50,5 @@ async def _counted(connection: Connection, place: str) -> Stats:
         oldest_ms=oldest_ms,
         newest_ms=newest_ms,
         kinds=counted,
-        largest=[Large(names.got(session_id), entries, size) for session_id, entries, size in largest],
+        largest=[LargeSession(names.unescape_nul(session_id), entries, size) for session_id, entries, size in largest],
     )

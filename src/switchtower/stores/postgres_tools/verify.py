@@ -9,9 +9,9 @@ from typing import Any
 from switchtower.core import events
 from switchtower.stores import verifying
 from switchtower.stores.postgres import connections, names
-from switchtower.stores.postgres.connections import Connection
+from switchtower.stores.postgres.connections import PostgresConnection
 from switchtower.stores.postgres_tools import addresses, look, pages
-from switchtower.stores.verifying import Progress, Report
+from switchtower.stores.verifying import ReportProgress, VerificationReport
 
 _SESSION = """
 SELECT sessions.sid, sessions.session_id, homes.sid, homes.head, state, card, pruned_through, snapshots.seq, snapshots.data
@@ -25,27 +25,27 @@ _STRAYS = {
 }
 
 
-async def verify(dsn: str, progress: Progress = lambda *_: None) -> Report:
+async def verify_journal(dsn: str, progress: ReportProgress = lambda *_: None) -> VerificationReport:
     """Raises `looking.CannotLook` for what is no store. Takes as long as reading all of it takes."""
-    report = Report(addresses.shown(dsn))
-    async with look.opened(dsn) as connection:
-        report.schema = await look.schema_version(connection)
+    report = VerificationReport(addresses.mask_password(dsn))
+    async with look.open_readonly(dsn) as connection:
+        report.schema = await look.read_schema_version(connection)
         try:
             await _check_sessions(connection, report, progress)
             await _check_strays(connection, report)
             await _check_receipts(connection, report, progress)
         except Exception as problem:
-            if not connections.is_of_the_database(problem):
+            if not connections.is_database_error(problem):
                 raise
-            report.add(report.path, f"cannot be read any further: {connections.said(problem)}")
+            report.add_problem(report.path, f"cannot be read any further: {connections.summarize_error(problem)}")
     return report
 
 
-async def _check_sessions(connection: Connection, report: Report, progress: Progress) -> None:
+async def _check_sessions(connection: PostgresConnection, report: VerificationReport, progress: ReportProgress) -> None:
     total = await connection.fetchval("SELECT count(*) FROM sessions")
     sid = -1
     while True:
-        async with look.one_moment(connection):
+        async with look.open_snapshot(connection):
             row = await connection.fetchrow(_SESSION, sid)
             if row is None:
                 return
@@ -56,37 +56,44 @@ async def _check_sessions(connection: Connection, report: Report, progress: Prog
 
 
 async def _check_session(
-    connection: Connection, report: Report, sid: int, name: str, home_sid: int | None, head: int | None, state: str, *rest: Any
+    connection: PostgresConnection,
+    report: VerificationReport,
+    sid: int,
+    name: str,
+    home_sid: int | None,
+    head: int | None,
+    state: str,
+    *rest: Any,
 ) -> None:
-    session_id = names.got(name)
+    session_id = names.unescape_nul(name)
     if home_sid != sid:
-        report.add(session_id, "nothing says where it lives" if home_sid is None else "its home is another session's")
+        report.add_problem(session_id, "nothing says where it lives" if home_sid is None else "its home is another session's")
     if state == events.SessionState.DELETED.value:
         return  # what was deleted goes away piece by piece
     try:
-        check = verifying.SessionCheck(report, session_id, state, *rest)
-        async for rows in pages.events(connection, sid):
-            check.take(rows)
-        check.end()
+        check = verifying.SessionVerifier(report, session_id, state, *rest)
+        async for rows in pages.read_event_pages(connection, sid):
+            check.check_rows(rows)
+        check.finish()
     except Exception as problem:
         # Of its own rows, if the connection is still good; the others' may be sound.
-        if connection.is_closed() or not connections.is_of_the_database(problem):
+        if connection.is_closed() or not connections.is_database_error(problem):
             raise
-        report.add(session_id, f"cannot be read any further: {connections.said(problem)}")
+        report.add_problem(session_id, f"cannot be read any further: {connections.summarize_error(problem)}")
         return
     if home_sid == sid and head != check.head:
-        report.add(session_id, f"its next entry would follow on seq {head}, and its last one is {check.head}")
+        report.add_problem(session_id, f"its next entry would follow on seq {head}, and its last one is {check.head}")
 
 
-async def _check_strays(connection: Connection, report: Report) -> None:
+async def _check_strays(connection: PostgresConnection, report: VerificationReport) -> None:
     for table, query in _STRAYS.items():
         if count := await connection.fetchval(query):
-            report.add(report.path, f"{count} rows of `{table}` belong to no session")
+            report.add_problem(report.path, f"{count} rows of `{table}` belong to no session")
 
 
-async def _check_receipts(connection: Connection, report: Report, progress: Progress) -> None:
+async def _check_receipts(connection: PostgresConnection, report: VerificationReport, progress: ReportProgress) -> None:
     total = await connection.fetchval("SELECT count(*) FROM receipts")
-    async for receipts in pages.receipts(connection):
+    async for receipts in pages.read_receipt_pages(connection):
         for scope, key, fingerprint, outcome, _, _ in receipts:
             verifying.check_receipt(report, scope, key, fingerprint, outcome)
         progress("receipts", report.receipts, max(total, report.receipts))

@@ -24,7 +24,7 @@ KnownDigest = Callable[[str], str | None]
 """From a file's path to the hash of what the session last saw of it."""
 
 
-class Reading(Struct, frozen=True):
+class FileContent(Struct, frozen=True):
     """What a read came to. A file too large to be hashed has no digest."""
 
     path: str
@@ -32,14 +32,14 @@ class Reading(Struct, frozen=True):
     digest: str | None
 
 
-class Whole(Struct, frozen=True):
+class WholeFile(Struct, frozen=True):
     """All of a file, and the status it had before it was read."""
 
     content: bytes
     status: os.stat_result
 
 
-class Written(Struct, frozen=True):
+class WrittenFile(Struct, frozen=True):
     path: str
     text: str
     digest: str
@@ -52,9 +52,9 @@ def list_dir(root: str, path: str) -> str:
     def counted(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
         nonlocal count
         for count, entry in enumerate(entries, start=1):  # noqa: B007 - the last number is wanted
-            yield _marked_name(entry)
+            yield _format_name(entry)
 
-    with explained(path, outcome.ErrorType.UNKNOWN), scope.locate(root, path) as place:
+    with translate_os_errors(path, outcome.ToolErrorType.UNKNOWN), scope.locate(root, path) as place:
         folder = scope.open_folder(place)
         try:
             with os.scandir(folder) as entries:
@@ -68,9 +68,9 @@ def list_dir(root: str, path: str) -> str:
     return "\n".join(names)
 
 
-def read(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> Reading:
+def read_content(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> FileContent:
     """The text of a file from a byte offset on, as far as the limit goes."""
-    with explained(path, outcome.ErrorType.UNKNOWN), scope.locate(root, path) as place:
+    with translate_os_errors(path, outcome.ToolErrorType.UNKNOWN), scope.locate(root, path) as place:
         file, status = scope.open_to_read(place)
         with os.fdopen(file, "rb") as stream:
             if status.st_size > WHOLE_LIMIT:
@@ -78,35 +78,35 @@ def read(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> R
                 piece, size, digest = stream.read(limit), status.st_size, None
             else:
                 whole = stream.read(WHOLE_LIMIT)
-                piece, size, digest = whole[offset : offset + limit], len(whole), known.digest_of(whole)
-    return Reading(place.path, _as_text(path, piece, offset=offset, size=size, digest=digest), digest)
+                piece, size, digest = whole[offset : offset + limit], len(whole), known.compute_digest(whole)
+    return FileContent(place.path, _format_content(path, piece, offset=offset, size=size, digest=digest), digest)
 
 
-def read_whole(place: scope.Place) -> Whole:
+def read_whole(place: scope.ResolvedPath) -> WholeFile:
     """For whoever needs to know everything about a file; refuses one that is too large for that."""
     file, status = scope.open_to_read(place)
     with os.fdopen(file, "rb") as stream:
         content = stream.read(WHOLE_LIMIT + 1)
     if len(content) > WHOLE_LIMIT:
         message = f"`{place.path}` is larger than {WHOLE_LIMIT // 1024**2} MiB"
-        raise outcome.Failed(outcome.ErrorType.WRITE_FAILED, message)
-    return Whole(content, status)
+        raise outcome.ToolFailed(outcome.ToolErrorType.WRITE_FAILED, message)
+    return WholeFile(content, status)
 
 
-def write(
-    root: str, path: str, content: str, *, known_digest: KnownDigest | None = None, permit: writing.Permit | None = None
-) -> Written:
+def write_content(
+    root: str, path: str, content: str, *, known_digest: KnownDigest | None = None, permit: writing.WritePermit | None = None
+) -> WrittenFile:
     """Creates the file or replaces it. What the session saw of it and what is there now must not differ."""
-    with explained(path, outcome.ErrorType.WRITE_FAILED):
+    with translate_os_errors(path, outcome.ToolErrorType.WRITE_FAILED):
         encoded = content.encode()
         with scope.locate(root, path, make_folders=True) as place:
-            expected = _unchanged(place, known_digest(place.path)) if known_digest else None
-            created = writing.replace(place, encoded, permit=permit or writing.Permit(), expected=expected)
+            expected = _check_unchanged(place, known_digest(place.path)) if known_digest else None
+            created = writing.replace_file(place, encoded, permit=permit or writing.WritePermit(), expected=expected)
     text = f"{'created' if created else 'replaced'} `{place.path}` ({len(encoded)} bytes)"
-    return Written(place.path, text, known.digest_of(encoded))
+    return WrittenFile(place.path, text, known.compute_digest(encoded))
 
 
-def _unchanged(place: scope.Place, digest: str | None) -> os.stat_result | None:
+def _check_unchanged(place: scope.ResolvedPath, digest: str | None) -> os.stat_result | None:
     """The status of a file that is still what the session saw. One that it never saw, or that is gone, needs no guard."""
     if digest is None:
         return None
@@ -114,12 +114,12 @@ def _unchanged(place: scope.Place, digest: str | None) -> os.stat_result | None:
         whole = read_whole(place)
     except FileNotFoundError:
         return None
-    if known.digest_of(whole.content) != digest:
-        raise writing.stale(place.path)
+    if known.compute_digest(whole.content) != digest:
+        raise writing.make_stale_error(place.path)
     return whole.status
 
 
-def _as_text(path: str, piece: bytes, *, offset: int, size: int, digest: str | None) -> str:
+def _format_content(path: str, piece: bytes, *, offset: int, size: int, digest: str | None) -> str:
     if offset and offset >= size:
         return f"[`{path}` ends at {size} bytes; there is nothing from offset {offset} on]"
     # An offset into the middle of a character begins with the next one.
@@ -140,25 +140,25 @@ def _as_text(path: str, piece: bytes, *, offset: int, size: int, digest: str | N
     return text
 
 
-def _marked_name(entry: os.DirEntry[str]) -> str:
-    name = shown.on_one_line(entry.name)
+def _format_name(entry: os.DirEntry[str]) -> str:
+    name = shown.escape_to_one_line(entry.name)
     if entry.is_symlink():
         return f"{name}@"
     return f"{name}/" if entry.is_dir(follow_symlinks=False) else name
 
 
 @contextmanager
-def explained(path: str, otherwise: outcome.ErrorType) -> Iterator[None]:
+def translate_os_errors(path: str, otherwise: outcome.ToolErrorType) -> Iterator[None]:
     """Turns the system's complaints into a tool's."""
     try:
         yield
     except FileNotFoundError as error:
-        raise outcome.Failed(outcome.ErrorType.FILE_NOT_FOUND, f"`{path}` does not exist") from error
+        raise outcome.ToolFailed(outcome.ToolErrorType.FILE_NOT_FOUND, f"`{path}` does not exist") from error
     except IsADirectoryError as error:
-        raise outcome.Failed(otherwise, f"`{path}` is a folder") from error
+        raise outcome.ToolFailed(otherwise, f"`{path}` is a folder") from error
     except NotADirectoryError as error:
-        raise outcome.Failed(otherwise, f"`{path}` or a part of it is not a folder") from error
+        raise outcome.ToolFailed(otherwise, f"`{path}` or a part of it is not a folder") from error
     except OSError as error:
-        raise outcome.Failed(otherwise, f"`{path}`: {error.strerror}") from error
+        raise outcome.ToolFailed(otherwise, f"`{path}`: {error.strerror}") from error
     except UnicodeEncodeError as error:
-        raise outcome.Failed(otherwise, f"`{path}`: not valid Unicode text") from error
+        raise outcome.ToolFailed(otherwise, f"`{path}`: not valid Unicode text") from error

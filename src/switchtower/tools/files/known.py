@@ -13,7 +13,7 @@ SHORT = 12
 """As many characters of a hash as a model is shown; no two versions of one file will share them by accident."""
 
 
-def digest_of(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
@@ -23,7 +23,7 @@ class KnownFiles:
         self._most_files = most_files
         self._lock = threading.Lock()
 
-    def saw(self, session: str, workspace: str, path: str, digest: str) -> None:
+    def record(self, session: str, workspace: str, path: str, digest: str) -> None:
         """`path` is the file's own, links resolved: a file is the same by whatever name it was reached."""
         with self._lock:
             self._digests[session, workspace, path] = digest
@@ -31,6 +31,6 @@ class KnownFiles:
             if len(self._digests) > self._most_files:
                 self._digests.popitem(last=False)
 
-    def digest(self, session: str, workspace: str, path: str) -> str | None:
+    def find_digest(self, session: str, workspace: str, path: str) -> str | None:
         with self._lock:
             return self._digests.get((session, workspace, path))

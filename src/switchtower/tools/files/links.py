@@ -23,7 +23,7 @@ _CLASS = re.compile(r"\[[^\]]*\]")
 _REPOSITORY = ("HEAD", "objects", "refs")
 
 
-class _Found(Exception):
+class _LinkQuestion(Exception):
     """Why the call is asked about: a clause that begins with "it" or with a name."""
 
 
@@ -34,73 +34,75 @@ def find_question(root: str, tool: str, args: Mapping[str, Any]) -> str | None:
             _check_command(root, args.get("command"))
         elif tool in policy.WRITES:
             _check_write(root, args.get("path"))
-    except _Found as found:
+    except _LinkQuestion as found:
         return str(found)
-    except (OSError, ValueError, outcome.Failed) as error:
+    except (OSError, ValueError, outcome.ToolFailed) as error:
         return f"it names files that cannot be looked at ({type(error).__name__})"
     return None
 
 
 def _check_command(root: str, command: object) -> None:
     if not isinstance(command, str):
-        raise _Found("it runs a command that is no text")
-    named = policy.operands(command, root)
+        raise _LinkQuestion("it runs a command that is no text")
+    named = policy.find_operands(command, root)
     for folder in named.folders:
         if folder and _is_a_repository(root, folder):
-            raise _Found(f"it runs in `{'/'.join(folder)}`, which git takes for a repository with its own settings")
-    if _looks_bare(root) and not os.path.lexists(f"{root}/.git"):
-        raise _Found("it runs in a folder that git takes for a repository with its own settings")
+            raise _LinkQuestion(f"it runs in `{'/'.join(folder)}`, which git takes for a repository with its own settings")
+    if _is_bare_repository(root) and not os.path.lexists(f"{root}/.git"):
+        raise _LinkQuestion("it runs in a folder that git takes for a repository with its own settings")
     seen: dict[str, bool] = {}
     for text, is_wild in named.words:
         for folder in named.folders:
-            if policy.inside(text, root, folder) is None:
+            if policy.locate_in_workspace(text, root, folder) is None:
                 continue  # The rule has spelled it out.
             for path in _expand(root, folder, text, is_wild=is_wild):
                 _check_path(root, path, seen)
 
 
 def _check_write(root: str, path: object) -> None:
-    parts = policy.inside(path, root) if isinstance(path, str) else None
+    parts = policy.locate_in_workspace(path, root) if isinstance(path, str) else None
     if parts is None:
         return  # The tool refuses it.
     _check_path(root, "/".join(parts), {})
     for depth in range(1, len(parts)):
-        if _looks_bare("/".join((root, *parts[:depth]))):
-            raise _Found(f"`{'/'.join(parts)}` lies in a folder that git takes for a repository")
+        if _is_bare_repository("/".join((root, *parts[:depth]))):
+            raise _LinkQuestion(f"`{'/'.join(parts)}` lies in a folder that git takes for a repository")
 
 
 def _expand(root: str, folder: tuple[str, ...], text: str, *, is_wild: bool) -> Iterable[str]:
     """The paths that a word stands for, below the workspace. A class of characters counts as any character."""
     path = text if not folder or text.startswith("/") else "/".join((*folder, text))
-    return _matches(root, text, path) if is_wild else (path,)
+    return _expand_glob(root, text, path) if is_wild else (path,)
 
 
-def _matches(root: str, text: str, path: str) -> Iterator[str]:
+def _expand_glob(root: str, text: str, path: str) -> Iterator[str]:
     found = glob.iglob(_CLASS.sub("?", path), root_dir=root)  # noqa: PTH207
     for number, match in enumerate(islice(found, _MOST_FILES + 1)):
         if number == _MOST_FILES:
-            raise _Found(f"`{text[:60]}` stands for too many files to look at")
+            raise _LinkQuestion(f"`{text[:60]}` stands for too many files to look at")
         yield match
 
 
 def _check_path(root: str, path: str, seen: dict[str, bool]) -> None:
     """`seen` has what one decision has looked at: the words of a command often lie in the same folder."""
-    if not _goes_through_link(root, path, seen):
+    if not _is_through_link(root, path, seen):
         return
     try:
         with scope.locate(root, path) as place:
-            resolved = policy.inside(place.path)
-    except scope.Refused:
-        raise _Found(f"`{path[:120]}` leads out of the workspace, or to a file that holds secrets, through a link") from None
+            resolved = policy.locate_in_workspace(place.path)
+    except scope.PathRefused:
+        raise _LinkQuestion(
+            f"`{path[:120]}` leads out of the workspace, or to a file that holds secrets, through a link"
+        ) from None
     except OSError as error:
         if error.errno in _NO_SUCH_FILE:
             return
         raise
     if resolved is None or policy.is_protected(resolved):
-        raise _Found(f"`{path[:120]}` leads to `{place.path[:120]}` through a link")
+        raise _LinkQuestion(f"`{path[:120]}` leads to `{place.path[:120]}` through a link")
 
 
-def _goes_through_link(root: str, path: str, seen: dict[str, bool]) -> bool:
+def _is_through_link(root: str, path: str, seen: dict[str, bool]) -> bool:
     at = "" if path.startswith("/") else root
     if path.startswith(f"{root}/"):
         at, path = root, path.removeprefix(f"{root}/")
@@ -129,12 +131,12 @@ def _is_a_repository(root: str, folder: tuple[str, ...]) -> bool:
         at = "/".join((root, *folder[:depth]))
         if os.path.lexists(f"{at}/.git"):
             return False
-        if _looks_bare(at):
+        if _is_bare_repository(at):
             return True
     return False
 
 
-def _looks_bare(folder: str) -> bool:
+def _is_bare_repository(folder: str) -> bool:
     for name in _REPOSITORY:
         try:
             os.lstat(f"{folder}/{name}")

@@ -26,13 +26,13 @@ _CHUNK = 1024 * 1024
 class OutputFile:
     def __init__(self, root: str, call_id: str) -> None:
         self._root = root
-        self._name = f"{_safe(call_id)}.txt"
+        self._name = f"{_make_file_name(call_id)}.txt"
         self.descriptor: int | None = None
         """To write to; None when there is nowhere to."""
-        with suppress(OSError, outcome.Failed):
-            self.descriptor = _nameless(root)
+        with suppress(OSError, outcome.ToolFailed):
+            self.descriptor = _open_unnamed_file(root)
 
-    def keep(self) -> str | None:
+    def publish(self) -> str | None:
         """Names the file, and says how. None when that cannot be done, because `.tower` is no folder here for instance."""
         if self.descriptor is None:
             return None
@@ -43,10 +43,10 @@ class OutputFile:
                 _make_room(folder)
                 with suppress(FileNotFoundError):
                     os.unlink(self._name, dir_fd=folder)
-                _put(self.descriptor, folder, self._name)
+                _link_into(self.descriptor, folder, self._name)
             finally:
                 os.close(folder)
-        except (OSError, outcome.Failed):
+        except (OSError, outcome.ToolFailed):
             return None
         return f"{FOLDER}/{self._name}"
 
@@ -60,7 +60,7 @@ class OutputFile:
         self.close()
 
 
-def with_whereabouts(text: str, total: int, spilled: int, kept: int, path: str | None) -> str:
+def add_output_path(text: str, total: int, spilled: int, kept: int, path: str | None) -> str:
     """The text of a `capture.Spool`, whose note on what was left out also says where that is."""
     if path is None:
         return text
@@ -69,7 +69,7 @@ def with_whereabouts(text: str, total: int, spilled: int, kept: int, path: str |
     return text if note is None else f"{text[: note.end(1)]} bytes left out; {part} in `{path}` …]{text[note.end() :]}"
 
 
-def _nameless(root: str) -> int:
+def _open_unnamed_file(root: str) -> int:
     with suppress(OSError, AttributeError), scope.locate(root, ".") as place:
         return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=place.folder)
     with tempfile.TemporaryFile() as file:
@@ -80,13 +80,13 @@ def _open_folder(root: str) -> int:
     """Only the folder itself: what a link leads to is somebody else's, and old files here are removed."""
     with scope.locate(root, FOLDER, make_folders=True) as place:
         if place.path != FOLDER:
-            raise scope.Refused(f"`{FOLDER}` is a link")
+            raise scope.PathRefused(f"`{FOLDER}` is a link")
         with suppress(FileExistsError):
             os.mkdir(place.name, dir_fd=place.folder)
         return scope.open_folder(place)
 
 
-def _put(file: int, folder: int, name: str) -> None:
+def _link_into(file: int, folder: int, name: str) -> None:
     with suppress(OSError):
         os.link(f"/proc/self/fd/{file}", name, dst_dir_fd=folder, follow_symlinks=True)
         return
@@ -125,7 +125,7 @@ def _make_room(folder: int) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-def _safe(call_id: str) -> str:
+def _make_file_name(call_id: str) -> str:
     if _GOOD_NAME.fullmatch(call_id):
         return call_id
     return hashlib.sha256(call_id.encode(errors="replace")).hexdigest()[:16] if call_id else secrets.token_hex(8)

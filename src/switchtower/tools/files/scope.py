@@ -22,14 +22,14 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 _MOST_LINKS = 40
 
 
-class Refused(outcome.Failed):
+class PathRefused(outcome.ToolFailed):
     """The path is outside the workspace or is a file that tools may not touch."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(outcome.ErrorType.EDIT_GUARD_BLOCKED, message)
+        super().__init__(outcome.ToolErrorType.EDIT_GUARD_BLOCKED, message)
 
 
-class Place(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     """Where a path leads: an open folder and a name in it that was no link when looked at. Use it with `O_NOFOLLOW`."""
 
     folder: int
@@ -38,7 +38,7 @@ class Place(Struct, frozen=True):
     """The same place for people: relative to the workspace, links resolved."""
 
 
-def identity_of(root: str) -> tuple[int, int] | None:
+def find_identity(root: str) -> tuple[int, int] | None:
     """Which folder a workspace's path leads to at the moment, by device and inode. None: to no folder."""
     try:
         status = os.stat(root)  # noqa: PTH116 - it may be no path at all
@@ -47,44 +47,44 @@ def identity_of(root: str) -> tuple[int, int] | None:
     return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
-def check(root: str, path: str) -> None:
+def check_path(root: str, path: str) -> None:
     """Refuses what its words alone give away, before anybody is asked about it. `locate` has the last word."""
-    parts = _parts(root, path)
+    parts = _split_path(root, path)
     depth = 0
     for part in parts:
         depth += -1 if part == ".." else 1
         if depth < 0:
-            raise Refused(f"`{path}` is outside the workspace")
+            raise PathRefused(f"`{path}` is outside the workspace")
     _refuse_secrets(root, parts, shown=path)
 
 
-def relative(root: str, path: str) -> str:
+def to_relative(root: str, path: str) -> str:
     """The path below the workspace as it is written, once `check` has nothing against it."""
-    check(root, path)
-    return "/".join(_parts(root, path)) or "."
+    check_path(root, path)
+    return "/".join(_split_path(root, path)) or "."
 
 
 @contextmanager
-def locate(root: str, path: str, *, make_folders: bool = False) -> Iterator[Place]:
+def locate(root: str, path: str, *, make_folders: bool = False) -> Iterator[ResolvedPath]:
     """Follows the path to its last part, which need not exist. `make_folders` creates what is missing on the way."""
-    check(root, path)
-    walk = _Walk(root, path)
+    check_path(root, path)
+    walk = _PathWalk(root, path)
     try:
-        name = walk.go(make_folders=make_folders)
+        name = walk.walk(make_folders=make_folders)
         parts = walk.names if name == "." else [*walk.names, name]
         _refuse_secrets(root, parts, shown=path)
-        yield Place(folder=walk.folder, name=name, path="/".join(parts) or ".")
+        yield ResolvedPath(folder=walk.folder, name=name, path="/".join(parts) or ".")
     finally:
         walk.close()
 
 
-def open_to_read(place: Place) -> tuple[int, os.stat_result]:
+def open_to_read(place: ResolvedPath) -> tuple[int, os.stat_result]:
     """Opens a regular file. A pipe or a device would hang or act on being read, so it is refused."""
     try:
         file = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Refused(f"`{place.path}` changed into a link while it was opened") from error
+            raise PathRefused(f"`{place.path}` changed into a link while it was opened") from error
         raise
     status = os.fstat(file)
     if stat.S_ISREG(status.st_mode):
@@ -92,77 +92,77 @@ def open_to_read(place: Place) -> tuple[int, os.stat_result]:
     os.close(file)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place.path)
-    raise Refused(f"`{place.path}` is not a regular file")
+    raise PathRefused(f"`{place.path}` is not a regular file")
 
 
-def open_folder(place: Place) -> int:
+def open_folder(place: ResolvedPath) -> int:
     """Opens a folder so that it can be listed."""
     try:
         return os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Refused(f"`{place.path}` changed into a link while it was opened") from error
+            raise PathRefused(f"`{place.path}` changed into a link while it was opened") from error
         raise
 
 
-class _Walk:
+class _PathWalk:
     """The folders from the workspace down to where the walk stands, all held open."""
 
     def __init__(self, root: str, path: str) -> None:
         self.names: list[str] = []
         self._root = root
         self._path = path
-        self._parts = deque(_parts(root, path))
+        self._parts = deque(_split_path(root, path))
         try:
             # The workspace itself may be reached through a link: it is the user's own choice.
-            self._held = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+            self._open_folders = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
         except OSError as error:
-            raise outcome.Failed(
-                outcome.ErrorType.SANDBOX_UNREACHABLE, f"the workspace `{root}` cannot be opened: {error.strerror}"
+            raise outcome.ToolFailed(
+                outcome.ToolErrorType.SANDBOX_UNREACHABLE, f"the workspace `{root}` cannot be opened: {error.strerror}"
             ) from error
 
     @property
     def folder(self) -> int:
-        return self._held[-1]
+        return self._open_folders[-1]
 
-    def go(self, *, make_folders: bool) -> str:
+    def walk(self, *, make_folders: bool) -> str:
         links = 0
         while self._parts:
             part = self._parts.popleft()
             if part == "..":
-                self._up()
-            elif (target := _link_target(part, self.folder)) is not None:
+                self._enter_parent()
+            elif (target := _read_link(part, self.folder)) is not None:
                 links += 1
                 if links > _MOST_LINKS:
-                    raise Refused(f"`{self._path}` goes through too many links")
-                self._turn_into(target)
+                    raise PathRefused(f"`{self._path}` goes through too many links")
+                self._follow_link(target)
             elif self._parts:
-                self._down(part, make_folders=make_folders)
+                self._enter_folder(part, make_folders=make_folders)
             else:
                 return part
         return "."
 
     def close(self) -> None:
-        while self._held:
-            os.close(self._held.pop())
+        while self._open_folders:
+            os.close(self._open_folders.pop())
 
-    def _up(self) -> None:
+    def _enter_parent(self) -> None:
         if not self.names:
-            raise Refused(f"`{self._path}` is outside the workspace")
-        os.close(self._held.pop())
+            raise PathRefused(f"`{self._path}` is outside the workspace")
+        os.close(self._open_folders.pop())
         self.names.pop()
 
-    def _turn_into(self, target: str) -> None:
+    def _follow_link(self, target: str) -> None:
         try:
-            parts = _parts(self._root, target)
-        except Refused:
-            raise Refused(f"`{self._path}` is a link out of the workspace") from None
+            parts = _split_path(self._root, target)
+        except PathRefused:
+            raise PathRefused(f"`{self._path}` is a link out of the workspace") from None
         if target.startswith("/"):
             while self.names:
-                self._up()
+                self._enter_parent()
         self._parts.extendleft(reversed(parts))
 
-    def _down(self, part: str, *, make_folders: bool) -> None:
+    def _enter_folder(self, part: str, *, make_folders: bool) -> None:
         if make_folders:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=self.folder)
@@ -170,26 +170,26 @@ class _Walk:
             folder = os.open(part, _FOLDER, dir_fd=self.folder)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise Refused(f"`{self._path}` changed into a link while it was followed") from error
+                raise PathRefused(f"`{self._path}` changed into a link while it was followed") from error
             raise
-        self._held.append(folder)
+        self._open_folders.append(folder)
         self.names.append(part)
 
 
-def _parts(root: str, path: str) -> list[str]:
+def _split_path(root: str, path: str) -> list[str]:
     """The parts below the workspace. An absolute path is welcome when it begins with the workspace's own."""
     if "\0" in path:
-        raise Refused("a path cannot hold a null character")
+        raise PathRefused("a path cannot hold a null character")
     pure = PurePosixPath(path)
     if not pure.is_absolute():
         return list(pure.parts)
     for base in (PurePosixPath(root), PurePosixPath(os.path.realpath(root))):
         if pure.is_relative_to(base):
             return list(pure.relative_to(base).parts)
-    raise Refused(f"`{path}` is outside the workspace")
+    raise PathRefused(f"`{path}` is outside the workspace")
 
 
-def _link_target(name: str, folder: int) -> str | None:
+def _read_link(name: str, folder: int) -> str | None:
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as error:
@@ -201,4 +201,4 @@ def _link_target(name: str, folder: int) -> str | None:
 def _refuse_secrets(root: str, parts: list[str], *, shown: str) -> None:
     # With the root in front when there is something behind it: a workspace may itself lie in a folder of secrets.
     if parts and policy.is_secret("/".join([os.path.realpath(root), *parts])):
-        raise Refused(f"`{shown}` is a file that holds secrets")
+        raise PathRefused(f"`{shown}` is a file that holds secrets")

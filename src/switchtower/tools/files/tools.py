@@ -40,44 +40,44 @@ class EditFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class ListDir(tool.CoreTool[ListDirArguments]):
+class ListDirTool(tool.CoreTool[ListDirArguments]):
     name = "list_dir"
     description = "List a folder: one name a line, folders end with a slash, links with an @"
-    effect = outcome.Effect.READ
+    effect = outcome.ToolEffect.READ
     arguments = ListDirArguments
 
-    def vet(self, arguments: ListDirArguments, context: outcome.ToolContext) -> None:
-        scope.check(context.workspace, arguments.path)
+    def check_arguments(self, arguments: ListDirArguments, context: outcome.ToolContext) -> None:
+        scope.check_path(context.workspace, arguments.path)
 
-    async def act(self, arguments: ListDirArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        return outcome.ToolOutput(await threads.call(files.list_dir, context.workspace, arguments.path))
+    async def run(self, arguments: ListDirArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        return outcome.ToolOutput(await threads.run_in_thread(files.list_dir, context.workspace, arguments.path))
 
 
-class ReadFile(tool.CoreTool[ReadFileArguments]):
+class ReadFileTool(tool.CoreTool[ReadFileArguments]):
     name = "read_file"
     description = f"Read a text file, {files.READ_LIMIT // 1024} KiB at a time unless a limit is given"
-    effect = outcome.Effect.READ
+    effect = outcome.ToolEffect.READ
     arguments = ReadFileArguments
 
     def __init__(self, known_files: known.KnownFiles) -> None:
         self._known = known_files
 
-    def vet(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> None:
-        scope.check(context.workspace, arguments.path)
+    def check_arguments(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> None:
+        scope.check_path(context.workspace, arguments.path)
 
-    async def act(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        reading = await threads.call(
-            files.read, context.workspace, arguments.path, offset=arguments.offset, limit=arguments.limit
+    async def run(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        reading = await threads.run_in_thread(
+            files.read_content, context.workspace, arguments.path, offset=arguments.offset, limit=arguments.limit
         )
         if reading.digest is not None:
-            self._known.saw(_session(context), context.workspace, reading.path, reading.digest)
+            self._known.record(_get_session_id(context), context.workspace, reading.path, reading.digest)
         return outcome.ToolOutput(reading.text)
 
 
-class WriteFile(tool.CoreTool[WriteFileArguments]):
+class WriteFileTool(tool.CoreTool[WriteFileArguments]):
     name = "write_file"
     description = "Create a file or replace its whole content"
-    effect = outcome.Effect.WRITE
+    effect = outcome.ToolEffect.WRITE
     arguments = WriteFileArguments
     time_limit = None
     settles = True
@@ -85,18 +85,18 @@ class WriteFile(tool.CoreTool[WriteFileArguments]):
     def __init__(self, known_files: known.KnownFiles) -> None:
         self._known = known_files
 
-    def vet(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> None:
-        scope.check(context.workspace, arguments.path)
+    def check_arguments(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> None:
+        scope.check_path(context.workspace, arguments.path)
 
-    async def act(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        work = partial(files.write, context.workspace, arguments.path, arguments.content)
-        return await _change(self.name, self._known, context, work)
+    async def run(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        work = partial(files.write_content, context.workspace, arguments.path, arguments.content)
+        return await _change_file(self.name, self._known, context, work)
 
 
-class EditFile(tool.CoreTool[EditFileArguments]):
+class EditFileTool(tool.CoreTool[EditFileArguments]):
     name = "edit_file"
     description = "Replace one exact piece of a text file by another"
-    effect = outcome.Effect.WRITE
+    effect = outcome.ToolEffect.WRITE
     arguments = EditFileArguments
     time_limit = None
     settles = True
@@ -104,35 +104,35 @@ class EditFile(tool.CoreTool[EditFileArguments]):
     def __init__(self, known_files: known.KnownFiles) -> None:
         self._known = known_files
 
-    def vet(self, arguments: EditFileArguments, context: outcome.ToolContext) -> None:
-        scope.check(context.workspace, arguments.path)
+    def check_arguments(self, arguments: EditFileArguments, context: outcome.ToolContext) -> None:
+        scope.check_path(context.workspace, arguments.path)
 
-    async def act(self, arguments: EditFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        wanted = edits.Edit(arguments.old, arguments.new, arguments.replace_all, arguments.expected_hash)
-        work = partial(edits.edit, context.workspace, arguments.path, wanted)
-        return await _change(self.name, self._known, context, work)
+    async def run(self, arguments: EditFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        wanted = edits.FileEdit(arguments.old, arguments.new, arguments.replace_all, arguments.expected_hash)
+        work = partial(edits.edit_file, context.workspace, arguments.path, wanted)
+        return await _change_file(self.name, self._known, context, work)
 
 
-async def _change(
-    name: str, known_files: known.KnownFiles, context: outcome.ToolContext, work: Callable[..., files.Written]
+async def _change_file(
+    name: str, known_files: known.KnownFiles, context: outcome.ToolContext, work: Callable[..., files.WrittenFile]
 ) -> outcome.ToolOutput:
-    session, permit = _session(context), writing.Permit()
+    session, permit = _get_session_id(context), writing.WritePermit()
 
-    async def change() -> files.Written:
-        changing = asyncio.create_task(threads.call(work, known_digest=known_digest, permit=permit))
+    async def change() -> files.WrittenFile:
+        changing = asyncio.create_task(threads.run_in_thread(work, known_digest=known_digest, permit=permit))
         await asyncio.wait([changing], timeout=tool.WRITE_TIME)
         if not changing.done() and permit.withdraw():
             changing.cancel()
             message = f"`{name}` did not finish within {tool.WRITE_TIME:.0f} s; nothing was changed"
-            raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True)
+            raise outcome.ToolFailed(outcome.ToolErrorType.EXEC_TIMEOUT, message, retryable=True)
         written = await changing
-        known_files.saw(session, context.workspace, written.path, written.digest)
+        known_files.record(session, context.workspace, written.path, written.digest)
         return written
 
-    known_digest = partial(known_files.digest, session, context.workspace)
+    known_digest = partial(known_files.find_digest, session, context.workspace)
     # A thread cannot be cancelled: the run ends only when the file is changed or not, never while it may still be.
-    return outcome.ToolOutput((await patience.to_the_end(change())).text)
+    return outcome.ToolOutput((await patience.run_to_completion(change())).text)
 
 
-def _session(context: outcome.ToolContext) -> str:
+def _get_session_id(context: outcome.ToolContext) -> str:
     return context.session_id or context.run_id

@@ -27,11 +27,11 @@ _naming = threading.Lock()
 _swept: dict[tuple[int, int], float] = {}
 
 
-class Withdrawn(Exception):
+class WriteWithdrawn(Exception):
     """Nobody waits for this write any more; nothing was changed."""
 
 
-class Permit:
+class WritePermit:
     """Leave to take the last step of a change, the only one that others can see. It is either used or withdrawn."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Permit:
 
     def use(self) -> None:
         if not self._settle("used"):
-            raise Withdrawn
+            raise WriteWithdrawn
 
     def withdraw(self) -> bool:
         """Whether that was still possible: then nothing was and nothing will be changed."""
@@ -52,19 +52,21 @@ class Permit:
             return self._settled == how
 
 
-def replace(place: scope.Place, content: bytes, *, permit: Permit, expected: os.stat_result | None = None) -> bool:
+def replace_file(
+    place: scope.ResolvedPath, content: bytes, *, permit: WritePermit, expected: os.stat_result | None = None
+) -> bool:
     """Whether the file is a new one. With `expected`, only the file that had this status is replaced."""
-    former = _status(place)
+    former = _read_status(place)
     if former and stat.S_ISLNK(former.st_mode):
-        raise scope.Refused(f"`{place.path}` changed into a link while it was written")
+        raise scope.PathRefused(f"`{place.path}` changed into a link while it was written")
     if former and not stat.S_ISREG(former.st_mode):
-        raise outcome.Failed(outcome.ErrorType.WRITE_FAILED, f"`{place.path}` is not a regular file")
+        raise outcome.ToolFailed(outcome.ToolErrorType.WRITE_FAILED, f"`{place.path}` is not a regular file")
     _sweep(place.folder)
-    beside = _put_beside(place, content, former)
+    beside = _write_beside(place, content, former)
     try:
         with _naming:
-            if expected is not None and not _same(expected, _status(place)):
-                raise stale(place.path)
+            if expected is not None and not _is_same(expected, _read_status(place)):
+                raise make_stale_error(place.path)
             permit.use()
             os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     except BaseException:
@@ -74,19 +76,19 @@ def replace(place: scope.Place, content: bytes, *, permit: Permit, expected: os.
     return former is None
 
 
-def stale(path: str) -> outcome.Failed:
+def make_stale_error(path: str) -> outcome.ToolFailed:
     message = f"`{path}` was changed by somebody else since this session last saw it; hint: read it again first"
-    return outcome.Failed(outcome.ErrorType.STALE_FILE, message, retryable=True)
+    return outcome.ToolFailed(outcome.ToolErrorType.STALE_FILE, message, retryable=True)
 
 
-def _status(place: scope.Place) -> os.stat_result | None:
+def _read_status(place: scope.ResolvedPath) -> os.stat_result | None:
     try:
         return os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def _same(expected: os.stat_result, now: os.stat_result | None) -> bool:
+def _is_same(expected: os.stat_result, now: os.stat_result | None) -> bool:
     return now is not None and (expected.st_dev, expected.st_ino, expected.st_size, expected.st_mtime_ns) == (
         now.st_dev,
         now.st_ino,
@@ -95,10 +97,10 @@ def _same(expected: os.stat_result, now: os.stat_result | None) -> bool:
     )
 
 
-def _put_beside(place: scope.Place, content: bytes, former: os.stat_result | None) -> str:
+def _write_beside(place: scope.ResolvedPath, content: bytes, former: os.stat_result | None) -> str:
     """Its own short name: the target's may already be as long as names can be."""
     beside = f".tower-{secrets.token_hex(8)}.tmp"
-    if (file := _open_nameless(place.folder)) is not None:
+    if (file := _open_unnamed(place.folder)) is not None:
         try:
             _fill(file, content, former)
             os.link(f"/proc/self/fd/{file}", beside, dst_dir_fd=place.folder, follow_symlinks=True)
@@ -119,7 +121,7 @@ def _put_beside(place: scope.Place, content: bytes, former: os.stat_result | Non
     return beside
 
 
-def _open_nameless(folder: int) -> int | None:
+def _open_unnamed(folder: int) -> int | None:
     if not hasattr(os, "O_TMPFILE"):
         return None
     try:

@@ -15,11 +15,11 @@ OVERRIDES = {
 }
 
 
-def add_to(variables: Mapping[str, str], *, chosen: Iterable[str] = ()) -> dict[str, str]:
+def add_overrides(variables: Mapping[str, str], *, chosen: Iterable[str] = ()) -> dict[str, str]:
     """The same environment with these settings behind those that it brings, so that they count. Keys in `chosen` are left
     out."""
     left_out = {key.lower() for key in chosen}
-    count = _count(variables)
+    count = _read_count(variables)
     added = dict(variables)
     for key, value in OVERRIDES.items():
         if key.lower() not in left_out:
@@ -30,12 +30,12 @@ def add_to(variables: Mapping[str, str], *, chosen: Iterable[str] = ()) -> dict[
     return added
 
 
-def keys_in(variables: Mapping[str, str]) -> list[str]:
+def list_overridden_keys(variables: Mapping[str, str]) -> list[str]:
     """The settings that an environment brings."""
-    return [key for number in range(_count(variables)) if (key := variables.get(f"GIT_CONFIG_KEY_{number}"))]
+    return [key for number in range(_read_count(variables)) if (key := variables.get(f"GIT_CONFIG_KEY_{number}"))]
 
 
-def _count(variables: Mapping[str, str]) -> int:
+def _read_count(variables: Mapping[str, str]) -> int:
     """Git refuses to work with a number that is none, or too high; then only ours are left."""
     written = variables.get("GIT_CONFIG_COUNT", "")
     count = int(written) if written.isascii() and written.isdigit() and len(written) < 5 else 0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from switchtower.tools.git.places import PLACEHOLDER_COMMONDIR, Placeholder
 
-_PATIENCE = 2.0
+_LOCK_TIMEOUT = 2.0
 """For a lock that is held while placeholders are removed, which takes less than a millisecond."""
 _PAUSE = 0.005
 
@@ -26,7 +26,7 @@ _made: set[str] = set()
 _lock = threading.Lock()
 
 
-class Hold:
+class PlaceholderHold:
     """Placeholders in their places, until `release`. Raises `OSError` when they cannot be put there."""
 
     def __init__(self, wanted: Iterable[Placeholder]) -> None:
@@ -34,9 +34,9 @@ class Hold:
         self._wanted = tuple(wanted)
         try:
             for folder in sorted({os.path.dirname(one.path) for one in self._wanted}):  # noqa: PTH120
-                self._descriptors[folder] = _locked(folder)
+                self._descriptors[folder] = _lock_folder(folder)
             for one in self._wanted:
-                _put(one)
+                _create_placeholder(one)
         except BaseException:
             self.release()
             raise
@@ -47,7 +47,7 @@ class Hold:
             try:
                 # Only when no other command has its mounts there.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(one for one in self._wanted if os.path.dirname(one.path) == folder)  # noqa: PTH120
+                _remove_placeholders(one for one in self._wanted if os.path.dirname(one.path) == folder)  # noqa: PTH120
             except OSError:
                 pass
             finally:
@@ -55,9 +55,9 @@ class Hold:
         self._descriptors.clear()
 
 
-def _locked(folder: str) -> int:
+def _lock_folder(folder: str) -> int:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -70,7 +70,7 @@ def _locked(folder: str) -> int:
             return descriptor
 
 
-def _put(one: Placeholder) -> None:
+def _create_placeholder(one: Placeholder) -> None:
     if os.path.lexists(one.path):
         return
     if one.content is None:
@@ -88,7 +88,7 @@ def _put(one: Placeholder) -> None:
         _made.add(one.path)
 
 
-def _remove(placeholders: Iterable[Placeholder]) -> None:
+def _remove_placeholders(placeholders: Iterable[Placeholder]) -> None:
     for one in placeholders:
         with _lock:
             is_ours = one.path in _made

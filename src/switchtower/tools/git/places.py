@@ -31,7 +31,7 @@ class Placeholder(Struct, frozen=True):
     """None for a folder."""
 
 
-class Needs(Struct, frozen=True):
+class GitPaths(Struct, frozen=True):
     """Absolute paths that are no links."""
 
     readable: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ PLACEHOLDER_COMMONDIR = b".\n"
 """Git takes an empty `commondir` for an error; this one says what git assumes without it."""
 
 
-def _placeholder_for(path: Path) -> Placeholder:
+def _make_placeholder(path: Path) -> Placeholder:
     match path.name:
         case "commondir":
             return Placeholder(str(path), PLACEHOLDER_COMMONDIR)
@@ -65,7 +65,7 @@ def _placeholder_for(path: Path) -> Placeholder:
 def _is_placeholder(one: Placeholder) -> bool:
     """Whether it is already there: another command may need it as well, or a killed daemon has left it."""
     if one.content is not None:
-        return repository.small_file(one.path) == one.content
+        return repository.read_small_file(one.path) == one.content
     try:
         with os.scandir(one.path) as entries:
             return next(entries, None) is None
@@ -73,21 +73,21 @@ def _is_placeholder(one: Placeholder) -> bool:
         return False
 
 
-def needs(workspace: str) -> Needs:
+def find_git_paths(workspace: str) -> GitPaths:
     """Of a workspace given by its real path."""
     dot_git = Path(workspace, ".git")
     if dot_git.is_symlink():
         # A link is no place for a mount. What it leads to inside the workspace is protected; the link is looked at afterwards.
         target = Path(os.path.realpath(dot_git))
-        return _needs_of_repository(target, workspace) if _is_below(target, workspace) and target.is_dir() else Needs()
+        return _find_repository_paths(target, workspace) if _is_below(target, workspace) and target.is_dir() else GitPaths()
     if dot_git.is_dir():
-        return _needs_of_repository(dot_git, workspace)
+        return _find_repository_paths(dot_git, workspace)
     if dot_git.is_file():
-        return _needs_of_worktree(dot_git)
-    return _needs_of_a_part(workspace)
+        return _find_worktree_paths(dot_git)
+    return _find_subfolder_paths(workspace)
 
 
-class _Protection:
+class _GitPathCollector:
     """Collects what is to be mounted."""
 
     def __init__(self, workspace: str) -> None:
@@ -97,18 +97,18 @@ class _Protection:
         self.placeholders: dict[str, Placeholder] = {}
         self.unwanted: dict[str, None] = {}
 
-    def open(self, folder: Path) -> None:
+    def make_writable(self, folder: Path) -> None:
         """Lets commands write there. A mount cannot be renamed or removed; its parents are mounts as well."""
         self.writable[str(folder)] = None
 
-    def fix(self, path: Path) -> None:
+    def protect(self, path: Path) -> None:
         """Fixes it where it is, and puts something there where nothing is."""
-        placeholder = _placeholder_for(path)
+        placeholder = _make_placeholder(path)
         if not path.exists() or _is_placeholder(placeholder):
             self.placeholders[str(path)] = placeholder
         self.fixed[str(path)] = None
 
-    def fix_inside(self, path: Path) -> None:
+    def protect_inside(self, path: Path) -> None:
         """Fixes what is there in the workspace's own files, with all folders above it, which could be renamed otherwise."""
         if not _is_below(path, self._workspace):
             return
@@ -118,11 +118,11 @@ class _Protection:
         for above in path.parents:
             if str(above) == self._workspace:
                 break
-            self.open(above)
-        self.fix(path)
+            self.make_writable(above)
+        self.protect(path)
 
-    def needs(self, git_dir: Path) -> Needs:
-        return Needs(
+    def collect_paths(self, git_dir: Path) -> GitPaths:
+        return GitPaths(
             index=str(git_dir / "index"),
             writable=tuple(path for path in self.writable if path not in self.fixed),
             fixed=tuple(self.fixed),
@@ -131,33 +131,33 @@ class _Protection:
         )
 
 
-def _needs_of_repository(git_dir: Path, workspace: str) -> Needs:
-    protection = _Protection(workspace)
+def _find_repository_paths(git_dir: Path, workspace: str) -> GitPaths:
+    protection = _GitPathCollector(workspace)
     links = [git_dir / name for name in _DECIDE if (git_dir / name).is_symlink()]
     if links or not os.access(git_dir, os.W_OK):
         # A link is no place for a mount, and could be replaced: nothing can be written there.
-        protection.fix(git_dir)
+        protection.protect(git_dir)
         for link in links:
-            protection.fix_inside(Path(os.path.realpath(link)))
-        return protection.needs(git_dir)
-    protection.open(git_dir)
+            protection.protect_inside(Path(os.path.realpath(link)))
+        return protection.collect_paths(git_dir)
+    protection.make_writable(git_dir)
     for name in _DECIDE:
-        protection.fix(git_dir / name)
-    parts = [*_submodules(git_dir / "modules"), *_worktrees(git_dir / "worktrees")]
+        protection.protect(git_dir / name)
+    parts = [*_iterate_submodules(git_dir / "modules"), *_iterate_worktrees(git_dir / "worktrees")]
     for part in parts[:_MOST_PARTS]:
         is_linked = any((part.git_dir / name).is_symlink() for name in part.decide)
         if os.access(part.git_dir, os.W_OK) and _is_below(part.pointer, workspace) and not is_linked:
-            protection.open(part.git_dir)
+            protection.make_writable(part.git_dir)
             for name in part.decide:
-                protection.fix(part.git_dir / name)
+                protection.protect(part.git_dir / name)
     for part in parts:
-        protection.fix_inside(part.pointer)
-    for path in _named_by_configuration(git_dir, workspace):
-        protection.fix_inside(path)
-    return protection.needs(git_dir)
+        protection.protect_inside(part.pointer)
+    for path in _iterate_configured_paths(git_dir, workspace):
+        protection.protect_inside(path)
+    return protection.collect_paths(git_dir)
 
 
-class _Part(Struct, frozen=True):
+class _RepositoryPart(Struct, frozen=True):
     """A submodule or a worktree, whose own folder of git's lies in the repository's."""
 
     git_dir: Path
@@ -166,68 +166,68 @@ class _Part(Struct, frozen=True):
     decide: tuple[str, ...]
 
 
-def _submodules(modules: Path, depth: int = 0) -> Iterator[_Part]:
-    for folder in _folders(modules):
+def _iterate_submodules(modules: Path, depth: int = 0) -> Iterator[_RepositoryPart]:
+    for folder in _list_folders(modules):
         if (folder / "HEAD").is_file():
-            found = [setting.value for setting in _settings_of(folder / "config") if setting.key == "core.worktree"]
+            found = [setting.value for setting in _read_settings(folder / "config") if setting.key == "core.worktree"]
             if found and found[-1]:
                 pointer = Path(os.path.realpath(folder / found[-1]), ".git")
                 if pointer.is_file() and not pointer.is_symlink():
-                    yield _Part(folder, pointer, _DECIDE)
-            yield from _submodules(folder / "modules", depth + 1)
+                    yield _RepositoryPart(folder, pointer, _DECIDE)
+            yield from _iterate_submodules(folder / "modules", depth + 1)
         elif depth < _DEEPEST_MODULES:
-            yield from _submodules(folder, depth + 1)  # a submodule's name may have slashes
+            yield from _iterate_submodules(folder, depth + 1)  # a submodule's name may have slashes
 
 
-def _worktrees(worktrees: Path) -> Iterator[_Part]:
-    for folder in _folders(worktrees):
-        written = repository.small_file(str(folder / "gitdir"))
+def _iterate_worktrees(worktrees: Path) -> Iterator[_RepositoryPart]:
+    for folder in _list_folders(worktrees):
+        written = repository.read_small_file(str(folder / "gitdir"))
         if written is not None:
             pointer = Path(os.path.realpath(folder / os.fsdecode(written.rstrip(b"\r\n"))))
             if pointer.is_file():
-                yield _Part(folder, pointer, ("commondir", "gitdir", "config.worktree", "modules"))
+                yield _RepositoryPart(folder, pointer, ("commondir", "gitdir", "config.worktree", "modules"))
 
 
-def _named_by_configuration(git_dir: Path, workspace: str) -> Iterator[Path]:
+def _iterate_configured_paths(git_dir: Path, workspace: str) -> Iterator[Path]:
     """Files of the workspace that the configuration has included, and folders of it that it takes hooks from."""
-    for start in (git_dir / "config", git_dir / "config.worktree", *_files_of_the_user()):
-        for file, setting in _with_included(start):
+    for start in (git_dir / "config", git_dir / "config.worktree", *_list_user_files()):
+        for file, setting in _iterate_settings(start):
             if setting.key == "core.hookspath" and setting.value:
-                yield _resolved(setting.value, Path(workspace))
+                yield _resolve(setting.value, Path(workspace))
             elif _is_include(setting):
-                yield _resolved(setting.value or "", file.parent)
+                yield _resolve(setting.value or "", file.parent)
 
 
-def _files_of_the_user() -> tuple[Path, ...]:
+def _list_user_files() -> tuple[Path, ...]:
     home = os.environ.get("HOME", "")
     return (Path(home, ".gitconfig"), Path(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/config")) if home else ()
 
 
-def _with_included(file: Path, depth: int = 0) -> Iterator[tuple[Path, settings.Setting]]:
+def _iterate_settings(file: Path, depth: int = 0) -> Iterator[tuple[Path, settings.GitSetting]]:
     """Each setting, with the file that has it."""
-    for setting in _settings_of(file):
+    for setting in _read_settings(file):
         yield file, setting
         if _is_include(setting) and depth < _DEEPEST_INCLUDES:
-            yield from _with_included(_resolved(setting.value or "", file.parent), depth + 1)
+            yield from _iterate_settings(_resolve(setting.value or "", file.parent), depth + 1)
 
 
-def _is_include(setting: settings.Setting) -> bool:
+def _is_include(setting: settings.GitSetting) -> bool:
     return setting.name == "path" and setting.section in ("include", "includeif") and bool(setting.value)
 
 
-def _resolved(path: str, start: Path) -> Path:
+def _resolve(path: str, start: Path) -> Path:
     return Path(os.path.realpath(start / os.path.expanduser(path)))  # noqa: PTH111 - a name that is no user's stays as it is
 
 
-def _settings_of(file: Path) -> list[settings.Setting]:
-    content = repository.small_file(str(file), _MOST_CONFIGURATION) or b""
+def _read_settings(file: Path) -> list[settings.GitSetting]:
+    content = repository.read_small_file(str(file), _MOST_CONFIGURATION) or b""
     try:
-        return settings.parse(content.decode(errors="surrogateescape"))
-    except settings.Unreadable:
+        return settings.parse_settings(content.decode(errors="surrogateescape"))
+    except settings.InvalidGitConfig:
         return []  # git takes nothing from it either
 
 
-def _folders(folder: Path) -> list[Path]:
+def _list_folders(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
             return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -235,29 +235,29 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-def _needs_of_worktree(dot_git: Path) -> Needs:
+def _find_worktree_paths(dot_git: Path) -> GitPaths:
     """The worktree's own part of the repository, and of what all worktrees share only what a commit writes."""
     workspace = dot_git.parent
     try:
         # Only a repository that knows this workspace is found: a pointer could have been written to have a stranger's opened.
-        found = repository.find(str(workspace))
-    except outcome.Failed:
-        return Needs(fixed=(str(dot_git),))
+        found = repository.find_repository(str(workspace))
+    except outcome.ToolFailed:
+        return GitPaths(fixed=(str(dot_git),))
     git_dir, common_dir = Path(found.git_dir), Path(found.common_dir)
     if git_dir.is_relative_to(workspace) or common_dir.is_relative_to(workspace) or git_dir.parent != common_dir / "worktrees":
-        return Needs(fixed=(str(dot_git),))
-    protection = _Protection(str(workspace))
-    protection.fix(dot_git)
+        return GitPaths(fixed=(str(dot_git),))
+    protection = _GitPathCollector(str(workspace))
+    protection.protect(dot_git)
     if os.access(git_dir, os.W_OK):
-        protection.open(git_dir)
+        protection.make_writable(git_dir)
         for name in ("commondir", "gitdir", "config.worktree", "modules"):
-            protection.fix(git_dir / name)
-    for path in _named_by_configuration(common_dir, str(workspace)):
-        protection.fix_inside(path)
-    collected = protection.needs(git_dir)
-    return Needs(
+            protection.protect(git_dir / name)
+    for path in _iterate_configured_paths(common_dir, str(workspace)):
+        protection.protect_inside(path)
+    collected = protection.collect_paths(git_dir)
+    return GitPaths(
         readable=(str(common_dir),),
-        writable=(*_existing(common_dir, *_WRITTEN_BY_COMMITS), *collected.writable),
+        writable=(*_keep_existing(common_dir, *_WRITTEN_BY_COMMITS), *collected.writable),
         fixed=collected.fixed,
         placeholders=collected.placeholders,
         unwanted=collected.unwanted,
@@ -265,16 +265,16 @@ def _needs_of_worktree(dot_git: Path) -> Needs:
     )
 
 
-def _needs_of_a_part(workspace: str) -> Needs:
+def _find_subfolder_paths(workspace: str) -> GitPaths:
     """Of one in the middle of a repository, which lies outside it and can be read there. Nothing inside had a say in where."""
     try:
-        found = repository.find(workspace)
-    except outcome.Failed:
-        return Needs()
-    return Needs(readable=(found.top, found.common_dir))
+        found = repository.find_repository(workspace)
+    except outcome.ToolFailed:
+        return GitPaths()
+    return GitPaths(readable=(found.top, found.common_dir))
 
 
-def _existing(folder: Path, *names: str) -> tuple[str, ...]:
+def _keep_existing(folder: Path, *names: str) -> tuple[str, ...]:
     """Those that are there. A link could lead anywhere, so it does not count."""
     return tuple(str(folder / name) for name in names if (folder / name).exists() and not (folder / name).is_symlink())
 

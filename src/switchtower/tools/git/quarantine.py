@@ -65,43 +65,43 @@ _HARMLESS = frozenset(
 """Settings that name no program. `*` stands for what is between the first and the last dot."""
 
 
-class Watch:
+class RepositoryWatch:
     """Begun before a command; `settle` when everything that it started has ended."""
 
-    def __init__(self, workspace: str, needs: places.Needs) -> None:
+    def __init__(self, workspace: str, needs: places.GitPaths) -> None:
         self._workspace = workspace
         self._known = frozenset({*needs.fixed, *needs.writable})
         self._unwanted = needs.unwanted
         self._index = needs.index
         self._configurations = {path: _Configuration(path) for path in needs.fixed if path.endswith(_CONFIGURATIONS)}
-        self._link = _target(f"{workspace}/.git")
+        self._link = _read_link(f"{workspace}/.git")
         self._since = time.time() - _CLOCKS_DIFFER
 
-    def settle(self) -> list[str]:
+    def quarantine_changes(self) -> list[str]:
         """Sets aside what the command has made, and returns the paths that were renamed."""
         renamed: list[str] = []
         with suppress(OSError):
             for path in self._unwanted:
                 if os.path.lexists(path):
-                    renamed += self._set_aside(PurePosixPath(path).relative_to(self._workspace))
+                    renamed += self._rename_aside(PurePosixPath(path).relative_to(self._workspace))
             for path, before in self._configurations.items():
                 with suppress(OSError, ValueError):
                     renamed += self._compare(PurePosixPath(path).relative_to(self._workspace), before)
-            for folder in self._candidates():
+            for folder in self._iterate_candidates():
                 with suppress(OSError):
-                    renamed += self._look_at(folder)
+                    renamed += self._inspect_folder(folder)
         return renamed
 
     def _compare(self, path: PurePosixPath, before: "_Configuration") -> list[str]:
         """A configuration that was fixed. When git has replaced the file from outside meanwhile, the mount over it was gone
         from then on; what has come since and is not known to be harmless cannot be told from what the command wrote."""
-        with _opened(self._workspace, path.parent) as folder:
-            found = _status(path.name, folder)
+        with _open_folder(self._workspace, path.parent) as folder:
+            found = _read_status(path.name, folder)
             if found is None or found.st_ino == before.inode:
                 return []
-            return self._keep_harmless(path.name, folder, path.parent, before.settings())
+            return self._rewrite_harmless(path.name, folder, path.parent, before.parse_settings())
 
-    def _candidates(self) -> Iterator[PurePosixPath]:
+    def _iterate_candidates(self) -> Iterator[PurePosixPath]:
         """Folders of the workspace that may be repositories, relative to it: the topmost ones, and what its index names."""
         yield PurePosixPath()
         left = _MOST_FOLDERS
@@ -117,57 +117,57 @@ class Watch:
             yield from deeper
             level = deeper
         if self._index is not None:
-            yield from _gitlinks(self._index)
+            yield from _read_gitlinks(self._index)
 
-    def _look_at(self, folder: PurePosixPath) -> list[str]:
+    def _inspect_folder(self, folder: PurePosixPath) -> list[str]:
         """One folder: a repository in it, or one that it is itself. Git takes the second when the first is none."""
         path = f"{self._workspace}/{folder}"
         if not (os.path.lexists(f"{path}/.git") or os.path.lexists(f"{path}/HEAD")):
             return []
         renamed: list[str] = []
-        with _opened(self._workspace, folder) as here:
-            dot_git = _status(".git", here)
+        with _open_folder(self._workspace, folder) as here:
+            dot_git = _read_status(".git", here)
             if dot_git is not None and str(Path(self._workspace, folder, ".git")) not in self._known:
                 if not folder.parts and self._link is not None:
                     renamed += self._restore_link()
                 elif stat.S_ISDIR(dot_git.st_mode):
-                    with _opened(self._workspace, folder / ".git") as git_dir:
-                        renamed += self._disarm(git_dir, folder / ".git")
+                    with _open_folder(self._workspace, folder / ".git") as git_dir:
+                        renamed += self._disable_programs(git_dir, folder / ".git")
                 elif self._is_new(dot_git):
                     # A link or a pointer to another place.
-                    renamed += self._set_aside(folder / ".git")
-            if all(_status(name, here) is not None for name in ("HEAD", "objects", "refs")):
-                renamed += self._disarm(here, folder)
+                    renamed += self._rename_aside(folder / ".git")
+            if all(_read_status(name, here) is not None for name in ("HEAD", "objects", "refs")):
+                renamed += self._disable_programs(here, folder)
         return renamed
 
     def _restore_link(self) -> list[str]:
         """The workspace's repository lies behind a link, which cannot be mounted over."""
         dot_git = f"{self._workspace}/.git"
-        if _target(dot_git) == self._link:
+        if _read_link(dot_git) == self._link:
             return []
-        renamed = self._set_aside(PurePosixPath(".git"))
+        renamed = self._rename_aside(PurePosixPath(".git"))
         Path(dot_git).symlink_to(self._link or "")
         return renamed
 
-    def _disarm(self, git_dir: int, where: PurePosixPath) -> list[str]:
+    def _disable_programs(self, git_dir: int, where: PurePosixPath) -> list[str]:
         renamed: list[str] = []
         for name in ("commondir", "config.worktree"):
-            found = _status(name, git_dir)
+            found = _read_status(name, git_dir)
             if found is not None and self._is_new(found):
                 renamed.append(self._rename(name, git_dir, where))
-        config = _status("config", git_dir)
+        config = _read_status("config", git_dir)
         if config is not None and self._is_new(config):
-            renamed += self._keep_harmless("config", git_dir, where)
-        hooks = _status("hooks", git_dir)
+            renamed += self._rewrite_harmless("config", git_dir, where)
+        hooks = _read_status("hooks", git_dir)
         if hooks is not None and self._has_new_hooks(hooks, git_dir):
             renamed.append(self._rename("hooks", git_dir, where))
         return renamed
 
-    def _keep_harmless(
-        self, name: str, folder: int, where: PurePosixPath, known: frozenset[settings.Setting] = frozenset()
+    def _rewrite_harmless(
+        self, name: str, folder: int, where: PurePosixPath, known: frozenset[settings.GitSetting] = frozenset()
     ) -> list[str]:
         """Leaves the settings that are harmless or known in a configuration, and sets the whole of it aside otherwise."""
-        harmless = _harmless_part(name, folder, known)
+        harmless = _select_harmless(name, folder, known)
         if harmless is None:
             return []
         renamed = self._rename(name, folder, where)
@@ -182,7 +182,7 @@ class Watch:
         descriptor = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=git_dir)
         try:
             for name in os.listdir(descriptor):  # noqa: PTH208 - by a descriptor
-                found = _status(name, descriptor)
+                found = _read_status(name, descriptor)
                 if not name.endswith(".sample") and found is not None and self._is_new(found):
                     return True
         finally:
@@ -193,13 +193,13 @@ class Watch:
         """Its change time, which no program can set."""
         return found.st_ctime >= self._since
 
-    def _set_aside(self, path: PurePosixPath) -> list[str]:
-        with _opened(self._workspace, path.parent) as folder:
+    def _rename_aside(self, path: PurePosixPath) -> list[str]:
+        with _open_folder(self._workspace, path.parent) as folder:
             return [self._rename(path.name, folder, path.parent)]
 
     def _rename(self, name: str, folder: int, where: PurePosixPath) -> str:
         aside, number = f"{name}{ASIDE}", 1
-        while _status(aside, folder) is not None:
+        while _read_status(aside, folder) is not None:
             number += 1
             aside = f"{name}{ASIDE}-{number}"
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
@@ -218,15 +218,15 @@ class _Configuration:
                 self.inode = os.fstat(descriptor).st_ino
                 self._content = stream.read(_MOST_CONFIGURATION)
 
-    def settings(self) -> frozenset[settings.Setting]:
+    def parse_settings(self) -> frozenset[parse_settings.GitSetting]:
         try:
-            return frozenset(settings.parse(self._content.decode(errors="surrogateescape")))
-        except settings.Unreadable:
+            return frozenset(settings.parse_settings(self._content.decode(errors="surrogateescape")))
+        except settings.InvalidGitConfig:
             return frozenset()
 
 
 @contextmanager
-def _opened(workspace: str, folder: PurePosixPath) -> Iterator[int]:
+def _open_folder(workspace: str, folder: PurePosixPath) -> Iterator[int]:
     """A folder below the workspace, reached without following a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(workspace, flags)
@@ -241,7 +241,7 @@ def _opened(workspace: str, folder: PurePosixPath) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _target(path: str) -> str | None:
+def _read_link(path: str) -> str | None:
     """Where a link leads; `None` for anything else."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as it is written
@@ -249,14 +249,14 @@ def _target(path: str) -> str | None:
         return None
 
 
-def _status(name: str, folder: int) -> os.stat_result | None:
+def _read_status(name: str, folder: int) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
 
 
-def _harmless_part(name: str, folder: int, known: frozenset[settings.Setting]) -> str | None:
+def _select_harmless(name: str, folder: int, known: frozenset[settings.GitSetting]) -> str | None:
     """The configuration without what is neither known nor known to be harmless; `None` when that is all of it."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -267,16 +267,16 @@ def _harmless_part(name: str, folder: int, known: frozenset[settings.Setting]) -
             return ""
         content = stream.read(_MOST_CONFIGURATION + 1)
     try:
-        found = settings.parse(content.decode(errors="surrogateescape"))
-    except settings.Unreadable:
+        found = settings.parse_settings(content.decode(errors="surrogateescape"))
+    except settings.InvalidGitConfig:
         return ""
     if len(content) > _MOST_CONFIGURATION:
         return ""
     kept = [setting for setting in found if setting.key in _HARMLESS or setting in known]
-    return None if len(kept) == len(found) else settings.write(kept)
+    return None if len(kept) == len(found) else settings.format_settings(kept)
 
 
-def _gitlinks(index: str) -> Iterator[PurePosixPath]:
+def _read_gitlinks(index: str) -> Iterator[PurePosixPath]:
     """The paths of submodules in an index, which git calls itself in. Almost no index has any, which is seen at once."""
     try:
         descriptor = os.open(index, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -295,13 +295,13 @@ def _gitlinks(index: str) -> Iterator[PurePosixPath]:
 
 def _parse_gitlinks(content: mmap.mmap) -> list[PurePosixPath]:
     for hash_size in (20, 32):
-        names = _gitlinks_with(content, hash_size)
+        names = _parse_gitlinks_with(content, hash_size)
         if names is not None:
             return [PurePosixPath(os.fsdecode(name)) for name in names[:_MOST_GITLINKS]]
     return []
 
 
-def _gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | None:
+def _parse_gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | None:
     """`None` when the entries make no sense with hashes of this size."""
     cuts_names = int.from_bytes(content[4:8]) >= 4
     names: list[bytes] = []
@@ -315,7 +315,7 @@ def _gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | None:
         begin = flags_at + (4 if content[flags_at] & 0x40 else 2)
         kept = b""
         if cuts_names:
-            begin, cut = _offset(content, begin)
+            begin, cut = _read_varint(content, begin)
             kept = name[: len(name) - cut]
         end = content.find(b"\0", begin)
         if end < 0:
@@ -327,7 +327,7 @@ def _gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | None:
     return names
 
 
-def _offset(content: mmap.mmap, place: int) -> tuple[int, int]:
+def _read_varint(content: mmap.mmap, place: int) -> tuple[int, int]:
     """A number of variable length, and the place behind it."""
     byte = content[place]
     value = byte & 0x7F

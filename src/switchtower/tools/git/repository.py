@@ -28,7 +28,7 @@ _UNFINISHED = {
 }
 
 
-class Repository(Struct, frozen=True):
+class GitRepository(Struct, frozen=True):
     top: str
     """The folder that is under version control; the workspace or one above it."""
     git_dir: str
@@ -39,32 +39,32 @@ class Repository(Struct, frozen=True):
     def objects(self) -> str:
         return os.path.join(self.common_dir, "objects")  # noqa: PTH118
 
-    def unfinished(self) -> list[str]:
+    def list_unfinished_operations(self) -> list[str]:
         """What somebody began here and has not brought to an end."""
         return sorted({what for name, what in _UNFINISHED.items() if os.path.lexists(f"{self.git_dir}/{name}")})
 
 
-def find(root: str) -> Repository:
+def find_repository(root: str) -> GitRepository:
     """Raises `outcome.Failed` where there is none, or none that may be used."""
     workspace = PurePath(os.path.realpath(root))
     if not os.path.isdir(workspace):  # noqa: PTH112
-        raise outcome.Failed(outcome.ErrorType.SANDBOX_UNREACHABLE, f"the workspace `{root}` cannot be opened")
+        raise outcome.ToolFailed(outcome.ToolErrorType.SANDBOX_UNREACHABLE, f"the workspace `{root}` cannot be opened")
     top = next((above for above in (workspace, *workspace.parents) if os.path.lexists(above / ".git")), None)
     if top is None:
-        raise outcome.Failed(
-            outcome.ErrorType.UNKNOWN, "the workspace is not in a git repository; hint: make one with the command `git init`"
+        raise outcome.ToolFailed(
+            outcome.ToolErrorType.UNKNOWN, "the workspace is not in a git repository; hint: make one with the command `git init`"
         )
-    git_dir = _git_dir(str(top))
-    common_dir = _pointed(git_dir, "commondir") or git_dir
-    repository = Repository(str(top), git_dir, common_dir)
+    git_dir = _find_git_dir(str(top))
+    common_dir = _read_pointer(git_dir, "commondir") or git_dir
+    repository = GitRepository(str(top), git_dir, common_dir)
     if top == workspace:
         _keep_inside(repository, str(workspace))
     if not os.path.isdir(repository.objects):  # noqa: PTH112
-        raise _refused(f"`{top}/.git` is not a repository")
+        raise _make_refusal(f"`{top}/.git` is not a repository")
     return repository
 
 
-def small_file(path: str, limit: int = _LONGEST_POINTER) -> bytes | None:
+def read_small_file(path: str, limit: int = _LONGEST_POINTER) -> bytes | None:
     """The content of a plain file; None for anything else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -77,43 +77,43 @@ def small_file(path: str, limit: int = _LONGEST_POINTER) -> bytes | None:
     return content if len(content) <= limit else None
 
 
-def _git_dir(top: str) -> str:
+def _find_git_dir(top: str) -> str:
     path = f"{top}/.git"
     if stat.S_ISDIR(os.lstat(path).st_mode):
         return path
-    pointer = small_file(path)
+    pointer = read_small_file(path)
     if pointer is None or not pointer.startswith(b"gitdir: "):
-        raise _refused(f"`{path}` is neither a folder nor a pointer to one")
+        raise _make_refusal(f"`{path}` is neither a folder nor a pointer to one")
     return os.path.realpath(os.path.join(top, os.fsdecode(pointer[8:].rstrip(b"\r\n"))))  # noqa: PTH118
 
 
-def _pointed(git_dir: str, name: str) -> str | None:
-    pointer = small_file(f"{git_dir}/{name}")
+def _read_pointer(git_dir: str, name: str) -> str | None:
+    pointer = read_small_file(f"{git_dir}/{name}")
     return None if pointer is None else os.path.realpath(os.path.join(git_dir, os.fsdecode(pointer.rstrip(b"\r\n"))))  # noqa: PTH118
 
 
-def _keep_inside(repository: Repository, workspace: str) -> None:
+def _keep_inside(repository: GitRepository, workspace: str) -> None:
     if not _is_below(repository.git_dir, workspace):
-        if not (_lists_worktree(repository, workspace) or _has_submodule(repository, workspace)):
-            raise _refused(f"`{workspace}/.git` leads to a repository that does not know this workspace")
+        if not (_has_worktree(repository, workspace) or _has_submodule(repository, workspace)):
+            raise _make_refusal(f"`{workspace}/.git` leads to a repository that does not know this workspace")
         return
-    for place in (repository.git_dir, repository.common_dir, *_stores(repository.objects)):
+    for place in (repository.git_dir, repository.common_dir, *_iterate_object_folders(repository.objects)):
         if not _is_below(place, workspace):
-            raise _refused(f"the repository of `{workspace}` keeps things outside it, in `{place}`")
+            raise _make_refusal(f"the repository of `{workspace}` keeps things outside it, in `{place}`")
 
 
 def _is_below(path: str, folder: str) -> bool:
     return PurePath(os.path.realpath(path)).is_relative_to(folder)
 
 
-def _lists_worktree(repository: Repository, workspace: str) -> bool:
+def _has_worktree(repository: GitRepository, workspace: str) -> bool:
     is_listed = PurePath(repository.git_dir).parent == PurePath(repository.common_dir) / "worktrees"
-    return is_listed and _pointed(repository.git_dir, "gitdir") == f"{workspace}/.git"
+    return is_listed and _read_pointer(repository.git_dir, "gitdir") == f"{workspace}/.git"
 
 
-def _has_submodule(repository: Repository, workspace: str) -> bool:
+def _has_submodule(repository: GitRepository, workspace: str) -> bool:
     """By the one line of its configuration that a submodule always has, in a form that only git writes."""
-    configuration = small_file(f"{repository.git_dir}/config", _MOST_CONFIGURATION) or b""
+    configuration = read_small_file(f"{repository.git_dir}/config", _MOST_CONFIGURATION) or b""
     for line in configuration.splitlines():
         name, _, value = line.strip().partition(b"=")
         if name.strip() == b"worktree" and repository.common_dir == repository.git_dir:
@@ -122,7 +122,7 @@ def _has_submodule(repository: Repository, workspace: str) -> bool:
     return False
 
 
-def _stores(objects: str, depth: int = 0) -> Iterator[str]:
+def _iterate_object_folders(objects: str, depth: int = 0) -> Iterator[str]:
     """Everywhere that git looks for objects, where a link or a list of other stores could lead it."""
     yield objects
     for folder in (objects, f"{objects}/pack", f"{objects}/info"):
@@ -131,13 +131,13 @@ def _stores(objects: str, depth: int = 0) -> Iterator[str]:
     listed = f"{objects}/info/alternates"
     if not os.path.lexists(listed):
         return
-    content = small_file(listed, _MOST_CONFIGURATION)
+    content = read_small_file(listed, _MOST_CONFIGURATION)
     if content is None or b'"' in content or depth > _DEEPEST_STORES:
-        raise _refused(f"`{listed}` cannot be made sense of")
+        raise _make_refusal(f"`{listed}` cannot be made sense of")
     for line in content.splitlines():
         if line and not line.startswith(b"#"):
-            yield from _stores(os.path.join(objects, os.fsdecode(line)), depth + 1)  # noqa: PTH118
+            yield from _iterate_object_folders(os.path.join(objects, os.fsdecode(line)), depth + 1)  # noqa: PTH118
 
 
-def _refused(message: str) -> outcome.Failed:
-    return outcome.Failed(outcome.ErrorType.EDIT_GUARD_BLOCKED, f"{message}; hint: use git in a terminal for this one")
+def _make_refusal(message: str) -> outcome.ToolFailed:
+    return outcome.ToolFailed(outcome.ToolErrorType.EDIT_GUARD_BLOCKED, f"{message}; hint: use git in a terminal for this one")

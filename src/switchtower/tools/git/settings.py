@@ -10,11 +10,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _ESCAPED = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
-class Unreadable(ValueError):
+class InvalidGitConfig(ValueError):
     """The text is not a configuration that git would take."""
 
 
-class Setting(Struct, frozen=True):
+class GitSetting(Struct, frozen=True):
     section: str
     """In small letters."""
     subsection: str | None
@@ -29,12 +29,12 @@ class Setting(Struct, frozen=True):
         return f"{self.section}.{self.name}" if self.subsection is None else f"{self.section}.*.{self.name}"
 
 
-def parse(text: str) -> list[Setting]:
+def parse_settings(text: str) -> list[GitSetting]:
     """Raises `Unreadable`."""
-    return list(_parse(text.removeprefix("\ufeff").replace("\r\n", "\n")))
+    return list(_iterate_settings(text.removeprefix("\ufeff").replace("\r\n", "\n")))
 
 
-def write(settings: list[Setting]) -> str:
+def format_settings(settings: list[GitSetting]) -> str:
     """A configuration with these, which git reads as they were."""
     lines: list[str] = []
     for setting in settings:
@@ -52,7 +52,7 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _parse(text: str) -> Iterator[Setting]:
+def _iterate_settings(text: str) -> Iterator[GitSetting]:
     section: tuple[str, str | None] | None = None
     place = 0
     while place < len(text):
@@ -65,7 +65,7 @@ def _parse(text: str) -> Iterator[Setting]:
         elif character == "[":
             header = _HEADER.match(text, place)
             if header is None:
-                raise Unreadable(f"a section's name cannot be read: {text[place : place + 40]!r}")
+                raise InvalidGitConfig(f"a section's name cannot be read: {text[place : place + 40]!r}")
             name, quoted = header.groups()
             first, dot, rest = name.partition(".")
             between = rest.lower() if dot else None if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
@@ -74,19 +74,19 @@ def _parse(text: str) -> Iterator[Setting]:
         else:
             found = _NAME.match(text, place)
             if found is None or section is None:
-                raise Unreadable(f"a setting's name cannot be read: {text[place : place + 40]!r}")
-            value, place = _value(text, found.end())
-            yield Setting(*section, found.group().lower(), value)
+                raise InvalidGitConfig(f"a setting's name cannot be read: {text[place : place + 40]!r}")
+            value, place = _read_value(text, found.end())
+            yield GitSetting(*section, found.group().lower(), value)
 
 
-def _value(text: str, place: int) -> tuple[str | None, int]:
+def _read_value(text: str, place: int) -> tuple[str | None, int]:
     """The value that begins behind a name, and where it ends."""
     while place < len(text) and text[place] in " \t":
         place += 1
     if place >= len(text) or text[place] in "\n#;":
         return None, place
     if text[place] != "=":
-        raise Unreadable(f"a setting's value cannot be read: {text[place : place + 40]!r}")
+        raise InvalidGitConfig(f"a setting's value cannot be read: {text[place : place + 40]!r}")
     place += 1
     pieces: list[str] = []
     spaces = ""
@@ -109,7 +109,7 @@ def _value(text: str, place: int) -> tuple[str | None, int]:
             if follows == "\n":
                 continue
             if follows not in _ESCAPED:
-                raise Unreadable(f"`\\{follows}` means nothing in a value")
+                raise InvalidGitConfig(f"`\\{follows}` means nothing in a value")
             character = _ESCAPED[follows]
         elif character == '"':
             is_quoted = not is_quoted
@@ -117,5 +117,5 @@ def _value(text: str, place: int) -> tuple[str | None, int]:
         pieces.append(spaces + character)
         spaces = ""
     if is_quoted:
-        raise Unreadable("a quotation mark is missing")
+        raise InvalidGitConfig("a quotation mark is missing")
     return "".join(pieces), place

@@ -51,127 +51,131 @@ class GitCommitArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class GitStatus(tool.CoreTool[GitStatusArguments]):
+class GitStatusTool(tool.CoreTool[GitStatusArguments]):
     name = "git_status"
     description = "Show the branch and the changed files: one `XY path` a line as `git status --short` has it"
-    effect = outcome.Effect.READ
+    effect = outcome.ToolEffect.READ
     arguments = GitStatusArguments
     time_limit = tool.GIT_TIME
 
-    async def act(self, arguments: GitStatusArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        return outcome.ToolOutput(await leash.lead(context.run_id, partial(_status, context)))
+    async def run(self, arguments: GitStatusArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        return outcome.ToolOutput(await leash.run_in_cancel_scope(context.run_id, partial(_read_status, context)))
 
 
-class GitDiff(tool.CoreTool[GitDiffArguments]):
+class GitDiffTool(tool.CoreTool[GitDiffArguments]):
     name = "git_diff"
     description = "Show what changed since the last `git add`, or what is staged, as a diff. New files are in git_status only"
-    effect = outcome.Effect.READ
+    effect = outcome.ToolEffect.READ
     arguments = GitDiffArguments
     time_limit = tool.GIT_TIME
 
-    def vet(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> None:
+    def check_arguments(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> None:
         if arguments.path is not None:
-            scope.check(context.workspace, arguments.path)
+            scope.check_path(context.workspace, arguments.path)
 
-    async def act(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        path = "." if arguments.path is None else scope.relative(context.workspace, arguments.path)
-        return outcome.ToolOutput(await leash.lead(context.run_id, partial(_diff, context, path, staged=arguments.staged)))
+    async def run(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        path = "." if arguments.path is None else scope.to_relative(context.workspace, arguments.path)
+        return outcome.ToolOutput(
+            await leash.run_in_cancel_scope(context.run_id, partial(_read_diff, context, path, staged=arguments.staged))
+        )
 
 
-class GitCommit(tool.CoreTool[GitCommitArguments]):
+class GitCommitTool(tool.CoreTool[GitCommitArguments]):
     name = "git_commit"
     description = "Commit to the current branch; the repository's hooks run"
-    effect = outcome.Effect.EXECUTE
+    effect = outcome.ToolEffect.EXECUTE
     arguments = GitCommitArguments
     time_limit = None
     settles = True
 
     def __init__(self, *, network: bool = False) -> None:
-        self._commands = command.Commands(network=network)
+        self._commands = command.ToolCommands(network=network)
 
-    def vet(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> None:
+    def check_arguments(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> None:
         for path in arguments.paths or ():
-            scope.check(context.workspace, path)
+            scope.check_path(context.workspace, path)
         if "\0" in arguments.message:
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, "a commit message cannot hold a null character")
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, "a commit message cannot hold a null character")
 
-    async def act(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        self.vet(arguments, context)
+    async def run(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        self.check_arguments(arguments, context)
         try:
             async with asyncio.timeout(tool.GIT_TIME):
-                plan = await leash.lead(context.run_id, lambda held: commits.plan(context.workspace, arguments.paths, held))
+                plan = await leash.run_in_cancel_scope(
+                    context.run_id, lambda held: commits.plan_commit(context.workspace, arguments.paths, held)
+                )
         except TimeoutError as error:
             message = f"the repository could not be looked at within {tool.GIT_TIME:.0f} s; nothing was changed"
-            raise outcome.Failed(outcome.ErrorType.EXEC_TIMEOUT, message, retryable=True) from error
+            raise outcome.ToolFailed(outcome.ToolErrorType.EXEC_TIMEOUT, message, retryable=True) from error
         if plan.paths:
-            added = await self._git(context, "add", "--all", "--", *plan.paths)
+            added = await self._run_git(context, "add", "--all", "--", *plan.paths)
             if added.timed_out or added.exit_code != 0:
-                return _told("add", added, plan)
+                return _make_output("add", added, plan)
         # Only these paths, whatever else somebody may have staged.
         only = [] if plan.during_merge or not plan.paths else ["--only", "--", *plan.paths]
-        return _told("commit", await self._git(context, "commit", f"--message={arguments.message}", *only), plan)
+        return _make_output("commit", await self._run_git(context, "commit", f"--message={arguments.message}", *only), plan)
 
     async def end_run(self, run_id: str) -> None:
         await self._commands.end_run(run_id)
 
-    async def _git(self, context: outcome.ToolContext, *args: str) -> command.Ended:
-        variables = {name: value for name, value in environment.current().items() if name not in _ELSEWHERE}
-        argv = [git.program(), "--no-pager", "-c", "core.quotePath=false", *args]
+    async def _run_git(self, context: outcome.ToolContext, *args: str) -> command.CommandResult:
+        variables = {name: value for name, value in environment.current_environment().items() if name not in _ELSEWHERE}
+        argv = [git.find_git(), "--no-pager", "-c", "core.quotePath=false", *args]
         return await self._commands.run(argv, context, timeout_s=COMMIT_TIME, environment=variables)
 
 
-def _status(context: outcome.ToolContext, held: leash.Leash) -> str:
-    with git.view(context.workspace, held) as seen:
+def _read_status(context: outcome.ToolContext, cancel_scope: leash.CancelScope) -> str:
+    with git.open_view(context.workspace, cancel_scope) as seen:
         if seen.branch is None:
             head = f"HEAD is detached at {(seen.commit or '')[:12]}"
         else:
-            head = f"On branch {shown.on_one_line(seen.branch)}" + ("" if seen.commit else ", which has no commit yet")
-        under_way = "".join(f"\n[{what} is under way]" for what in seen.found.unfinished())
+            head = f"On branch {shown.escape_to_one_line(seen.branch)}" + ("" if seen.commit else ", which has no commit yet")
+        under_way = "".join(f"\n[{what} is under way]" for what in seen.found.list_unfinished_operations())
         options = ("-c", "status.relativePaths=true", "status", "--short", "--no-column", "--ignore-submodules=dirty")
-        listed = _collected(seen, (*options, "--untracked-files=normal", "--", "."), context)
+        listed = _collect_output(seen, (*options, "--untracked-files=normal", "--", "."), context)
     return f"{head}{under_way}\n{listed or '[nothing changed]'}"
 
 
-def _diff(context: outcome.ToolContext, path: str, held: leash.Leash, *, staged: bool) -> str:
-    with git.view(context.workspace, held) as seen:
+def _read_diff(context: outcome.ToolContext, path: str, cancel_scope: leash.CancelScope, *, staged: bool) -> str:
+    with git.open_view(context.workspace, cancel_scope) as seen:
         diff = ("diff", *(["--cached"] if staged else []), *commits.DIFF)
-        paths = [git.literally(path)]
-        names = commits.names_in(seen.ask(*diff, "--name-only", "-z", "--", *paths))
-        left_out = commits.secrets_in(context.workspace, names, seen.found.top)
-        paths += [git.all_but(name) for name in left_out]
+        paths = [git.literal_pathspec(path)]
+        names = commits.split_names(seen.run_git(*diff, "--name-only", "-z", "--", *paths))
+        left_out = commits.list_secret_files(context.workspace, names, seen.found.top)
+        paths += [git.exclude_pathspec(name) for name in left_out]
         prefixes = ("--src-prefix=a/", "--dst-prefix=b/", "--relative")
-        text = _collected(seen, (*diff, *prefixes, "--", *paths), context)
-    note = _left_out(left_out)
+        text = _collect_output(seen, (*diff, *prefixes, "--", *paths), context)
+    note = _describe_left_out(left_out)
     return "\n".join(part for part in (text or "[no difference]", note) if part)
 
 
-def _collected(seen: git.View, args: tuple[str, ...], context: outcome.ToolContext) -> str:
+def _collect_output(seen: git.RepositoryView, args: tuple[str, ...], context: outcome.ToolContext) -> str:
     """What git prints, its middle in a file when it is long."""
     file = outputs.OutputFile(context.workspace, context.call_id)
-    kept = capture.Spool(KEEP_BYTES, file.descriptor)
+    kept = capture.SpillingCapture(KEEP_BYTES, file.descriptor)
     try:
         with seen.start(*args) as running:
-            for chunk in running.output():
+            for chunk in running.read_output():
                 kept.add(chunk)
             if running.exit_code != 0:
-                raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"git could not do it: {running.complaint}")
-        text = kept.text().rstrip("\n")
-        return outputs.with_whereabouts(text, kept.total, kept.spilled, KEEP_BYTES, file.keep() if kept.spilled else None)
+                raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"git could not do it: {running.error_text}")
+        text = kept.render().rstrip("\n")
+        return outputs.add_output_path(text, kept.total, kept.spilled, KEEP_BYTES, file.publish() if kept.spilled else None)
     finally:
         file.close()
 
 
-def _told(what: str, ended: command.Ended, plan: commits.Plan) -> outcome.ToolOutput:
-    text = "\n".join(part for part in (ended.output.rstrip("\n"), _left_out(plan.left_out)) if part)
+def _make_output(what: str, ended: command.CommandResult, plan: commits.CommitPlan) -> outcome.ToolOutput:
+    text = "\n".join(part for part in (ended.output.rstrip("\n"), _describe_left_out(plan.left_out)) if part)
     if ended.timed_out:
         message = f"`git {what}` did not end within {COMMIT_TIME:.0f} s and was killed"
-        return outcome.failure(outcome.ErrorType.EXEC_TIMEOUT, message, text=f"{text}\n[{message}]", retryable=True)
+        return outcome.make_failure(outcome.ToolErrorType.EXEC_TIMEOUT, message, text=f"{text}\n[{message}]", retryable=True)
     if ended.exit_code != 0:
         message = f"`git {what}` ended with exit code {ended.exit_code}"
-        return outcome.failure(outcome.ErrorType.EXEC_NON_ZERO_EXIT, message, text=f"{text}\n[{message}]")
+        return outcome.make_failure(outcome.ToolErrorType.EXEC_NON_ZERO_EXIT, message, text=f"{text}\n[{message}]")
     return outcome.ToolOutput(text)
 
 
-def _left_out(names: tuple[str, ...] | list[str]) -> str:
-    listed = ", ".join(f"`{shown.on_one_line(name)}`" for name in names)
+def _describe_left_out(names: tuple[str, ...] | list[str]) -> str:
+    listed = ", ".join(f"`{shown.escape_to_one_line(name)}`" for name in names)
     return f"[left out, because they may hold secrets: {listed}]" if names else ""

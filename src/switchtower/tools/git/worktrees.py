@@ -17,11 +17,11 @@ from switchtower.core import errors
 from switchtower.tools import outcome
 from switchtower.tools.git import repository
 from switchtower.tools.git.plumbing import discovery, git, limit
-from switchtower.tools.git.plumbing.disarm import disarmed
-from switchtower.tools.git.plumbing.git import Git
-from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.disarm import override_programs
+from switchtower.tools.git.plumbing.git import GitRunner
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
 from switchtower.tools.running import patience
-from switchtower.tools.running.leash import Leash
+from switchtower.tools.running.leash import CancelScope
 
 SECONDS = 120.0
 """For a checkout: a large one takes its time."""
@@ -39,82 +39,82 @@ class Worktree(Struct, frozen=True):
     """The repository's own working tree."""
 
 
-async def create(repository: str, folder: Path, session_id: str, base: str | None = None) -> Worktree:
+async def create_worktree(repository: str, folder: Path, session_id: str, base: str | None = None) -> Worktree:
     """A new branch `tower/…` at `base`, or at what is checked out, in a folder of its own inside `folder`. Raises
     `errors.InvalidCommand` when the repository cannot have one and `errors.SandboxUnavailable` when it does not succeed."""
-    unfinished: list[_Unfinished] = []
+    unfinished: list[_PartialWorktree] = []
     try:
-        return await _on_thread(lambda held: _create(repository, folder, session_id, base, unfinished, held))
+        return await _run_on_thread(lambda held: _create(repository, folder, session_id, base, unfinished, held))
     except BaseException:
         if unfinished:
             with suppress(errors.CoreError):
-                await patience.to_the_end(_on_thread(unfinished[0].discard))
+                await patience.run_to_completion(_run_on_thread(unfinished[0].discard))
         raise
 
 
-async def remove(root: str, origin: str, *, force: bool) -> None:
+async def remove_worktree(root: str, origin: str, *, force: bool) -> None:
     """Removes the working tree, also one that is half gone. Its branch stays when it has commits that are nowhere else.
     Without `force`, `errors.InvalidCommand` is raised when there are uncommitted changes."""
-    await _on_thread(lambda held: _remove(root, origin, force=force, held=held))
+    await _run_on_thread(lambda held: _remove(root, origin, force=force, cancel_scope=held))
 
 
-async def prune(folder: Path, *, keep: Collection[str]) -> tuple[str, ...]:
+async def prune_worktrees(folder: Path, *, keep: Collection[str]) -> tuple[str, ...]:
     """Removes the working trees in `folder` that no root in `keep` lies in, except those with uncommitted changes. Answers
     which."""
     removed: list[str] = []
-    for top in await _on_thread(lambda _: _strays(folder, keep)):
+    for top in await _run_on_thread(lambda _: _find_strays(folder, keep)):
         with suppress(errors.CoreError):
-            await _on_thread(lambda held, top=top: _prune(top, held))  # type: ignore[misc]
+            await _run_on_thread(lambda held, top=top: _prune(top, held))  # type: ignore[misc]
             removed.append(str(top))
     return tuple(removed)
 
 
-class _Unfinished(Struct, frozen=True):
+class _PartialWorktree(Struct, frozen=True):
     """A working tree that is being made. A mark beside it says so, should we not come to its end."""
 
-    git: Git
+    git: GitRunner
     top: Path
     branch: str
     commit: str
 
-    def discard(self, held: Leash) -> None:
-        self.git.attempt(held, "worktree", "remove", "--force", "--force", str(self.top))
+    def discard(self, cancel_scope: CancelScope) -> None:
+        self.git.try_run(cancel_scope, "worktree", "remove", "--force", "--force", str(self.top))
         shutil.rmtree(self.top, ignore_errors=True)
-        self.git.attempt(held, "worktree", "prune")
-        self.git.attempt(held, "update-ref", "-d", f"refs/heads/{self.branch}", self.commit)
-        _mark(self.top).unlink(missing_ok=True)
+        self.git.try_run(cancel_scope, "worktree", "prune")
+        self.git.try_run(cancel_scope, "update-ref", "-d", f"refs/heads/{self.branch}", self.commit)
+        _find_mark_file(self.top).unlink(missing_ok=True)
 
 
 def _create(
-    workspace: str, folder: Path, session_id: str, base: str | None, unfinished: list[_Unfinished], held: Leash
+    workspace: str, folder: Path, session_id: str, base: str | None, unfinished: list[_PartialWorktree], cancel_scope: CancelScope
 ) -> Worktree:
     root = os.path.realpath(workspace)
     if not Path(root).is_dir():
         raise errors.InvalidCommand(f"there is no folder `{workspace}`")
-    origin = discovery.find(root, held)
+    origin = discovery.find_verified_repository(root, cancel_scope)
     if origin is None:
         raise errors.InvalidCommand(
             f"a worktree needs a git repository, and `{workspace}` is in none",
             hint="make one with `git init` and a first commit, or start the session without a worktree",
         )
-    caller = disarmed(Git(origin.top, {"GIT_DIR": origin.git_dir, "GIT_WORK_TREE": origin.top}), held)
-    commit = _commit(caller, origin.top, base, held)
+    caller = override_programs(GitRunner(origin.top, {"GIT_DIR": origin.git_dir, "GIT_WORK_TREE": origin.top}), cancel_scope)
+    commit = _resolve_commit(caller, origin.top, base, cancel_scope)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    top, branch = _free_names(caller, folder, session_id, held)
-    _mark(top).touch()
-    unfinished.append(_Unfinished(caller, top, branch, commit))
-    caller.output(held, "worktree", "add", "--no-checkout", "--no-track", "-b", branch, "--", str(top), commit)
+    top, branch = _find_free_names(caller, folder, session_id, cancel_scope)
+    _find_mark_file(top).touch()
+    unfinished.append(_PartialWorktree(caller, top, branch, commit))
+    caller.run(cancel_scope, "worktree", "add", "--no-checkout", "--no-track", "-b", branch, "--", str(top), commit)
     # Asked again in the new place: a setting can be made to hold only there.
-    inside = disarmed(Git(str(top)), held)
-    inside.output(held, "-c", "submodule.recurse=false", "reset", "--hard", "--quiet")
-    new_root = _same_folder(top, PurePath(root).relative_to(os.path.realpath(origin.top)))
-    _mark(top).unlink()
+    inside = override_programs(GitRunner(str(top)), cancel_scope)
+    inside.run(cancel_scope, "-c", "submodule.recurse=false", "reset", "--hard", "--quiet")
+    new_root = _find_same_folder(top, PurePath(root).relative_to(os.path.realpath(origin.top)))
+    _find_mark_file(top).unlink()
     return Worktree(root=str(new_root), branch=branch, origin=origin.top)
 
 
-def _commit(caller: Git, top: str, base: str | None, held: Leash) -> str:
+def _resolve_commit(caller: GitRunner, top: str, base: str | None, cancel_scope: CancelScope) -> str:
     wanted = "HEAD" if base is None else base
-    answer = caller.attempt(held, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
+    answer = caller.try_run(cancel_scope, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
     if answer.exit_code == 0:
         return answer.printed.decode().strip()
     if base is None:
@@ -124,24 +124,24 @@ def _commit(caller: Git, top: str, base: str | None, held: Leash) -> str:
     raise errors.InvalidCommand(f"`{base}` names no commit in `{top}`", hint="name a branch, a tag or a commit that exists")
 
 
-def _free_names(caller: Git, folder: Path, session_id: str, held: Leash) -> tuple[Path, str]:
+def _find_free_names(caller: GitRunner, folder: Path, session_id: str, cancel_scope: CancelScope) -> tuple[Path, str]:
     """For the folder and the branch."""
     short = "".join(letter for letter in session_id if letter.isascii() and letter.isalnum())[-_SHORT:].lower() or "session"
     # A branch called `tower` leaves no room for others below it.
-    prefix = "tower-" if _has_branch(caller, "tower", held) else "tower/"
+    prefix = "tower-" if _has_branch(caller, "tower", cancel_scope) else "tower/"
     for number in itertools.count(1):
         name = short if number == 1 else f"{short}-{number}"
         top = folder / name
-        if not (os.path.lexists(top) or _mark(top).exists() or _has_branch(caller, prefix + name, held)):
+        if not (os.path.lexists(top) or _find_mark_file(top).exists() or _has_branch(caller, prefix + name, cancel_scope)):
             return top.resolve(), prefix + name
     raise AssertionError("there is always another number")
 
 
-def _has_branch(caller: Git, branch: str, held: Leash) -> bool:
-    return caller.attempt(held, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").exit_code == 0
+def _has_branch(caller: GitRunner, branch: str, cancel_scope: CancelScope) -> bool:
+    return caller.try_run(cancel_scope, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").exit_code == 0
 
 
-def _same_folder(top: Path, below: PurePath) -> Path:
+def _find_same_folder(top: Path, below: PurePath) -> Path:
     """The same place as in the repository. It may have been a folder there that is not committed, or is a link here."""
     root = top / below
     if not Path(os.path.realpath(root)).is_relative_to(top):
@@ -150,50 +150,50 @@ def _same_folder(top: Path, below: PurePath) -> Path:
     return root
 
 
-def _remove(root: str, origin: str, *, force: bool, held: Leash) -> None:
-    common = repository.find(origin).common_dir
-    listed = sorted(_listed(common), key=lambda tree: len(tree[0].parts))
+def _remove(root: str, origin: str, *, force: bool, cancel_scope: CancelScope) -> None:
+    common = repository.find_repository(origin).common_dir
+    listed = sorted(_iterate_worktrees(common), key=lambda tree: len(tree[0].parts))
     # The innermost, should one lie in another.
     here = [(top, git_dir) for top, git_dir in listed if PurePath(os.path.realpath(root)).is_relative_to(top)]
     if here:
-        _remove_listed(*here[-1], common, force=force, held=held)
+        _remove_listed(*here[-1], common, force=force, cancel_scope=cancel_scope)
     elif os.path.lexists(root):
         raise errors.InvalidCommand(f"`{root}` is no worktree of `{origin}`")
 
 
-def _remove_listed(top: PurePath, git_dir: str, common: str, *, force: bool, held: Leash) -> None:
-    if not force and _has_changes(str(top), git_dir, held):
+def _remove_listed(top: PurePath, git_dir: str, common: str, *, force: bool, cancel_scope: CancelScope) -> None:
+    if not force and _has_changes(str(top), git_dir, cancel_scope):
         raise errors.InvalidCommand(f"`{top}` has changes that are not committed", hint="commit them, or remove it by force")
-    mark = _mark(Path(top))
+    mark = _find_mark_file(Path(top))
     mark.touch()
-    head = repository.small_file(f"{git_dir}/HEAD") or b""
-    caller = disarmed(Git(common, {"GIT_DIR": common}), held)
-    caller.output(held, "worktree", "remove", "--force", "--force", str(top))
+    head = repository.read_small_file(f"{git_dir}/HEAD") or b""
+    caller = override_programs(GitRunner(common, {"GIT_DIR": common}), cancel_scope)
+    caller.run(cancel_scope, "worktree", "remove", "--force", "--force", str(top))
     branch = os.fsdecode(head.strip()).removeprefix("ref: refs/heads/")
     if branch.startswith("tower"):
-        caller.attempt(held, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with commits of its own
+        caller.try_run(cancel_scope, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with commits of its own
     mark.unlink()
 
 
-def _has_changes(top: str, git_dir: str, held: Leash) -> bool:
+def _has_changes(top: str, git_dir: str, cancel_scope: CancelScope) -> bool:
     if not Path(top).is_dir():
         return False
     if Path(git_dir, "modules").exists():
         return True  # submodules have repositories of their own, and nobody has looked into those
-    caller = disarmed(Git(top, {"GIT_DIR": git_dir, "GIT_WORK_TREE": top}), held)
-    return bool(caller.output(held, "status", "--porcelain", "--ignore-submodules=all"))
+    caller = override_programs(GitRunner(top, {"GIT_DIR": git_dir, "GIT_WORK_TREE": top}), cancel_scope)
+    return bool(caller.run(cancel_scope, "status", "--porcelain", "--ignore-submodules=all"))
 
 
-def _listed(common: str) -> Iterator[tuple[PurePath, str]]:
+def _iterate_worktrees(common: str) -> Iterator[tuple[PurePath, str]]:
     """The working trees that a repository knows, each with its own part of the repository."""
     with suppress(FileNotFoundError), os.scandir(f"{common}/worktrees") as entries:
         for entry in entries:
-            pointer = repository.small_file(f"{entry.path}/gitdir")
+            pointer = repository.read_small_file(f"{entry.path}/gitdir")
             if pointer:
                 yield PurePath(os.path.realpath(os.fsdecode(pointer.rstrip(b"\n")))).parent, entry.path
 
 
-def _strays(folder: Path, keep: Collection[str]) -> list[Path]:
+def _find_strays(folder: Path, keep: Collection[str]) -> list[Path]:
     if not folder.is_dir():
         return []
     kept = [PurePath(os.path.realpath(root)) for root in keep]
@@ -201,38 +201,38 @@ def _strays(folder: Path, keep: Collection[str]) -> list[Path]:
     return sorted(top for top in tops if not any(root.is_relative_to(top) for root in kept))
 
 
-def _prune(top: Path, held: Leash) -> None:
-    half_done = _mark(top).exists()
+def _prune(top: Path, cancel_scope: CancelScope) -> None:
+    half_done = _find_mark_file(top).exists()
     try:
-        found = repository.find(str(top))
-    except outcome.Failed:
+        found = repository.find_repository(str(top))
+    except outcome.ToolFailed:
         if not half_done:
             raise
         shutil.rmtree(top)
-        _mark(top).unlink()
+        _find_mark_file(top).unlink()
     else:
-        _remove_listed(top, found.git_dir, found.common_dir, force=half_done, held=held)
+        _remove_listed(top, found.git_dir, found.common_dir, force=half_done, cancel_scope=cancel_scope)
 
 
-def _mark(top: Path) -> Path:
+def _find_mark_file(top: Path) -> Path:
     """Lies beside a working tree that is not complete, or no longer."""
     return top.with_name(f"{top.name}.unfinished")
 
 
-async def _on_thread(work: Callable[[Leash], T]) -> T:
-    with _explained():
-        return await limit.within(SECONDS, work, hint="check out less, or start the session without a worktree")
+async def _run_on_thread(work: Callable[[CancelScope], T]) -> T:
+    with _translate_errors():
+        return await limit.run_with_timeout(SECONDS, work, hint="check out less, or start the session without a worktree")
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except git.Failed as failure:
+    except git.GitError as failure:
         raise errors.SandboxUnavailable(f"git: {failure}", hint="see what `git worktree list` says") from failure
-    except Unavailable as reason:
+    except GitUnavailable as reason:
         raise errors.SandboxUnavailable(reason.reason, hint=reason.hint) from reason
-    except outcome.Failed as failure:
+    except outcome.ToolFailed as failure:
         raise errors.InvalidCommand(failure.message) from failure
     except OSError as error:
         raise errors.SandboxUnavailable(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error

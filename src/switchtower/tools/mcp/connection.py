@@ -23,34 +23,34 @@ _GOODBYE = 5.0
 """For last words over HTTP. A process takes the time that it takes to end it."""
 _EXPLANATION = 5.0
 """How long a call waits to learn why the server died under it."""
-_MOST_NEWS = 32
-_LONGEST_NEWS = 1000
+_MOST_PROGRESS = 32
+_LONGEST_PROGRESS = 1000
 
 T = TypeVar("T")
-Tell = Callable[[str], Awaitable[None]]
+CallProgressCallback = Callable[[str], Awaitable[None]]
 
 
-class Ended(Exception):
+class McpConnectionEnded(Exception):
     """The connection is over or never came about."""
 
-    def __init__(self, why: reasons.Why, *, by_itself: bool = False, unheard: bool = False) -> None:
+    def __init__(self, why: reasons.FailureReason, *, by_itself: bool = False, unheard: bool = False) -> None:
         super().__init__(why.text)
-        self.why = why
-        self.unheard = unheard
+        self.reason = why
+        self.was_not_sent = unheard
         """The server has certainly not acted on the call: it may be made again."""
         self.by_itself = by_itself
         """A process that was there and left: another one may stay."""
 
 
-class TimedOut(Exception):
+class McpTimedOut(Exception):
     """The server did not answer in time."""
 
 
-class Refused(Exception):
+class McpCallRefused(Exception):
     """The server answered with an error of the protocol, or with what is no answer at all."""
 
 
-class Connection:
+class McpConnection:
     """Begins to connect as soon as it is made."""
 
     def __init__(
@@ -63,19 +63,19 @@ class Connection:
     ) -> None:
         """`start_process` is for a server that is a `Program`. With `handshake` only the versions of the protocol that
         begin with one are tried."""
-        self.listing = listing.Listing()
+        self.listing = listing.ToolList()
         self.handshaken = False
         """Whether the server speaks one of those."""
-        self.why: reasons.Why | None = None
+        self.failure_reason: reasons.FailureReason | None = None
         """Why it ended by itself."""
         self._server = server
         self._workspace = workspace
         self._handshake = handshake
-        self._explain = reasons.Reasons(server)
-        self._screen = screen.Screen()
+        self._explain = reasons.FailureReasons(server)
+        self._filter = screen.MessageFilter()
         self._settled = asyncio.Event()
         """It is up, or will never be."""
-        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
         """It has ended, or should."""
         self._gone = False
         """The server hung up."""
@@ -83,193 +83,202 @@ class Connection:
         self._calls: set[asyncio.Task[Any]] = set()
         self._start_process = start_process
         self._process: process.ServerProcess | None = None
-        self._owner = asyncio.create_task(self._own())
+        self._owner = asyncio.create_task(self._own_session())
 
     @property
-    def alive(self) -> bool:
-        return self._client is not None and not self._over.is_set()
+    def is_alive(self) -> bool:
+        return self._client is not None and not self._closed.is_set()
 
-    async def start(self, patience_s: float) -> None:
+    async def start(self, timeout_s: float) -> None:
         """Returns when the server's tools are known. Otherwise raises `Ended`, and nothing is left of the server."""
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await self._settled.wait()
         except BaseException as error:
             await self.stop()
             if not isinstance(error, TimeoutError):
                 raise
-            raise Ended(self._explain.why("was not ready in time; hint: try it by hand", self._process)) from None
-        if not self.alive:
+            raise McpConnectionEnded(
+                self._explain.make_reason("was not ready in time; hint: try it by hand", self._process)
+            ) from None
+        if not self.is_alive:
             await self.stop()
-            raise Ended(self._known_reason, by_itself=self._process is not None and self._gone)
+            raise McpConnectionEnded(self._known_reason, by_itself=self._process is not None and self._gone)
 
-    async def refresh(self, patience_s: float) -> None:
+    async def refresh(self, timeout_s: float) -> None:
         """Asks for the tools again when they changed, or may have. Raises like `call`."""
-        tells_of_changes = isinstance(self._server.target, config.Program)
-        if self._screen.tools_changed or not tells_of_changes:
-            self._screen.tools_changed = False
-            self.listing = await self._answer(listing.fetch(self._living()), patience_s)
+        tells_of_changes = isinstance(self._server.target, config.ServerProgram)
+        if self._filter.tools_changed or not tells_of_changes:
+            self._filter.tools_changed = False
+            self.listing = await self._wait_for_answer(listing.fetch_tools(self._get_client()), timeout_s)
 
-    async def call(self, tool: str, args: Mapping[str, Any], *, limit_s: float, tell: Tell) -> "mcp_types.CallToolResult":
+    async def call(
+        self, tool: str, args: Mapping[str, Any], *, limit_s: float, tell: CallProgressCallback
+    ) -> "mcp_types.CallToolResult":
         """Raises `Ended`, `TimedOut` or `Refused`. A call that is given up is cancelled at the server, without waiting."""
-        news = _News()
-        calling = self._living().call_tool(tool, dict(args), progress_callback=news)
-        return await self._answer(calling, limit_s, news=news, tell=tell)
+        news = _CallProgress()
+        calling = self._get_client().call_tool(tool, dict(args), progress_callback=news)
+        return await self._wait_for_answer(calling, limit_s, progress=news, tell=tell)
 
     async def stop(self) -> None:
         """Ends the connection, and the server when it is our process. Goes to its end even when cancelled."""
-        await patience.to_the_end(self._stop())
+        await patience.run_to_completion(self._stop())
 
     async def _stop(self) -> None:
-        self._over.set()
+        self._closed.set()
         if not self._settled.is_set():
             self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=_GOODBYE)
         self._owner.cancel()
         await asyncio.wait({self._owner})
 
-    async def _own(self) -> None:
+    async def _own_session(self) -> None:
         try:
             if self._start_process is not None:
                 self._process = self._start_process()
             # While the server gets ready, so do we.
-            await asyncio.to_thread(sdk.load)
-            await self._converse()
+            await asyncio.to_thread(sdk.load_sdk)
+            await self._serve_session()
         except Exception as error:
             # A process that is gone explains more than what the SDK stumbled over.
             if self._process is None or not self._gone:
-                self.why = self.why or self._explain.error(error, self._process)
+                self.failure_reason = self.failure_reason or self._explain.explain_error(error, self._process)
         finally:
             self._client = None
-            self._over.set()
+            self._closed.set()
             for call in tuple(self._calls):
                 call.cancel()
             try:
                 if self._process is not None:
                     await self._process.end()
             finally:
-                self.why = self.why or self._explain.end(self._process)
+                self.failure_reason = self.failure_reason or self._explain.explain_end(self._process)
                 self._settled.set()
 
-    async def _converse(self) -> None:
+    async def _serve_session(self) -> None:
         import mcp
         import mcp_types
 
         async with mcp.Client(
-            self._transport(),
+            self._make_transport(),
             mode="legacy" if self._handshake else "auto",
             cache=None,
             client_info=mcp_types.Implementation(name="switchtower", version=switchtower.__version__),
-            list_roots_callback=self._roots,
+            list_roots_callback=self._list_roots,
         ) as client:
             self.handshaken = client.session.initialize_result is not None
-            self.listing = await listing.fetch(client)
+            self.listing = await listing.fetch_tools(client)
             self._client = client
             self._settled.set()
             listening = asyncio.create_task(self._listen(client))
             try:
-                await self._over.wait()
+                await self._closed.wait()
             finally:
                 listening.cancel()
 
-    def _transport(self) -> stdio.StdioTransport | http.HttpTransport:
+    def _make_transport(self) -> stdio.StdioTransport | http.HttpTransport:
         if self._process is not None:
-            return stdio.StdioTransport(self._process, self._screen, self._note_gone)
-        assert isinstance(self._server.target, config.Endpoint)
-        return http.HttpTransport(self._server.target, self._screen, self._note_gone)
+            return stdio.StdioTransport(self._process, self._filter, self._record_loss)
+        assert isinstance(self._server.target, config.ServerEndpoint)
+        return http.HttpTransport(self._server.target, self._filter, self._record_loss)
 
-    def _note_gone(self) -> None:
+    def _record_loss(self) -> None:
         self._gone = True
-        self._over.set()
+        self._closed.set()
 
     async def _listen(self, client: "mcp.Client") -> None:
         """Newer versions tell of changed tools only who asks; the screen then sees it go by."""
-        if self.handshaken or not isinstance(self._server.target, config.Program):
+        if self.handshaken or not isinstance(self._server.target, config.ServerProgram):
             return
         try:
             async with client.listen(tools_list_changed=True):
-                await self._over.wait()
+                await self._closed.wait()
         except Exception:
             return  # it does not offer that, or is gone
 
-    async def _roots(self, context: object) -> "mcp_types.ListRootsResult":
+    async def _list_roots(self, context: object) -> "mcp_types.ListRootsResult":
         import mcp_types
 
         root = Path(self._workspace)
         return mcp_types.ListRootsResult(roots=[mcp_types.Root.model_validate({"uri": root.as_uri(), "name": root.name})])
 
-    def _living(self) -> "mcp.Client":
-        if self._client is None or self._over.is_set():
-            raise Ended(self._known_reason)
+    def _get_client(self) -> "mcp.Client":
+        if self._client is None or self._closed.is_set():
+            raise McpConnectionEnded(self._known_reason)
         return self._client
 
-    async def _answer(
-        self, asking: Coroutine[Any, Any, T], limit_s: float, *, news: "_News | None" = None, tell: Tell = outcome.unheard
+    async def _wait_for_answer(
+        self,
+        asking: Coroutine[Any, Any, T],
+        limit_s: float,
+        *,
+        progress: "_CallProgress | None" = None,
+        tell: CallProgressCallback = outcome.ignore_progress,
     ) -> T:
         """In a task of its own: to give a call up means to tell the server, and nobody should wait for that."""
-        news = news or _News()
+        progress = progress or _CallProgress()
         call = asyncio.create_task(asking)
         self._calls.add(call)
         call.add_done_callback(self._forget)
-        call.add_done_callback(news.stir)
+        call.add_done_callback(progress.wake)
         try:
             async with asyncio.timeout(limit_s):
                 while not call.done():
-                    for text in await news.next():
+                    for text in await progress.wait_for_progress():
                         await tell(text)
         except TimeoutError:
             if not call.done():
-                raise TimedOut(f"did not answer within {limit_s:g} s") from None
+                raise McpTimedOut(f"did not answer within {limit_s:g} s") from None
         finally:
             call.cancel()
-        for text in news.rest():
+        for text in progress.take_rest():
             await tell(text)
-        return await self._outcome(call)
+        return await self._get_outcome(call)
 
     def _forget(self, call: asyncio.Task[Any]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
             call.exception()  # seen, so that asyncio does not report it as forgotten
 
-    async def _outcome(self, call: asyncio.Task[T]) -> T:
+    async def _get_outcome(self, call: asyncio.Task[T]) -> T:
         error = asyncio.CancelledError() if call.cancelled() else call.exception()
         if error is None:
             return call.result()
         if reasons.is_lost_session(error):
-            self.why = reasons.Why("has forgotten our session")
-            self._over.set()
-            raise Ended(self.why, unheard=True) from None
-        if self._over.is_set() or (self._process is not None and self._process.input.broken):
+            self.failure_reason = reasons.FailureReason("has forgotten our session")
+            self._closed.set()
+            raise McpConnectionEnded(self.failure_reason, unheard=True) from None
+        if self._closed.is_set() or (self._process is not None and self._process.input.broken):
             # The owner is busy with cleaning up; when it is done it knows why.
             await asyncio.wait({self._owner}, timeout=_EXPLANATION)
-            raise Ended(self._known_reason) from None
-        raise Refused(self._explain.refusal(error)) from None
+            raise McpConnectionEnded(self._known_reason) from None
+        raise McpCallRefused(self._explain.explain_refusal(error)) from None
 
     @property
-    def _known_reason(self) -> reasons.Why:
-        return self.why or reasons.Why("is gone")
+    def _known_reason(self) -> reasons.FailureReason:
+        return self.failure_reason or reasons.FailureReason("is gone")
 
 
-class _News:
+class _CallProgress:
     """Progress of one call. Of too much of it the oldest is dropped: it is for people to watch."""
 
     def __init__(self) -> None:
-        self._texts: deque[str] = deque(maxlen=_MOST_NEWS)
-        self._stirred = asyncio.Event()
+        self._texts: deque[str] = deque(maxlen=_MOST_PROGRESS)
+        self._woken = asyncio.Event()
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-        self._texts.append(f"{share}: {message[:_LONGEST_NEWS]}\n" if message else f"{share}\n")
-        self._stirred.set()
+        self._texts.append(f"{share}: {message[:_LONGEST_PROGRESS]}\n" if message else f"{share}\n")
+        self._woken.set()
 
-    async def next(self) -> list[str]:
-        await self._stirred.wait()
-        self._stirred.clear()
-        return self.rest()
+    async def wait_for_progress(self) -> list[str]:
+        await self._woken.wait()
+        self._woken.clear()
+        return self.take_rest()
 
-    def rest(self) -> list[str]:
-        texts, self._texts = [*self._texts], deque(maxlen=_MOST_NEWS)
+    def take_rest(self) -> list[str]:
+        texts, self._texts = [*self._texts], deque(maxlen=_MOST_PROGRESS)
         return texts
 
-    def stir(self, call: object) -> None:
-        self._stirred.set()
+    def wake(self, call: object) -> None:
+        self._woken.set()

@@ -8,31 +8,31 @@ _LONGEST = 64 * 1024
 """What one text may come to: a short file can name a long variable many times."""
 
 
-class CannotExpand(ValueError):
+class ExpansionError(ValueError):
     """A variable is not set, or the text grows too long."""
 
 
-def expand(text: str, variables: Mapping[str, str]) -> str:
+def expand_variables(text: str, variables: Mapping[str, str]) -> str:
     """The text with its variables filled in. What is no such variable stays as it stands."""
     pieces: list[str] = []
     length = end = 0
     for variable in _VARIABLE.finditer(text):
-        pieces += (text[end : variable.start()], _value(variable, variables))
+        pieces += (text[end : variable.start()], _get_value(variable, variables))
         length += len(pieces[-2]) + len(pieces[-1])
         end = variable.end()
         if length > _LONGEST:
             break
     if length + len(text) - end > _LONGEST:
-        raise CannotExpand(f"a text of it is longer than {_LONGEST} characters with its variables filled in")
+        raise ExpansionError(f"a text of it is longer than {_LONGEST} characters with its variables filled in")
     return "".join([*pieces, text[end:]])
 
 
-def names_in(text: str) -> frozenset[str]:
+def list_variables(text: str) -> frozenset[str]:
     """The variables that a text refers to."""
     return frozenset(variable[1] for variable in _VARIABLE.finditer(text))
 
 
-def _value(variable: re.Match[str], variables: Mapping[str, str]) -> str:
+def _get_value(variable: re.Match[str], variables: Mapping[str, str]) -> str:
     name, default = variable.groups()
     if default is not None:
         # As in a shell: `:-` also stands in for what is set but empty.
@@ -40,4 +40,4 @@ def _value(variable: re.Match[str], variables: Mapping[str, str]) -> str:
     try:
         return variables[name]
     except KeyError:
-        raise CannotExpand(f"`${{{name}}}` is not set; hint: set it, or write `${{{name}:-default}}`") from None
+        raise ExpansionError(f"`${{{name}}}` is not set; hint: set it, or write `${{{name}:-default}}`") from None

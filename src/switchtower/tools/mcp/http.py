@@ -23,22 +23,22 @@ UNREACHABLE = -32010
 
 
 class HttpTransport:
-    def __init__(self, endpoint: config.Endpoint, messages: screen.Screen, over: Callable[[], None]) -> None:
+    def __init__(self, endpoint: config.ServerEndpoint, messages: screen.MessageFilter, over: Callable[[], None]) -> None:
         self._endpoint = endpoint
-        self._screen = messages
+        self._filter = messages
         self._over = over
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> tuple[screen.ScreenedReader, screen.ScreenedWriter]:
+    async def __aenter__(self) -> tuple[screen.FilteredReader, screen.FilteredWriter]:
         from mcp.client.streamable_http import streamable_http_client
 
         async with self._stack:
-            client = await self._stack.enter_async_context(_client(self._endpoint))
+            client = await self._stack.enter_async_context(_make_client(self._endpoint))
             reader, writer = await self._stack.enter_async_context(
                 streamable_http_client(self._endpoint.url, http_client=client, max_sse_event_size=LONGEST_ANSWER)
             )
             self._stack = self._stack.pop_all()
-        return screen.ScreenedReader(reader, self._screen, self._over), screen.ScreenedWriter(writer, self._screen)
+        return screen.FilteredReader(reader, self._filter, self._over), screen.FilteredWriter(writer, self._filter)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -46,7 +46,7 @@ class HttpTransport:
         return await self._stack.__aexit__(kind, error, trace)
 
 
-def _client(endpoint: config.Endpoint) -> "httpx2.AsyncClient":
+def _make_client(endpoint: config.ServerEndpoint) -> "httpx2.AsyncClient":
     import httpx2
 
     class Limited(httpx2.AsyncByteStream):

@@ -23,7 +23,7 @@ LONGEST_NAME = 256
 _MOST_PAGES = 50
 
 
-class Listed(Struct, frozen=True):
+class ListedTool(Struct, frozen=True):
     name: str
     description: str
     schema: dict[str, Any]
@@ -31,16 +31,16 @@ class Listed(Struct, frozen=True):
     """By its own account."""
 
 
-class Listing(Struct, frozen=True):
-    tools: tuple[Listed, ...] = ()
+class ToolList(Struct, frozen=True):
+    tools: tuple[ListedTool, ...] = ()
     left_out: str = ""
     """What people should know about tools that are missing."""
 
 
-async def fetch(client: "mcp.Client") -> Listing:
+async def fetch_tools(client: "mcp.Client") -> ToolList:
     """All pages, as far as they are of use. Takes as long as the server takes: the caller has the clock."""
     if client.server_capabilities.tools is None:
-        return Listing()
+        return ToolList()
     found: dict[str, mcp_types.Tool] = {}
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
@@ -50,15 +50,15 @@ async def fetch(client: "mcp.Client") -> Listing:
         cursor = page.next_cursor
         if cursor is None or len(found) > screen.MOST_TOOLS:
             break
-    return _cut([*found.values()], more=cursor is not None)
+    return _limit_tools([*found.values()], more=cursor is not None)
 
 
-def _cut(tools: "list[mcp_types.Tool]", *, more: bool) -> Listing:
-    kept: list[Listed] = []
+def _limit_tools(tools: "list[mcp_types.Tool]", *, more: bool) -> ToolList:
+    kept: list[ListedTool] = []
     unfit: list[str] = []
     length = 0
     for tool in tools[: screen.MOST_TOOLS]:
-        listed = _listed(tool)
+        listed = _make_listed_tool(tool)
         size = len(listed.description) + len(json.dumps(listed.schema))
         if size > LONGEST_SCHEMA or length + size > LONGEST_LISTING or not 0 < len(tool.name) <= LONGEST_NAME:
             unfit.append(ascii(tool.name[:40]))
@@ -71,12 +71,12 @@ def _cut(tools: "list[mcp_types.Tool]", *, more: bool) -> Listing:
     if unfit:
         names = ", ".join(unfit[:5]) + (" …" if len(unfit) > 5 else "")
         notes.append(f"{len(unfit)} of its tools are left out, as their names or schemas are too long: {names}")
-    return Listing(tuple(kept), "; ".join(notes))
+    return ToolList(tuple(kept), "; ".join(notes))
 
 
-def _listed(tool: "mcp_types.Tool") -> Listed:
+def _make_listed_tool(tool: "mcp_types.Tool") -> ListedTool:
     description = (tool.description or tool.title or "").strip()
     if len(description) > LONGEST_DESCRIPTION:
         description = f"{description[: LONGEST_DESCRIPTION - 1]}…"
     reads_only = tool.annotations is not None and tool.annotations.read_only_hint is True
-    return Listed(tool.name, description, tool.input_schema, reads_only)
+    return ListedTool(tool.name, description, tool.input_schema, reads_only)

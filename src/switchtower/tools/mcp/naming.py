@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 LONGEST = 64
-OURS = frozenset(
+RESERVED_NAMES = frozenset(
     {
         "ask_user",
         "edit_file",
@@ -28,19 +28,19 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST = 8
 
 
-class Names:
-    def __init__(self, reserved: Iterable[str] = OURS) -> None:
+class ToolNames:
+    def __init__(self, reserved: Iterable[str] = RESERVED_NAMES) -> None:
         self._owners: dict[str, tuple[str, str] | None] = dict.fromkeys(reserved)
         self._given: dict[tuple[str, str], str] = {}
 
-    def of(self, server: str, tool: str) -> str:
+    def assign_name(self, server: str, tool: str) -> str:
         owner = (server, tool)
         if owner not in self._given:
-            self._given[owner] = name = self._free(owner)
+            self._given[owner] = name = self._find_free_name(owner)
             self._owners[name] = owner
         return self._given[owner]
 
-    def _free(self, owner: tuple[str, str]) -> str:
+    def _find_free_name(self, owner: tuple[str, str]) -> str:
         plain = _FOREIGN.sub("_", "_".join(owner))
         if len(plain) <= LONGEST and plain not in self._owners:
             return plain

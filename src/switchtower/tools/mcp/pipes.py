@@ -14,16 +14,16 @@ KEEP_OF_LONG = 4 * 1024
 """Of a line that is too long: this much of its beginning and of its end."""
 _CHUNK = 64 * 1024
 _MOST_UNSENT = 64 * 1024
-_KEEP_HEARD = 8 * 1024
+_KEEP_BYTES = 8 * 1024
 _BREATH = 0.02
 """Between two full reads of an error stream: who floods it waits for us."""
 
 
-class Overlong(bytes):
+class OverlongLine(bytes):
     """The beginning and the end of a line that was too long to keep."""
 
 
-class Lines:
+class LineBuffer:
     """Cuts a stream of bytes into lines."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
@@ -36,7 +36,7 @@ class Lines:
         lines = []
         for piece in ended:
             self._add(piece)
-            lines.append(bytes(self._open) if self._head is None else Overlong(self._head + self._open[-KEEP_OF_LONG:]))
+            lines.append(bytes(self._open) if self._head is None else OverlongLine(self._head + self._open[-KEEP_OF_LONG:]))
             self._open.clear()
             self._head = None
         self._add(rest)
@@ -70,7 +70,7 @@ class _Pipe:
         if not self._closed:
             self._loop.add_reader(self._descriptor, read)
 
-    def _chunk(self) -> bytes | None:
+    def _read_chunk(self) -> bytes | None:
         """What is there; nothing at the end of the stream; `None` when it has to be waited for."""
         try:
             return os.read(self._descriptor, _CHUNK)
@@ -80,18 +80,18 @@ class _Pipe:
             return b""
 
 
-class Incoming(_Pipe):
+class IncomingPipe(_Pipe):
     """What the server says, line by line. More is read only when all that was read has been taken."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self._lines = Lines()
+        self._lines = LineBuffer()
         self._ready: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._over = False
         self._no_more_comes = False
 
-    async def line(self) -> bytes | None:
+    async def read_line(self) -> bytes | None:
         """The next line; `None` when there is none to come."""
         while not self._ready and not self._over:
             if self._no_more_comes:
@@ -102,7 +102,7 @@ class Incoming(_Pipe):
                 await self._news.wait()
         return self._ready.popleft() if self._ready else None
 
-    def writer_is_gone(self) -> None:
+    def on_writer_exit(self) -> None:
         """What is in the pipe now is the last of it, even if something that the writer started still holds it open."""
         self._no_more_comes = True
         self._news.set()
@@ -114,7 +114,7 @@ class Incoming(_Pipe):
         self._watch(self._drop)
 
     def _read(self) -> None:
-        chunk = self._chunk()
+        chunk = self._read_chunk()
         if chunk:
             self._ready += self._lines.feed(chunk)
         elif chunk == b"" or self._no_more_comes:
@@ -124,11 +124,11 @@ class Incoming(_Pipe):
             self._news.set()
 
     def _drop(self) -> None:
-        if self._chunk() == b"":
+        if self._read_chunk() == b"":
             self._loop.remove_reader(self._descriptor)
 
 
-class Outgoing(_Pipe):
+class OutgoingPipe(_Pipe):
     """What the server is told. A line that was begun is sent whole, whatever becomes of who wrote it."""
 
     def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
@@ -172,28 +172,28 @@ class Outgoing(_Pipe):
             self._room.set()
 
 
-class Heard(_Pipe):
+class ErrorPipe(_Pipe):
     """What the server writes for nobody in particular: its error stream, and lines that are no message."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self._kept = capture.HeadAndTail(_KEEP_HEARD)
+        self._kept = capture.HeadAndTail(_KEEP_BYTES)
         self._watch(self._read)
 
     def add(self, text: bytes) -> None:
         self._kept.add(text)
 
-    def text(self) -> str:
-        return self._kept.text()
+    def render(self) -> str:
+        return self._kept.render()
 
     def close(self) -> None:
         if not self._closed:
             # What it said last may still be in the pipe, when the loop was too busy to read it.
-            self.add(self._chunk() or b"")
+            self.add(self._read_chunk() or b"")
         super().close()
 
     def _read(self) -> None:
-        chunk = self._chunk()
+        chunk = self._read_chunk()
         if chunk is None:
             return
         self.add(chunk)

@@ -36,7 +36,7 @@ _INHERITED = frozenset(
 _INHERITED_PREFIXES = ("LC_", "XDG_")
 
 
-def environment(around: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def build_server_environment(around: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """What a server is started with: of the environment around us only what every program needs, and what its own entry
     says. Keys and tokens reach a server only when its entry names them."""
     inherited = {
@@ -64,33 +64,33 @@ def kill_leftovers(daemon_id: str) -> int:
     ours = f"{DAEMON}={daemon_id}".encode()
     marked = f"{marks.RUN_VARIABLE}={MARK_PREFIX}".encode()
     runs: set[str] = set()
-    for pid in proc.all_pids():
-        variables = proc.environment_of(pid) or []
+    for pid in proc.list_pids():
+        variables = proc.read_environment(pid) or []
         if ours in variables:
             runs.update(variable.partition(b"=")[2].decode() for variable in variables if variable.startswith(marked))
     return sum(orphans.kill_marked(run) for run in runs)
 
 
-def mark_for(session_id: str) -> marks.Mark:
+def make_mark(session_id: str) -> marks.ProcessMark:
     """One a process and not one a session, so that a server can be ended without its neighbours."""
-    return marks.for_command(f"{MARK_PREFIX}{session_id}_{secrets.token_hex(4)}")
+    return marks.make_command_mark(f"{MARK_PREFIX}{session_id}_{secrets.token_hex(4)}")
 
 
 class ServerProcess:
     """Raises `OSError` or `ValueError` when it cannot be started; `argv` bears the mark already. Whoever starts one awaits
     its `end`."""
 
-    def __init__(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: marks.Mark) -> None:
+    def __init__(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: marks.ProcessMark) -> None:
         self._run_id = mark.run_id
-        adoption.expect(mark.run_id)
-        ours, theirs = _pipe_ends()
+        adoption.register_run(mark.run_id)
+        ours, theirs = _open_pipes()
         try:
-            self._process = adoption.keep(
+            self._process = adoption.start_kept_child(
                 mark.run_id,
                 lambda: launch.popen(
                     argv,
                     cwd=cwd,
-                    env={**env, **mark.variables()},
+                    env={**env, **mark.environment_variables()},
                     stdin=theirs[0],
                     stdout=theirs[1],
                     stderr=theirs[2],
@@ -104,21 +104,21 @@ class ServerProcess:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        self.output = pipes.Incoming(ours[1])
+        self.output = pipes.IncomingPipe(ours[1])
         # One that does not listen any more is as good as gone; but what it said before is still heard.
-        self.input = pipes.Outgoing(ours[0], self.output.writer_is_gone)
-        self.heard = pipes.Heard(ours[2])
+        self.input = pipes.OutgoingPipe(ours[0], self.output.on_writer_exit)
+        self.error_pipe = pipes.ErrorPipe(ours[2])
         self.exit_code: int | None = None
         """How it ended by itself; `None` when it had to be told, or still runs."""
-        self._was_told = False
+        self._was_signalled = False
         self._exited = asyncio.Event()
-        self._pidfd = proc.pidfd_of(self._process.pid)
+        self._pidfd = proc.open_pidfd(self._process.pid)
         if self._pidfd is not None:
-            asyncio.get_running_loop().add_reader(self._pidfd, self._note_exit)
+            asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
 
     async def end(self) -> None:
         """Ends it and all that it started, politely first. Goes to its end even when cancelled."""
-        await patience.to_the_end(self._end())
+        await patience.run_to_completion(self._end())
 
     async def _end(self) -> None:
         try:
@@ -127,17 +127,17 @@ class ServerProcess:
             self.input.close()
             await self._wait(GRACE)
             if not self._exited.is_set():
-                self._signal(signal.SIGTERM)
+                self._send_signal(signal.SIGTERM)
                 await self._wait(GRACE)
-            self._signal(signal.SIGKILL)
+            self._send_signal(signal.SIGKILL)
             await processes.end_run(self._run_id, grace_s=GRACE)
             await self._wait(_LAST_WAIT)
         finally:
             self._close()
 
-    async def _wait(self, patience_s: float) -> None:
+    async def _wait(self, timeout_s: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 while self._pidfd is None and not self._exited.is_set():
                     # Nobody tells when there is no pidfd.
                     if self._process.poll() is not None:
@@ -145,17 +145,17 @@ class ServerProcess:
                     await asyncio.sleep(_POLL)
                 await self._exited.wait()
 
-    def _note_exit(self) -> None:
+    def _on_exit(self) -> None:
         self._forget_pidfd()
         self._exited.set()
-        self.output.writer_is_gone()
+        self.output.on_writer_exit()
 
     def _forget_pidfd(self) -> None:
         if self._pidfd is not None:
             asyncio.get_running_loop().remove_reader(self._pidfd)
 
-    def _signal(self, number: signal.Signals) -> None:
-        self._was_told |= not self._exited.is_set()
+    def _send_signal(self, number: signal.Signals) -> None:
+        self._was_signalled |= not self._exited.is_set()
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -164,16 +164,16 @@ class ServerProcess:
         self._forget_pidfd()
         if self._pidfd is not None:
             os.close(self._pidfd)
-        for pipe in (self.input, self.output, self.heard):
+        for pipe in (self.input, self.output, self.error_pipe):
             pipe.close()
         # Only now: until it is reaped, its pid, which is also its group's, cannot become anybody else's.
         with suppress(subprocess.TimeoutExpired):
             exit_code = self._process.wait(timeout=_POLL)
-            self.exit_code = None if self._was_told else exit_code
-        adoption.let_go(self._process.pid)
+            self.exit_code = None if self._was_signalled else exit_code
+        adoption.release_child(self._process.pid)
 
 
-def _pipe_ends() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+def _open_pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Our ends of the three pipes, and the server's."""
     made: list[int] = []
     try:

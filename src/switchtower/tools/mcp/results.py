@@ -19,16 +19,16 @@ _MOST_PARTS = 256
 _LONGEST_MESSAGE = 500
 
 
-def output_of(result: "mcp_types.CallToolResult") -> outcome.ToolOutput:
+def convert_result(result: "mcp_types.CallToolResult") -> outcome.ToolOutput:
     spelled = result.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    bounded = _bounded(spelled)
-    text = _cut("\n".join(filter(None, (_read(part) for part in spelled["content"]))) or _structured(spelled))
+    bounded = _limit_result(spelled)
+    text = _truncate("\n".join(filter(None, (_read(part) for part in spelled["content"]))) or _format_structured(spelled))
     if not result.is_error:
         return outcome.ToolOutput(text=text, result=bounded)
     message = text.strip() or "the tool failed and did not say why"
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[: _LONGEST_MESSAGE - 1]}…"
-    error = events.ToolError(type=outcome.ErrorType.UNKNOWN.value, message=message, retryable=False)
+    error = events.ToolError(type=outcome.ToolErrorType.UNKNOWN.value, message=message, retryable=False)
     return outcome.ToolOutput(text=text or message, is_error=True, error=error, result=bounded)
 
 
@@ -38,14 +38,14 @@ def _read(part: dict[str, Any]) -> str:
         case {"type": "text", "text": str(text)}:
             return text
         case {"type": "resource", "resource": {"text": str(text)}}:
-            return f"[{_label(part)}]\n{text}"
+            return f"[{_describe_part(part)}]\n{text}"
         case {"type": "resource_link"}:
-            return f"[{_label(part)}]"
+            return f"[{_describe_part(part)}]"
         case _:
-            return f"[{_label(part)}, not shown]"
+            return f"[{_describe_part(part)}, not shown]"
 
 
-def _label(part: dict[str, Any]) -> str:
+def _describe_part(part: dict[str, Any]) -> str:
     """A part in a few words."""
     described = part.get("resource", part)
     words = [str(part.get("type")), *(str(described[key])[:200] for key in ("name", "uri", "mimeType") if key in described)]
@@ -54,20 +54,20 @@ def _label(part: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _structured(spelled: dict[str, Any]) -> str:
+def _format_structured(spelled: dict[str, Any]) -> str:
     content = spelled.get("structuredContent")
     return "" if content is None else json.dumps(content, ensure_ascii=False)
 
 
-def _bounded(spelled: dict[str, Any]) -> dict[str, Any]:
+def _limit_result(spelled: dict[str, Any]) -> dict[str, Any]:
     """The result as a CallToolResult that a journal can hold."""
     content: list[dict[str, Any]] = []
     room = LONGEST_RESULT
     for index, part in enumerate(spelled["content"]):
-        part = _bounded_part(part)
+        part = _limit_part(part)
         room -= len(json.dumps(part))
         if room < 0 or index == _MOST_PARTS:
-            content.append(_note(f"{len(spelled['content']) - index} more parts were left out"))
+            content.append(_format_note(f"{len(spelled['content']) - index} more parts were left out"))
             break
         content.append(part)
     bounded = {"content": content, "isError": bool(spelled.get("isError"))}
@@ -75,25 +75,25 @@ def _bounded(spelled: dict[str, Any]) -> dict[str, Any]:
         if extra in spelled and len(json.dumps(spelled[extra])) <= LONGEST_BLOB:
             bounded[extra] = spelled[extra]
         elif extra in spelled:
-            content.append(_note(f"`{extra}` was left out: it is longer than {LONGEST_BLOB // 1024} KiB"))
+            content.append(_format_note(f"`{extra}` was left out: it is longer than {LONGEST_BLOB // 1024} KiB"))
     return bounded
 
 
-def _bounded_part(part: dict[str, Any]) -> dict[str, Any]:
+def _limit_part(part: dict[str, Any]) -> dict[str, Any]:
     match part:
         case {"type": "text", "text": str(text)}:
-            return {**part, "text": _cut(text)} if len(text) > LONGEST_TEXT // 4 else part
+            return {**part, "text": _truncate(text)} if len(text) > LONGEST_TEXT // 4 else part
         case _ if len(json.dumps(part)) > LONGEST_BLOB:
-            return _note(f"{_label(part)}: left out, as it is longer than {LONGEST_BLOB // 1024} KiB")
+            return _format_note(f"{_describe_part(part)}: left out, as it is longer than {LONGEST_BLOB // 1024} KiB")
         case _:
             return part
 
 
-def _note(text: str) -> dict[str, Any]:
+def _format_note(text: str) -> dict[str, Any]:
     return {"type": "text", "text": f"[{text}]"}
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     kept = capture.HeadAndTail(LONGEST_TEXT)
     kept.add(text.encode(errors="replace"))
-    return kept.text()
+    return kept.render()

@@ -29,7 +29,7 @@ _ID_BEHIND = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*\}\s*\Z')
 _IS_NO_ANSWER = re.compile(rb"\s*\{\s*" + _VERSION + rb'(?:"id"\s*:\s*[^,]{1,64},\s*)?"method"')
 
 
-class Screen:
+class MessageFilter:
     def __init__(self) -> None:
         self.tools_changed = False
         self._unanswered_by_us: set[int | str] = set()
@@ -38,7 +38,7 @@ class Screen:
         self._counted_at = asyncio.get_running_loop().time()
         self._dropped = 0
 
-    def lets_through(self, message: "mcp_types.JSONRPCMessage") -> bool:
+    def is_allowed(self, message: "mcp_types.JSONRPCMessage") -> bool:
         import mcp_types
 
         wanted = True
@@ -47,9 +47,9 @@ class Screen:
                 self.tools_changed |= message.method == _TOOLS_CHANGED
                 if message.params and isinstance(given_up := message.params.get("requestId"), int | str):
                     self._unanswered_by_us.discard(given_up)
-                wanted = message.method in _WANTED and self._counts_one()
+                wanted = message.method in _WANTED and self._has_room()
             case mcp_types.JSONRPCRequest():
-                wanted = len(self._unanswered_by_us) < _MOST_OPEN_REQUESTS and self._counts_one()
+                wanted = len(self._unanswered_by_us) < _MOST_OPEN_REQUESTS and self._has_room()
                 if wanted:
                     self._unanswered_by_us.add(message.id)
             case mcp_types.JSONRPCResponse():
@@ -75,7 +75,7 @@ class Screen:
             case mcp_types.JSONRPCNotification(params={"requestId": int() | str() as given_up}):
                 self._unanswered_by_it.discard(given_up)
 
-    def asked_for(self, too_long: bytes) -> frozenset[int | str]:
+    def match_requests(self, too_long: bytes) -> frozenset[int | str]:
         """Which of our requests an answer belongs to of which only the two ends are known: all, when it does not say."""
         if _IS_NO_ANSWER.match(too_long):
             return frozenset()
@@ -83,7 +83,7 @@ class Screen:
             return frozenset({int(found[1])} & self._unanswered_by_it)
         return frozenset(self._unanswered_by_it)
 
-    async def breathe(self) -> None:
+    async def throttle(self) -> None:
         """Between two messages: gives way to everybody else, and slows a flood down."""
         if self._dropped >= _DROPPED_A_BREATH:
             self._dropped = 0
@@ -91,7 +91,7 @@ class Screen:
         elif self._dropped % _DROPPED_A_YIELD == 0:
             await asyncio.sleep(0)
 
-    def _counts_one(self) -> bool:
+    def _has_room(self) -> bool:
         now = asyncio.get_running_loop().time()
         left = self._messages_left + (now - self._counted_at) * _MESSAGES_A_SECOND
         self._messages_left, self._counted_at = min(left, _MESSAGES_A_SECOND), now
@@ -101,12 +101,12 @@ class Screen:
         return True
 
 
-class ScreenedReader:
+class FilteredReader:
     """The SDK's read stream, with a screen before it. `over` is called when the stream has ended."""
 
-    def __init__(self, inner: Any, screen: Screen, over: Callable[[], None]) -> None:
+    def __init__(self, inner: Any, screen: MessageFilter, over: Callable[[], None]) -> None:
         self._inner = inner
-        self._screen = screen
+        self._filter = screen
         self._over = over
 
     async def receive(self) -> "SessionMessage | Exception":
@@ -116,12 +116,12 @@ class ScreenedReader:
             except Exception:
                 self._over()
                 raise
-            await self._screen.breathe()
+            await self._filter.throttle()
             # What a transport could not parse is nothing to us either.
-            if not isinstance(item, Exception) and self._screen.lets_through(item.message):
+            if not isinstance(item, Exception) and self._filter.is_allowed(item.message):
                 return item
 
-    def __aiter__(self) -> "ScreenedReader":
+    def __aiter__(self) -> "FilteredReader":
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":
@@ -135,28 +135,28 @@ class ScreenedReader:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> "ScreenedReader":
+    async def __aenter__(self) -> "FilteredReader":
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
 
 
-class ScreenedWriter:
+class FilteredWriter:
     """The SDK's write stream; the screen learns from it which requests are open."""
 
-    def __init__(self, inner: Any, screen: Screen) -> None:
+    def __init__(self, inner: Any, screen: MessageFilter) -> None:
         self._inner = inner
-        self._screen = screen
+        self._filter = screen
 
     async def send(self, item: "SessionMessage") -> None:
-        self._screen.note_sent(item.message)
+        self._filter.note_sent(item.message)
         await self._inner.send(item)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> "ScreenedWriter":
+    async def __aenter__(self) -> "FilteredWriter":
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

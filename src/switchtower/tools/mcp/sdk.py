@@ -11,7 +11,7 @@ _LOGGERS = ("mcp", "client", "httpx2", "httpcore2")
 """`client` is the SDK's too."""
 
 
-def load() -> None:
+def load_sdk() -> None:
     """Blocks; does nothing the second time."""
     for name in ("mcp", "mcp.client.streamable_http", "httpx2"):
         importlib.import_module(name)

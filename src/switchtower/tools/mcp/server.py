@@ -34,7 +34,7 @@ Report = Callable[[str, str], Awaitable[None]]
 """Takes a code and a sentence for people."""
 
 
-class Place(Struct, frozen=True):
+class ServerLocation(Struct, frozen=True):
     """Where a session's servers work."""
 
     session_id: str
@@ -45,71 +45,73 @@ class Place(Struct, frozen=True):
     choose_sandbox: ChooseSandbox
 
 
-class Limits(Struct, frozen=True):
+class ServerLimits(Struct, frozen=True):
     start_s: float = 20.0
     call_s: float = 120.0
     idle_s: float = 900.0
 
 
-class Server:
-    def __init__(self, configured: config.ServerConfig, place: Place, limits: Limits, report: Report) -> None:
+class McpServer:
+    def __init__(self, configured: config.ServerConfig, place: ServerLocation, limits: ServerLimits, report: Report) -> None:
         self.config = configured
         self.report = report
         """Of the run that is under way."""
         self._place = place
         self._limits = limits
         self._lock = asyncio.Lock()
-        self._connection: connection.Connection | None = None
+        self._connection: connection.McpConnection | None = None
         """Also one that died, until it is replaced."""
         self._stopped = False
         self._leaving: set[asyncio.Task[None]] = set()
         self._handshake = False
         self._restarts: deque[float] = deque()
-        self._mourned: connection.Connection | None = None
-        self._told_of = ""
+        self._reported_loss: connection.McpConnection | None = None
+        self._reported = ""
         self._calls = 0
         self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
-    def running(self) -> bool:
+    def is_started(self) -> bool:
         """It was started and is meant to be there, even if it has died since."""
         return self._connection is not None and not self._stopped
 
-    async def prepare(self) -> tuple[listing.Listed, ...] | None:
+    async def prepare(self) -> tuple[listing.ListedTool, ...] | None:
         """Its tools, at the beginning of a run; `None` when it cannot be had, which has been reported then."""
         async with self._lock:
             try:
-                return await self._prepared()
-            except connection.Ended as ended:
+                return await self._prepare_tools()
+            except connection.McpConnectionEnded as ended:
                 self._connection = None
                 if not self._stopped:
-                    await self._tell(FAILED, ended.why.whole)
+                    await self._report(FAILED, ended.reason.full_text)
                 return None
             finally:
-                self._rest()
+                self._schedule_idle_stop()
 
-    async def call(self, tool: str, args: Mapping[str, Any], tell: connection.Tell) -> "mcp_types.CallToolResult":
+    async def call(self, tool: str, args: Mapping[str, Any], tell: connection.CallProgressCallback) -> "mcp_types.CallToolResult":
         """Raises `connection.Ended`, `TimedOut` or `Refused`."""
         self._calls += 1
         try:
             try:
                 return await self._call(tool, args, tell)
-            except connection.Ended as ended:
-                if not ended.unheard:
+            except connection.McpConnectionEnded as ended:
+                if not ended.was_not_sent:
                     raise
                 return await self._call(tool, args, tell)
-        except connection.Ended as ended:
+        except connection.McpConnectionEnded as ended:
             # Calls that ran side by side all learn of it; people need to hear it once.
-            if not self._stopped and self._mourned is not self._connection:
-                self._mourned = self._connection
-                await self._tell(FAILED, ended.why.whole)
+            if not self._stopped and self._reported_loss is not self._connection:
+                self._reported_loss = self._connection
+                await self._report(FAILED, ended.reason.full_text)
             raise
         finally:
             self._calls -= 1
-            self._rest()
+            self._schedule_idle_stop()
 
-    async def _call(self, tool: str, args: Mapping[str, Any], tell: connection.Tell) -> "mcp_types.CallToolResult":
-        living = await self._living()
+    async def _call(
+        self, tool: str, args: Mapping[str, Any], tell: connection.CallProgressCallback
+    ) -> "mcp_types.CallToolResult":
+        living = await self._get_connection()
         return await living.call(tool, args, limit_s=self._limits.call_s, tell=tell)
 
     async def stop(self) -> None:
@@ -121,12 +123,12 @@ class Server:
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    async def _prepared(self) -> tuple[listing.Listed, ...]:
+    async def _prepare_tools(self) -> tuple[listing.ListedTool, ...]:
         died_of = None
         if self._connection is not None:
             try:
                 await self._connection.refresh(self._limits.start_s)
-            except (connection.Ended, connection.TimedOut, connection.Refused) as trouble:
+            except (connection.McpConnectionEnded, connection.McpTimedOut, connection.McpCallRefused) as trouble:
                 died_of = str(trouble)
                 await self._connection.stop()
         if self._connection is None or died_of is not None:
@@ -135,40 +137,40 @@ class Server:
         assert self._connection is not None
         found = self._connection.listing
         if died_of is not None:
-            await self._tell(RESTARTED, f"{died_of}; it was started again")
-        if found.left_out != self._told_of:
-            self._told_of = found.left_out
-            await self._tell(TOOLS_LEFT_OUT, f"offers more than can be used: {found.left_out}")
+            await self._report(RESTARTED, f"{died_of}; it was started again")
+        if found.left_out != self._reported:
+            self._reported = found.left_out
+            await self._report(TOOLS_LEFT_OUT, f"offers more than can be used: {found.left_out}")
         return found.tools
 
-    async def _living(self) -> connection.Connection:
+    async def _get_connection(self) -> connection.McpConnection:
         async with self._lock:
             if self._connection is None:
                 return await self._start(counted=False)
-            if not self._connection.alive:
+            if not self._connection.is_alive:
                 await self._connection.stop()
-                died_of = self._connection.why
+                died_of = self._connection.failure_reason
                 await self._start(counted=True)
-                await self._tell(RESTARTED, f"{died_of.text if died_of else 'was gone'}; it was started again")
+                await self._report(RESTARTED, f"{died_of.text if died_of else 'was gone'}; it was started again")
             return self._connection
 
-    async def _start(self, *, counted: bool) -> connection.Connection:
+    async def _start(self, *, counted: bool) -> connection.McpConnection:
         """Tries until the time or the restarts are used up. Only a process that left by itself is tried again."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.start_s
-        died_of = (self._connection.why if self._connection is not None else None) or reasons.Why("is gone")
+        died_of = (self._connection.failure_reason if self._connection is not None else None) or reasons.FailureReason("is gone")
         while True:
             if counted:
                 await self._pause(died_of)
             try:
                 self._connection = await self._connect()
                 await self._connection.start(max(0.0, deadline - loop.time()))
-            except connection.Ended as ended:
+            except connection.McpConnectionEnded as ended:
                 if not ended.by_itself or loop.time() >= deadline:
                     raise
                 # Some older servers leave at any first word that is not the handshake's.
                 self._handshake = not self._handshake
-                died_of, counted = ended.why, True
+                died_of, counted = ended.reason, True
             except BaseException:
                 self._connection = None  # nobody waits for it any more
                 raise
@@ -176,57 +178,57 @@ class Server:
                 self._handshake = self._connection.handshaken
                 return self._connection
 
-    async def _pause(self, died_of: reasons.Why) -> None:
+    async def _pause(self, died_of: reasons.FailureReason) -> None:
         now = asyncio.get_running_loop().time()
         while self._restarts and self._restarts[0] < now - RESTARTS_WITHIN:
             self._restarts.popleft()
         if len(self._restarts) >= MOST_RESTARTS:
             spent = f"it was started again {MOST_RESTARTS} times within {RESTARTS_WITHIN / 60:g} minutes and now stays down"
-            raise connection.Ended(reasons.Why(f"{died_of.text}; {spent}", died_of.heard))
+            raise connection.McpConnectionEnded(reasons.FailureReason(f"{died_of.text}; {spent}", died_of.error_text))
         self._restarts.append(now)
         await asyncio.sleep(_FIRST_PAUSE * 2 ** (len(self._restarts) - 1))
 
-    async def _connect(self) -> connection.Connection:
+    async def _connect(self) -> connection.McpConnection:
         start_process = None
-        if isinstance(self.config.target, config.Program):
-            start_process = await asyncio.to_thread(self._ready_to_start, self.config.target)
+        if isinstance(self.config.target, config.ServerProgram):
+            start_process = await asyncio.to_thread(self._make_starter, self.config.target)
         if self._stopped:
-            raise connection.Ended(reasons.Why("was stopped"))
-        return connection.Connection(
+            raise connection.McpConnectionEnded(reasons.FailureReason("was stopped"))
+        return connection.McpConnection(
             self.config, workspace=self._place.workspace, start_process=start_process, handshake=self._handshake
         )
 
-    def _ready_to_start(self, program: config.Program) -> Callable[[], process.ServerProcess]:
-        env = process.environment(self._place.environment, program.env)
+    def _make_starter(self, program: config.ServerProgram) -> Callable[[], process.ServerProcess]:
+        env = process.build_server_environment(self._place.environment, program.env)
         try:
             process.find_program(program.argv[0], cwd=program.cwd, env=env)
             # The mark comes first: it is on everything from then on, the sandbox's guard too.
-            mark = process.mark_for(self._place.session_id)
-            argv = marks.wrap(self._wrapped(program.argv), mark)
+            mark = process.make_mark(self._place.session_id)
+            argv = marks.wrap_with_mark(self._wrap_in_sandbox(program.argv), mark)
         except OSError as error:
-            raise connection.Ended(reasons.Reasons(self.config).error(error, None)) from error
+            raise connection.McpConnectionEnded(reasons.FailureReasons(self.config).explain_error(error, None)) from error
         return partial(process.ServerProcess, argv, cwd=program.cwd, env=env, mark=mark)
 
-    def _wrapped(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+    def _wrap_in_sandbox(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """A workspace's server runs inside the session's sandbox; the user's own runs as the user started it."""
         if self.config.trusted or self._place.sandbox == "local":
             return argv
         try:
             return tuple(self._place.choose_sandbox(self._place.sandbox).wrap(argv, self._place.workspace))
         except errors.SandboxUnavailable as error:
-            raise connection.Ended(reasons.Why(f"could not be started: {error.message}")) from error
+            raise connection.McpConnectionEnded(reasons.FailureReason(f"could not be started: {error.message}")) from error
 
-    async def _tell(self, code: str, what: str) -> None:
+    async def _report(self, code: str, what: str) -> None:
         await self.report(code, f"the MCP server `{self.config.name}` {what}")
 
-    def _rest(self) -> None:
+    def _schedule_idle_stop(self) -> None:
         """From now on it is idle, unless something happens."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if not self._stopped:
-            self._idle_timer = asyncio.get_running_loop().call_later(self._limits.idle_s, self._leave)
+            self._idle_timer = asyncio.get_running_loop().call_later(self._limits.idle_s, self._stop_in_background)
 
-    def _leave(self) -> None:
+    def _stop_in_background(self) -> None:
         if self._calls or self._lock.locked() or self._connection is None:
             return  # whoever is at it calls `_rest` again
         leaving = asyncio.create_task(self._connection.stop())

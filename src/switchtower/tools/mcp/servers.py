@@ -19,7 +19,7 @@ CONFIG_INVALID = "MCP_CONFIG_INVALID"
 Admit = Callable[[config.ServerConfig], Awaitable[bool]]
 
 
-class Servers:
+class McpServers:
     def __init__(
         self,
         user_file: Path | None,
@@ -28,8 +28,8 @@ class Servers:
         idle_s: float = 900,
         start_s: float = 20,
         call_s: float = 120,
-        reserved: Iterable[str] = naming.OURS,
-        choose_sandbox: server.ChooseSandbox = sandboxes.choose,
+        reserved: Iterable[str] = naming.RESERVED_NAMES,
+        choose_sandbox: server.ChooseSandbox = sandboxes.choose_sandbox,
         learn_secret: Callable[[str], None] = lambda secret: None,
         trusts: Callable[[str], bool] = lambda workspace: True,
     ) -> None:
@@ -40,15 +40,15 @@ class Servers:
         `learn_secret` is told each secret that a server is given, so that it can be hidden wherever it turns up."""
         self._user_file = user_file
         self._environment = environment
-        self._limits = server.Limits(start_s=start_s, call_s=call_s, idle_s=idle_s)
+        self._limits = server.ServerLimits(start_s=start_s, call_s=call_s, idle_s=idle_s)
         self._reserved = frozenset(reserved)
         self._choose_sandbox = choose_sandbox
         self._learn_secret = learn_secret
         self._trusts = trusts
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _SessionMcpServers] = {}
         self._closed = False
 
-    async def tools_for(
+    async def list_tools(
         self,
         session_id: str,
         workspace: str,
@@ -56,7 +56,7 @@ class Servers:
         sandbox: str,
         admit: Admit,
         report: server.Report,
-        handed: files.Handed | None = None,
+        handed: files.SessionServers | None = None,
     ) -> tuple[registry.Tool, ...]:
         """The tools of all servers that this workspace has, that were admitted and that are there. `admit` is asked about
         servers of the workspace's file that do not run yet; `report` is told what went wrong, now and during the run.
@@ -65,63 +65,63 @@ class Servers:
             return ()
         environment = dict(self._environment())
         trusted = await asyncio.to_thread(self._trusts, workspace)
-        found = await asyncio.to_thread(files.find, workspace, self._user_file, environment, handed, trusted=trusted)
+        found = await asyncio.to_thread(files.find_servers, workspace, self._user_file, environment, handed, trusted=trusted)
         nothing_to_do = not found.servers and not found.problems and session_id not in self._sessions
         if nothing_to_do or self._closed:
             return ()
-        session = self._sessions.setdefault(session_id, _Session(self._limits, self._reserved, self._learn_secret))
-        place = server.Place(session_id, workspace, sandbox, environment, self._choose_sandbox)
-        return await session.tools_for(found, place, admit, report)
+        session = self._sessions.setdefault(session_id, _SessionMcpServers(self._limits, self._reserved, self._learn_secret))
+        place = server.ServerLocation(session_id, workspace, sandbox, environment, self._choose_sandbox)
+        return await session.list_tools(found, place, admit, report)
 
     async def end_session(self, session_id: str) -> None:
         """Ends the session's servers. Goes to its end even when cancelled."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            await patience.to_the_end(session.end())
+            await patience.run_to_completion(session.end())
 
     async def close(self) -> None:
         """Ends all servers. Goes to its end even when cancelled."""
         self._closed = True
         sessions = [*self._sessions.values()]
         self._sessions.clear()
-        await patience.to_the_end(_all(session.end() for session in sessions))
+        await patience.run_to_completion(_gather_all(session.end() for session in sessions))
 
 
-class _Session:
-    def __init__(self, limits: server.Limits, reserved: frozenset[str], learn_secret: Callable[[str], None]) -> None:
+class _SessionMcpServers:
+    def __init__(self, limits: server.ServerLimits, reserved: frozenset[str], learn_secret: Callable[[str], None]) -> None:
         self._limits = limits
         self._learn_secret = learn_secret
-        self._names = naming.Names(reserved)
-        self._servers: dict[str, server.Server] = {}
+        self._names = naming.ToolNames(reserved)
+        self._servers: dict[str, server.McpServer] = {}
         self._lock = asyncio.Lock()
         self._ended = False
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    async def tools_for(
-        self, found: files.Found, place: server.Place, admit: Admit, report: server.Report
+    async def list_tools(
+        self, found: files.FoundServers, place: server.ServerLocation, admit: Admit, report: server.Report
     ) -> tuple[registry.Tool, ...]:
         async with self._lock:
-            await self._tell_problems(found.problems, report)
+            await self._report_problems(found.problems, report)
             await self._drop_all_but({configured.name: configured.subject for configured in found.servers})
             starting: list[asyncio.Task[list[tool.McpTool]]] = []
             try:
                 for configured in found.servers:
-                    if (chosen := await self._admitted(configured, place, admit, report)) is not None:
-                        starting.append(asyncio.create_task(self._tools_of(chosen)))
+                    if (chosen := await self._admit(configured, place, admit, report)) is not None:
+                        starting.append(asyncio.create_task(self._make_tools(chosen)))
                 return tuple(one for tools in await asyncio.gather(*starting) for one in tools)
             finally:
-                await patience.to_the_end(_given_up(starting))
+                await patience.run_to_completion(_cancel_all(starting))
 
     async def end(self) -> None:
         self._ended = True
-        await _all(one.stop() for one in self._servers.values())
+        await _gather_all(one.stop() for one in self._servers.values())
 
-    async def _admitted(
-        self, configured: config.ServerConfig, place: server.Place, admit: Admit, report: server.Report
-    ) -> server.Server | None:
+    async def _admit(
+        self, configured: config.ServerConfig, place: server.ServerLocation, admit: Admit, report: server.Report
+    ) -> server.McpServer | None:
         """The server that may run, started or not."""
         known = self._servers.get(configured.name)
-        if known is not None and known.running:
+        if known is not None and known.is_started:
             known.report = report
             return known
         if not configured.trusted and not await admit(configured):
@@ -133,34 +133,34 @@ class _Session:
             return None
         for secret in configured.secrets:
             self._learn_secret(secret)
-        self._servers[configured.name] = started = server.Server(configured, place, self._limits, report)
+        self._servers[configured.name] = started = server.McpServer(configured, place, self._limits, report)
         return started
 
-    async def _tools_of(self, of: server.Server) -> list[tool.McpTool]:
+    async def _make_tools(self, of: server.McpServer) -> list[tool.McpTool]:
         listed = await of.prepare() or ()
-        return [tool.McpTool(self._names.of(of.config.name, one.name), one, of) for one in listed]
+        return [tool.McpTool(self._names.assign_name(of.config.name, one.name), one, of) for one in listed]
 
     async def _drop_all_but(self, wanted: Mapping[str, str]) -> None:
         """Stops the servers that are no longer configured, or no longer in the same words."""
         gone = [name for name, one in self._servers.items() if wanted.get(name) != one.config.subject]
-        await _all(self._servers.pop(name).stop() for name in gone)
+        await _gather_all(self._servers.pop(name).stop() for name in gone)
 
-    async def _tell_problems(self, problems: Iterable[str], report: server.Report) -> None:
+    async def _report_problems(self, problems: Iterable[str], report: server.Report) -> None:
         """Each once: a file stays as bad as it is until somebody mends it."""
         problems = tuple(problems)
-        self._told.intersection_update(problems)
+        self._reported.intersection_update(problems)
         for problem in problems:
-            if problem not in self._told:
-                self._told.add(problem)
+            if problem not in self._reported:
+                self._reported.add(problem)
                 await report(CONFIG_INVALID, problem)
 
 
-async def _given_up(tasks: list[asyncio.Task[list[tool.McpTool]]]) -> None:
+async def _cancel_all(tasks: list[asyncio.Task[list[tool.McpTool]]]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
 
 
-async def _all(work: Iterable[Awaitable[None]]) -> None:
+async def _gather_all(work: Iterable[Awaitable[None]]) -> None:
     await asyncio.gather(*work)

@@ -19,12 +19,12 @@ TOO_LONG = f"the answer is longer than {pipes.LONGEST_LINE // 1024 // 1024} MiB"
 
 
 class StdioTransport:
-    def __init__(self, server: process.ServerProcess, messages: screen.Screen, over: Callable[[], None]) -> None:
+    def __init__(self, server: process.ServerProcess, messages: screen.MessageFilter, over: Callable[[], None]) -> None:
         """The process is the caller's, who started it and ends it."""
-        self._reader = screen.ScreenedReader(_Reader(server, messages), messages, over)
-        self._writer = screen.ScreenedWriter(_Writer(server), messages)
+        self._reader = screen.FilteredReader(_Reader(server, messages), messages, over)
+        self._writer = screen.FilteredWriter(_Writer(server), messages)
 
-    async def __aenter__(self) -> tuple[screen.ScreenedReader, screen.ScreenedWriter]:
+    async def __aenter__(self) -> tuple[screen.FilteredReader, screen.FilteredWriter]:
         return self._reader, self._writer
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -32,9 +32,9 @@ class StdioTransport:
 
 
 class _Reader:
-    def __init__(self, server: process.ServerProcess, messages: screen.Screen) -> None:
+    def __init__(self, server: process.ServerProcess, messages: screen.MessageFilter) -> None:
         self._server = server
-        self._screen = messages
+        self._filter = messages
         self._replacements: deque[SessionMessage] = deque()
 
     async def receive(self) -> "SessionMessage":
@@ -43,22 +43,22 @@ class _Reader:
         from mcp.shared.message import SessionMessage
 
         while not self._replacements:
-            line = await self._server.output.line()
+            line = await self._server.output.read_line()
             if line is None:
                 raise anyio.EndOfStream
-            if isinstance(line, pipes.Overlong):
+            if isinstance(line, pipes.OverlongLine):
                 too_long = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=TOO_LONG)
                 self._replacements += (
                     SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=asked, error=too_long))
-                    for asked in self._screen.asked_for(line)
+                    for asked in self._filter.match_requests(line)
                 )
                 continue
             try:
                 return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError:
-                self._server.heard.add(line[: pipes.KEEP_OF_LONG] + b"\n")
-                self._screen.note_dropped()
-                await self._screen.breathe()
+                self._server.error_pipe.add(line[: pipes.KEEP_OF_LONG] + b"\n")
+                self._filter.note_dropped()
+                await self._filter.throttle()
         return self._replacements.popleft()
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ from switchtower.tools.running import marks, proc, watchdog
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK = 0.25
 """How often the dead are collected while runs are under way. A hostile run can leave them by the thousand."""
-_PATIENCE = 5.0
+_KILL_TIMEOUT = 5.0
 _LATELY = 30.0
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ _kept: dict[int, str] = {}
 _runs: set[str] = set()
 _ended_at: dict[str, float] = {}
 """Runs that have ended lately, and when."""
-_news = threading.Condition()
-_limit: marks.Limit | None = None
+_runs_changed = threading.Condition()
+_limit: marks.ResourceLimit | None = None
 _before: dict[int, int | None] = {}
 """Children from before we had our number, and when each was started. They have none, and are no outcasts."""
 _is_subreaper = False
@@ -55,8 +55,8 @@ def become_subreaper() -> bool:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         log.warning("orphans cannot be adopted: %s", os.strerror(ctypes.get_errno()))
         return False
-    _before = {child: proc.start_of(child) for child in proc.children_of(os.getpid())}
-    limit = marks.free_limit()
+    _before = {child: proc.read_start_time(child) for child in proc.list_children(os.getpid())}
+    limit = marks.find_free_limit()
     if limit is not None:
         with suppress(OSError, ValueError):  # some containers forbid it; then nobody can be told an outcast
             resource.setrlimit(limit.number, (marks.UNCLAIMED, marks.UNCLAIMED))
@@ -66,7 +66,7 @@ def become_subreaper() -> bool:
     return True
 
 
-def keep(run_id: str, start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+def start_kept_child(run_id: str, start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
     """Starts a child that carries the run's mark and that its starter waits for. `let_go` when it is reaped."""
     with _lock:
         process = start()
@@ -74,20 +74,20 @@ def keep(run_id: str, start: Callable[[], "subprocess.Popen[bytes]"]) -> "subpro
     return process
 
 
-def let_go(pid: int) -> None:
+def release_child(pid: int) -> None:
     _kept.pop(pid, None)
 
 
-def expect(run_id: str) -> None:
+def register_run(run_id: str) -> None:
     """The run has processes from now on; orphans may come."""
     if _is_subreaper and run_id not in _runs:
-        _watchdog.watch(run_id, marks.Mark(run_id).run_digits())
-        with _news:
+        _watchdog.watch(run_id, marks.ProcessMark(run_id).make_run_digits())
+        with _runs_changed:
             _runs.add(run_id)
-            _news.notify()
+            _runs_changed.notify()
 
 
-def run_has_ended(run_id: str) -> None:
+def unregister_run(run_id: str) -> None:
     if _is_subreaper:
         # In this order: at no moment is it in neither, or another thread takes a connection of its processes for the owner's.
         _ended_at[run_id] = time.monotonic()
@@ -95,31 +95,31 @@ def run_has_ended(run_id: str) -> None:
         _watchdog.forget(run_id)
         for old in [ended for ended, at in _ended_at.items() if at < time.monotonic() - _LATELY]:
             _ended_at.pop(old, None)
-        reap()
+        reap_adopted()
 
 
-def runs_under_way() -> frozenset[str]:
+def active_runs() -> frozenset[str]:
     """Those that may have processes now."""
     return frozenset(_runs)
 
 
-def runs_of_late() -> frozenset[str]:
+def list_recent_runs() -> frozenset[str]:
     """Those that have ended a short time ago: a connection that one of their processes made may still wait to be accepted."""
     since = time.monotonic() - _LATELY
     return frozenset(run_id for run_id, at in dict(_ended_at).items() if at > since)
 
 
-def run_of_child(pid: int) -> str | None:
+def find_run_of_child(pid: int) -> str | None:
     """The run that a child of ours was started for. No process can change this, whatever it does to its marks."""
     return _kept.get(pid)
 
 
-def is_from_before(pid: int) -> bool:
+def was_started_before(pid: int) -> bool:
     """Whether it was a child of this process before any run was."""
-    return pid in _before and _before[pid] == proc.start_of(pid)
+    return pid in _before and _before[pid] == proc.read_start_time(pid)
 
 
-def reap() -> None:
+def reap_adopted() -> None:
     """Collects the adopted that have died, and nobody's exit code."""
     if not _is_subreaper:
         return
@@ -130,33 +130,33 @@ def reap() -> None:
             os.waitid(os.P_PID, dead.si_pid, os.WEXITED | os.WNOHANG)
         else:
             return
-        for pid in proc.children_of(os.getpid()):
+        for pid in proc.list_children(os.getpid()):
             if _is_adopted(pid):
                 with suppress(ChildProcessError):
                     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
 
 
-def kill_outcasts() -> int:
+def kill_unmarked_children() -> int:
     """Kills adopted children that have dropped every mark, and what they start meanwhile. Returns how many there were."""
     killed = 0
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _KILL_TIMEOUT
     while _is_subreaper and _limit is not None and time.monotonic() < deadline:
-        outcasts = [pid for pid in proc.children_of(os.getpid()) if _is_outcast(pid) and _killed(pid, deadline)]
+        outcasts = [pid for pid in proc.list_children(os.getpid()) if _is_unmarked(pid) and _kill_if_outcast(pid, deadline)]
         if not outcasts:
             break
         killed += len(outcasts)
     return killed
 
 
-def _killed(pid: int, deadline: float) -> bool:
-    pidfd = proc.pidfd_of(pid)
+def _kill_if_outcast(pid: int, deadline: float) -> bool:
+    pidfd = proc.open_pidfd(pid)
     if pidfd is None:
         return False
     try:
         # Once more now that the pidfd pins it. Children that have ended are left to `reap`.
-        if proc.has_ended(pidfd) or not _is_outcast(pid):
+        if proc.has_ended(pidfd) or not _is_unmarked(pid):
             return False
-        proc.send([pidfd], signal.SIGKILL)
+        proc.send_signal([pidfd], signal.SIGKILL)
         if proc.wait_for_end([pidfd], deadline - time.monotonic()):
             with suppress(ChildProcessError):
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
@@ -165,34 +165,34 @@ def _killed(pid: int, deadline: float) -> bool:
         os.close(pidfd)
 
 
-def _is_outcast(pid: int) -> bool:
-    return _has_lost_our_number(pid) and not marks.is_of_a_run(_number_of(pid)) and proc.parent_of(pid) == os.getpid()
+def _is_unmarked(pid: int) -> bool:
+    return _has_lost_mark(pid) and not marks.is_run_number(_read_mark_number(pid)) and proc.find_parent(pid) == os.getpid()
 
 
 def _is_adopted(pid: int) -> bool:
     """Certainly so, not just possibly. A child that we started is in our session or leads one; nobody can join another."""
-    return proc.session_of(pid) not in (None, pid, os.getsid(0)) or _has_lost_our_number(pid)
+    return proc.find_session(pid) not in (None, pid, os.getsid(0)) or _has_lost_mark(pid)
 
 
-def _has_lost_our_number(pid: int) -> bool:
+def _has_lost_mark(pid: int) -> bool:
     """Then it was started in a run: what we start for ourselves keeps the number."""
     if pid in _kept or pid in _before:
         return False
-    return _number_of(pid) not in (None, marks.UNCLAIMED)
+    return _read_mark_number(pid) not in (None, marks.UNCLAIMED)
 
 
-def _number_of(pid: int) -> int | None:
+def _read_mark_number(pid: int) -> int | None:
     """`None` when it is gone, or when numbers cannot be had here. No limit at all is 0."""
-    limits = proc.limits_of(pid) if _limit is not None else None
-    return None if limits is None or _limit is None else _limit.of(limits) or 0
+    limits = proc.read_limits(pid) if _limit is not None else None
+    return None if limits is None or _limit is None else _limit.parse_limit(limits) or 0
 
 
 def _reap_while_runs_last() -> None:
     while True:
-        with _news:
-            _news.wait_for(lambda: _runs)
+        with _runs_changed:
+            _runs_changed.wait_for(lambda: _runs)
         try:
-            reap()
+            reap_adopted()
         except Exception:
             log.exception("the dead could not be collected")
         time.sleep(_TICK)

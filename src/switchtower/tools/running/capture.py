@@ -50,7 +50,7 @@ class HeadAndTail:
         if len(self._tail) > 2 * self._tail_limit:
             del self._tail[: -self._tail_limit]
 
-    def text(self) -> str:
+    def render(self) -> str:
         tail = self._tail[-self._tail_limit :] if self._tail_limit else b""
         left_out = self.total - len(self._head) - len(tail)
         if left_out == 0:
@@ -63,7 +63,7 @@ class HeadAndTail:
         return f"{head_text[:head_end]}\n[… {left_out} bytes left out …]\n{tail_text[tail_start:]}"
 
 
-class Spool(HeadAndTail):
+class SpillingCapture(HeadAndTail):
     """Writes to the descriptor `spill` only once there is more than is kept: after a short stream the file is still empty.
     Of a very long one the file has the first `spill_limit` bytes. It is the caller's, who opens, names and closes it."""
 

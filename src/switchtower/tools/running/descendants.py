@@ -14,11 +14,11 @@ class Descendants:
         self._ancestor = ancestor
         self._pidfds: dict[int, int] = {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Adds those that are there now, also below earlier ones whose own parents are gone."""
         children: dict[int, list[int]] = {}
-        for pid in proc.all_pids():
-            if (parent := proc.parent_of(pid)) is not None:
+        for pid in proc.list_pids():
+            if (parent := proc.find_parent(pid)) is not None:
                 children.setdefault(parent, []).append(pid)
         parents = [self._ancestor, *self._pidfds]
         while parents:
@@ -27,10 +27,10 @@ class Descendants:
                 if pid not in self._pidfds and self._hold(pid, parent):
                     parents.append(pid)
 
-    def kill(self, patience_s: float) -> None:
+    def kill(self, timeout_s: float) -> None:
         """Kills them all and waits until they are gone, or until patience runs out."""
-        proc.send(self._pidfds.values(), signal.SIGKILL)
-        proc.wait_for_end(self._pidfds.values(), patience_s)
+        proc.send_signal(self._pidfds.values(), signal.SIGKILL)
+        proc.wait_for_end(self._pidfds.values(), timeout_s)
 
     def close(self) -> None:
         while self._pidfds:
@@ -38,10 +38,10 @@ class Descendants:
 
     def _hold(self, pid: int, parent: int) -> bool:
         """Whether it is, now that a pidfd pins it, still a child of that parent, and the parent still the one we know."""
-        pidfd = proc.pidfd_of(pid)
+        pidfd = proc.open_pidfd(pid)
         if pidfd is None:
             return False
-        if proc.parent_of(pid) == parent and (parent == self._ancestor or not proc.wait_for_end([self._pidfds[parent]], 0)):
+        if proc.find_parent(pid) == parent and (parent == self._ancestor or not proc.wait_for_end([self._pidfds[parent]], 0)):
             self._pidfds[pid] = pidfd
             return True
         os.close(pidfd)

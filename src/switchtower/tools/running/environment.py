@@ -28,7 +28,7 @@ _SECRET_TOO = re.compile(
     re.IGNORECASE,
 )
 
-_NOBODY_THERE = {
+_NON_INTERACTIVE = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "MANPAGER": "cat",
@@ -42,7 +42,7 @@ _NOBODY_THERE = {
     "DEBIAN_FRONTEND": "noninteractive",
     "TERM": "dumb",
 }
-_ASKS_OR_PAINTS = frozenset(
+_INTERACTIVE_VARIABLES = frozenset(
     {"SSH_ASKPASS", "GIT_ASKPASS", "SUDO_ASKPASS", "FORCE_COLOR", "CLICOLOR_FORCE", "GPG_TTY", "COLORTERM"}
 )
 """Would open a window, or colour what is not shown on a terminal. Colour is off in a pipe as it is; `NO_COLOR` is left to
@@ -52,10 +52,10 @@ the user, because some programs' tests behave differently under it."""
 @lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
     """Whether a variable of this name is likely to hold a secret."""
-    return names.kind_of(name) is not None or _SECRET_TOO.search(name) is not None
+    return names.classify_name(name) is not None or _SECRET_TOO.search(name) is not None
 
 
-def for_commands(
+def build_environment(
     around: Mapping[str, str], *, secret_variables: Iterable[str] = (), allowed: Iterable[str] = ()
 ) -> dict[str, str]:
     """The environment for commands, made from the one around us. `secret_variables` are left out whatever their names look
@@ -67,9 +67,9 @@ def for_commands(
         for name, value in around.items()
         if not is_internal(name)
         and name not in _OUR_FOLDER
-        and (name in wanted or not (name in hidden or name in _ASKS_OR_PAINTS or is_secret(name)))
+        and (name in wanted or not (name in hidden or name in _INTERACTIVE_VARIABLES or is_secret(name)))
     }
-    return passed | {name: value for name, value in _NOBODY_THERE.items() if name not in wanted}
+    return passed | {name: value for name, value in _NON_INTERACTIVE.items() if name not in wanted}
 
 
 def is_internal(name: str) -> bool:
@@ -77,24 +77,24 @@ def is_internal(name: str) -> bool:
     return name.startswith(_INTERNAL_PREFIX) or name in _INTERNAL
 
 
-class Rules(Struct, frozen=True):
+class EnvironmentRules(Struct, frozen=True):
     secret_variables: frozenset[str] = frozenset()
     allowed: frozenset[str] = frozenset()
 
 
-_rules = Rules()
+_rules = EnvironmentRules()
 
 
 def configure(*, secret_variables: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
     """Says, once at start, which variables hold the daemon's keys and which ones commands may see all the same."""
     global _rules
-    _rules = Rules(frozenset(secret_variables), frozenset(allowed))
+    _rules = EnvironmentRules(frozenset(secret_variables), frozenset(allowed))
 
 
 _withheld: dict[str, str] = {}
 
 
-def withhold(secret_variables: Iterable[str] = ()) -> None:
+def withhold_variables(secret_variables: Iterable[str] = ()) -> None:
     """Takes the daemon's own keys out of the environment that every program inherits, once they have been read. They stay in
     memory for those programs that are promised them: see `whole`."""
     for name in (*DAEMONS_SECRETS, *_SECRET_SETTINGS, *secret_variables):
@@ -102,11 +102,11 @@ def withhold(secret_variables: Iterable[str] = ()) -> None:
             _withheld[name] = value
 
 
-def whole() -> dict[str, str]:
+def get_full_environment() -> dict[str, str]:
     """The environment that the daemon was started with, keys included."""
     return {**os.environ, **_withheld}
 
 
-def current() -> dict[str, str]:
+def current_environment() -> dict[str, str]:
     """What commands get when nobody says otherwise."""
-    return for_commands(whole(), secret_variables=_rules.secret_variables, allowed=_rules.allowed)
+    return build_environment(get_full_environment(), secret_variables=_rules.secret_variables, allowed=_rules.allowed)

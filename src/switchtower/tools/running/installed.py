@@ -5,7 +5,7 @@ import shutil
 from pathlib import PurePath
 
 
-def path_of(program: str) -> str | None:
+def find_program(program: str) -> str | None:
     """Its whole path; `None` when it is not installed. A search path may have `.` in it, which is passed over."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(program, path=os.pathsep.join(folder for folder in folders if PurePath(folder).is_absolute()))

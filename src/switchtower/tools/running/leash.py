@@ -19,16 +19,16 @@ from switchtower.tools.running import orphans, patience, proc, threads
 _CHUNK = 64 * 1024
 _LONGEST_COMPLAINT = 4 * 1024
 _LAST_WAIT = 5.0
-_PATIENCE = 0.8
+_END_TIMEOUT = 0.8
 
 T = TypeVar("T")
 
 
-class Stopped(Exception):
+class HelperCancelled(Exception):
     """The leash was pulled: nobody waits for the answer any more."""
 
 
-class Program:
+class HelperProgram:
     """One that is running, or has ended and been read to its end."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -49,14 +49,14 @@ class Program:
     @property
     def exit_code(self) -> int:
         """Waits for its end."""
-        return proc.exit_code_of(self._process.pid)
+        return proc.wait_for_exit_code(self._process.pid)
 
     @property
-    def complaint(self) -> str:
+    def error_text(self) -> str:
         """The end of what it said on its error channel: the reason comes last."""
         return self._complaint.decode(errors="replace").strip()
 
-    def output(self) -> Iterator[bytes]:
+    def read_output(self) -> Iterator[bytes]:
         """As it comes, to its end. The error channel is read beside it, so that neither waits for the other."""
         with selectors.DefaultSelector() as ready:
             for pipe in (self._process.stdout, self._process.stderr):
@@ -82,21 +82,21 @@ class Program:
             self._process.wait(_LAST_WAIT)
 
 
-class Leash:
+class CancelScope:
     def __init__(self, run_id: str | None = None) -> None:
         """With a run's id, its programs are found and ended after a crash of ours like any process of the run."""
         self._mark = {orphans.MARKER: run_id} if run_id else {}
         self._lock = threading.Lock()
         self._processes: set[subprocess.Popen[bytes]] = set()
-        self._pulled = False
+        self._is_cancelled = False
 
-    def check(self) -> None:
+    def raise_if_cancelled(self) -> None:
         """Raises `Stopped` once the leash was pulled. For work that goes on for a while without a program."""
-        if self._pulled:
-            raise Stopped
+        if self._is_cancelled:
+            raise HelperCancelled
 
     @contextmanager
-    def start(
+    def start_program(
         self,
         argv: Sequence[str],
         *,
@@ -104,10 +104,10 @@ class Leash:
         env: Mapping[str, str],
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int = subprocess.PIPE,
-    ) -> Iterator[Program]:
+    ) -> Iterator[HelperProgram]:
         """Raises `OSError` when there is no such program. Whatever happens, it has ended afterwards."""
         with self._lock:
-            self.check()
+            self.raise_if_cancelled()
             process = subprocess.Popen(  # noqa: S603 - our own choice of program, and no shell
                 list(argv),
                 cwd=cwd,
@@ -118,39 +118,39 @@ class Leash:
                 start_new_session=True,
             )
             self._processes.add(process)
-        program = Program(process)
+        program = HelperProgram(process)
         try:
             yield program
-            self.check()
+            self.raise_if_cancelled()
         finally:
             with self._lock:
                 self._processes.discard(process)
             program.end()
 
-    def pull(self) -> None:
+    def cancel(self) -> None:
         """Ends what is running and lets nothing start any more. From any thread, as often as you like."""
         with self._lock:
-            self._pulled = True
+            self._is_cancelled = True
             for process in self._processes:
                 _kill_group(process)
 
 
-async def lead(run_id: str | None, work: Callable[[Leash], T], *, patience_s: float = _PATIENCE) -> T:
+async def run_in_cancel_scope(run_id: str | None, work: Callable[[CancelScope], T], *, timeout_s: float = _END_TIMEOUT) -> T:
     """Does the work on a thread. When this is cancelled, what the work was running is ended at once, and the work is waited
     for a moment. Only a read from a disk that does not answer takes longer; such a thread is left to itself."""
-    leash = Leash(run_id)
-    working = asyncio.create_task(threads.call(work, leash))
+    leash = CancelScope(run_id)
+    working = asyncio.create_task(threads.run_in_thread(work, leash))
     try:
         await asyncio.wait([working])
     except asyncio.CancelledError:
-        leash.pull()
-        await patience.to_the_end(_ended(working, patience_s))
+        leash.cancel()
+        await patience.run_to_completion(_wait_for_end(working, timeout_s))
         raise
     return working.result()
 
 
-async def _ended(working: "asyncio.Task[T]", patience_s: float) -> None:
-    await asyncio.wait([working], timeout=patience_s)
+async def _wait_for_end(working: "asyncio.Task[T]", timeout_s: float) -> None:
+    await asyncio.wait([working], timeout=timeout_s)
     if not working.cancel() and not working.cancelled():
         working.exception()  # seen, so that asyncio does not report it as forgotten
 

@@ -15,7 +15,7 @@ import pwd
 import sys
 from collections import deque
 
-from switchtower.core.access import Unattributed
+from switchtower.core.access import ProcessUnattributed
 from switchtower.tools.running import adoption, marks, proc
 
 SHELL_PREFIX = "sh_"
@@ -36,56 +36,56 @@ def find_run(pid: int, started_at: int | None = None) -> str | None:
         # A process of a PID namespace that is not below ours: no run of ours has started it.
         return None
     for _ in range(_TRIES):
-        start = proc.start_of(pid)
+        start = proc.read_start_time(pid)
         if start is None or (started_at is not None and start != started_at):
-            raise Unattributed(f"process {pid} has ended")
-        ancestry = _ancestry(pid)
+            raise ProcessUnattributed(f"process {pid} has ended")
+        ancestry = _find_ancestry(pid)
         if ancestry is None:
             continue
         run_id = _attribute(*ancestry)
-        if proc.start_of(pid) == start:
+        if proc.read_start_time(pid) == start:
             return run_id
-    raise Unattributed(f"the ancestors of process {pid} keep changing")
+    raise ProcessUnattributed(f"the ancestors of process {pid} keep changing")
 
 
 def find_run_of_socket(inode: int, uid: int) -> str | None:
     """The run whose process has this socket among its files; None when only processes of the owner have it. `uid` is whose
     socket the kernel says it is. Raises `Unattributed`."""
-    if sys.platform != "linux" or not is_on_guard():
+    if sys.platform != "linux" or not has_recent_runs():
         return None
     name = f"socket:[{inode}]"
-    below = _descendants()
+    below = _list_descendants()
     for pid in below:
         if _has_file(pid, name) and (run_id := find_run(pid)) is not None:
             return run_id
     # No process of a run has it. It takes one that has it, because a descriptor on its way to another process is in none.
-    for pid in dict.fromkeys((os.getpid(), *_holders, *proc.all_pids())):
+    for pid in dict.fromkeys((os.getpid(), *_holders, *proc.list_pids())):
         if _has_file(pid, name):
             if pid not in _holders:
                 _holders.append(pid)
             return find_run(pid)
-    if _is_another_users(uid):
+    if _is_other_user(uid):
         return None
-    raise Unattributed(f"no process can be seen that has the socket {inode}")
+    raise ProcessUnattributed(f"no process can be seen that has the socket {inode}")
 
 
-def _descendants() -> list[int]:
+def _list_descendants() -> list[int]:
     """Everything below us, where all of a run's processes are."""
     found: list[int] = []
     waiting = [os.getpid()]
     while waiting:
-        children = proc.children_of(waiting.pop())
+        children = proc.list_children(waiting.pop())
         found += children
         waiting += children
     return found
 
 
 def _has_file(pid: int, name: str) -> bool:
-    files = proc.files_of(pid)
+    files = proc.list_open_files(pid)
     return files is not None and name in files
 
 
-def _is_another_users(uid: int) -> bool:
+def _is_other_user(uid: int) -> bool:
     """Whether a socket with this uid cannot be a run's, although no process can be seen that has it. What a run has started has
     our uid, or in a user namespace one that belongs to no account; and where we are root we see the files of every process."""
     if os.geteuid() in (0, uid):
@@ -97,12 +97,12 @@ def _is_another_users(uid: int) -> bool:
     return True
 
 
-def is_on_guard() -> bool:
+def has_recent_runs() -> bool:
     """Whether a process of a run may be at the other end of a new connection: a run has processes, or had some lately."""
-    return bool(_but_shells(adoption.runs_under_way() | adoption.runs_of_late()))
+    return bool(_exclude_shells(adoption.active_runs() | adoption.list_recent_runs()))
 
 
-def _ancestry(pid: int) -> tuple[list[int], bool] | None:
+def _find_ancestry(pid: int) -> tuple[list[int], bool] | None:
     """The process and its ancestors, nearest first, up to a child of ours or to the first that cannot be seen; and whether the
     last one is our child. None when one of them has ended meanwhile."""
     ours = os.getpid()
@@ -111,29 +111,29 @@ def _ancestry(pid: int) -> tuple[list[int], bool] | None:
         child = line[-1]
         if child == ours:
             return line, False
-        parent = proc.parent_of(child)
+        parent = proc.find_parent(child)
         if parent is None:
             return None
         if parent == ours:
             return line, True
-        is_seen = proc.start_of(parent) is not None
+        is_seen = proc.read_start_time(parent) is not None
         # A pid is not given to another process for as long as it is some process's parent.
-        if proc.parent_of(child) != parent:
+        if proc.find_parent(child) != parent:
             return None
         if parent == 0 or not is_seen:
             return line, False
         line.append(parent)
-    raise Unattributed(f"process {pid} has too many ancestors")
+    raise ProcessUnattributed(f"process {pid} has too many ancestors")
 
 
 def _attribute(line: list[int], is_below_us: bool) -> str | None:
     pid = line[0]
     if pid == os.getpid():
         return None
-    if is_below_us and (run_id := adoption.run_of_child(line[-1])) is not None and not run_id.startswith(SHELL_PREFIX):
+    if is_below_us and (run_id := adoption.find_run_of_child(line[-1])) is not None and not run_id.startswith(SHELL_PREFIX):
         return run_id
     named = _find_named(pid)
-    number = _number_of(pid)
+    number = _read_mark_number(pid)
     run_id = None if number is None else _find_numbered(number)
     if run_id is not None and not run_id.startswith(SHELL_PREFIX):
         _check_sole(run_id, number)
@@ -141,48 +141,48 @@ def _attribute(line: list[int], is_below_us: bool) -> str | None:
     if named is not None:
         return named
     if number is not None and run_id is None:
-        raise Unattributed(f"process {pid} has changed its mark")
-    if not is_below_us or adoption.is_from_before(line[-1]) or adoption.run_of_child(line[-1]) is not None:
+        raise ProcessUnattributed(f"process {pid} has changed its mark")
+    if not is_below_us or adoption.was_started_before(line[-1]) or adoption.find_run_of_child(line[-1]) is not None:
         return None
     # An orphan, or something that has shed what would show its run. What a person left behind cannot be told from it.
-    if run_id is not None and not is_on_guard():
+    if run_id is not None and not has_recent_runs():
         return None
-    raise Unattributed(f"process {pid} is below the daemon and belongs to no run that is known")
+    raise ProcessUnattributed(f"process {pid} is below the daemon and belongs to no run that is known")
 
 
 def _find_named(pid: int) -> str | None:
     """The run that its environment names."""
-    runs = _but_shells(adoption.runs_under_way())
-    for entry in proc.environment_of(pid) or () if runs else ():
+    runs = _exclude_shells(adoption.active_runs())
+    for entry in proc.read_environment(pid) or () if runs else ():
         if entry.startswith(_VARIABLE) and (run_id := os.fsdecode(entry[len(_VARIABLE) :])) in runs:
             return run_id
     return None
 
 
-def _number_of(pid: int) -> int | None:
+def _read_mark_number(pid: int) -> int | None:
     """None for a process that never had a number, or has the daemon's own."""
-    limit = marks.free_limit()
-    limits = None if limit is None else proc.limits_of(pid)
+    limit = marks.find_free_limit()
+    limits = None if limit is None else proc.read_limits(pid)
     if limit is None:
         return None
     if limits is None:
-        raise Unattributed(f"process {pid} has ended")
-    number = limit.of(limits)
+        raise ProcessUnattributed(f"process {pid} has ended")
+    number = limit.parse_limit(limits)
     return None if number == marks.UNCLAIMED else number
 
 
 def _find_numbered(number: int) -> str | None:
-    return next((run_id for run_id in adoption.runs_under_way() if marks.Mark(run_id).is_number(number)), None)
+    return next((run_id for run_id in adoption.active_runs() if marks.ProcessMark(run_id).is_number(number)), None)
 
 
 def _check_sole(run_id: str, number: int | None) -> None:
     """Raises `Unattributed` when a process of another run could have this number too: by lowering its own, or, as root, by any
     change."""
     assert number is not None
-    for other in adoption.runs_under_way() - {run_id}:
-        if os.geteuid() == 0 or marks.Mark(other, 0).number() > number:
-            raise Unattributed(f"the number {number} may be of {run_id} or of {other}")
+    for other in adoption.active_runs() - {run_id}:
+        if os.geteuid() == 0 or marks.ProcessMark(other, 0).make_number() > number:
+            raise ProcessUnattributed(f"the number {number} may be of {run_id} or of {other}")
 
 
-def _but_shells(runs: frozenset[str]) -> frozenset[str]:
+def _exclude_shells(runs: frozenset[str]) -> frozenset[str]:
     return frozenset(run_id for run_id in runs if not run_id.startswith(SHELL_PREFIX))

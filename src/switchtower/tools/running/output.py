@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from switchtower.tools.running import capture
 
-Listener = Callable[[bytes], Awaitable[None] | None]
+OutputListener = Callable[[bytes], Awaitable[None] | None]
 
 _CHUNK = 64 * 1024
 LINGER = 0.25
@@ -21,15 +21,17 @@ _MOST_LAST_READS = 16
 log = logging.getLogger(__name__)
 
 
-class Output:
-    def __init__(self, pipe: int, kept: capture.Spool, listener: Listener | None, *, linger_s: float = LINGER) -> None:
+class CommandOutput:
+    def __init__(
+        self, pipe: int, kept: capture.SpillingCapture, listener: OutputListener | None, *, linger_s: float = LINGER
+    ) -> None:
         self.kept = kept
         self.closed = asyncio.Event()
         """Nobody can write any more, and all is read."""
         self._pipe = pipe
         self._listener = listener
         self._linger_s = linger_s
-        self._telling: asyncio.Future[None] | None = None
+        self._notifying: asyncio.Future[None] | None = None
         self._reads = 0
         self._loop = asyncio.get_running_loop()
         os.set_blocking(pipe, False)
@@ -40,12 +42,12 @@ class Output:
         end: it is not waited for. A listener is, until the deadline on the loop's clock."""
         reads_before = self._reads
         while True:
-            was_telling = self._telling is not None
+            was_telling = self._notifying is not None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._linger_s):
                     await self.closed.wait()
             # One who has only just taken his piece gets time for the next to be read.
-            is_listening = (was_telling or self._telling is not None) and self._loop.time() < deadline
+            is_listening = (was_telling or self._notifying is not None) and self._loop.time() < deadline
             if self.closed.is_set() or not is_listening or self._reads - reads_before > _MOST_LAST_READS:
                 return
 
@@ -53,8 +55,8 @@ class Output:
         """What the shell wrote before its end is in the pipe already, so it is not lost even when the loop was too busy to
         read it. Bounded, and told to nobody any more."""
         self._listener = None
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._notifying is not None:
+            self._notifying.cancel()
         for _ in range(_MOST_LAST_READS):
             if self.closed.is_set():
                 break
@@ -75,27 +77,27 @@ class Output:
         self._reads += 1
         self.kept.add(chunk)
         if self._listener is not None:
-            self._tell(self._listener, chunk)
+            self._notify(self._listener, chunk)
 
-    def _tell(self, listener: Listener, chunk: bytes) -> None:
+    def _notify(self, listener: OutputListener, chunk: bytes) -> None:
         try:
             answer = listener(chunk)
         except Exception:
-            self._stop_telling()
+            self._stop_notifying()
             return
         if inspect.isawaitable(answer):
             self._loop.remove_reader(self._pipe)
-            self._telling = asyncio.ensure_future(answer)
-            self._telling.add_done_callback(self._told)
+            self._notifying = asyncio.ensure_future(answer)
+            self._notifying.add_done_callback(self._on_notified)
 
-    def _told(self, telling: "asyncio.Future[None]") -> None:
-        self._telling = None
+    def _on_notified(self, telling: "asyncio.Future[None]") -> None:
+        self._notifying = None
         if not telling.cancelled() and telling.exception() is not None:
-            self._stop_telling(telling.exception())
+            self._stop_notifying(telling.exception())
         if self._pipe != -1:
             self._loop.add_reader(self._pipe, self._read)
 
-    def _stop_telling(self, error: BaseException | None = None) -> None:
+    def _stop_notifying(self, error: BaseException | None = None) -> None:
         """The command and what is kept of its output are more important than who watches."""
         log.error("output is no longer told to its listener", exc_info=error or True)
         self._listener = None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Awaits the work however often this task is cancelled meanwhile; a cancellation is raised afterwards, not lost."""
     task = asyncio.create_task(work)
     cancelled = False

@@ -22,7 +22,7 @@ _EXEC_PAUSE = 0.001
 _READ = 64 * 1024
 
 
-def all_pids() -> list[int]:
+def list_pids() -> list[int]:
     """Newest first, as far as numbers tell: what was just born is gone first."""
     try:
         return sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)  # noqa: PTH208 - hot
@@ -30,17 +30,17 @@ def all_pids() -> list[int]:
         return []
 
 
-def children_of(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """Its children, the dead that nobody has reaped among them."""
     try:
         listed = [(task / "children").read_bytes() for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         # Not every kernel keeps that list.
-        return [child for child in all_pids() if parent_of(child) == pid]
+        return [child for child in list_pids() if find_parent(child) == pid]
     return [int(child) for line in listed for child in line.split()]
 
 
-def environment_of(pid: int) -> list[bytes] | None:
+def read_environment(pid: int) -> list[bytes] | None:
     """The variables that a process was started with; `None` when it is gone or not ours to see."""
     for _ in range(_EXEC_LOOKS):
         environment = _read(pid, "environ")
@@ -52,24 +52,24 @@ def environment_of(pid: int) -> list[bytes] | None:
     return None
 
 
-def limits_of(pid: int) -> bytes | None:
+def read_limits(pid: int) -> bytes | None:
     """The table of its resource limits, which everybody may see; `None` when it is gone. The dead still have theirs until
     they are reaped."""
     return _read(pid, "limits")
 
 
-def parent_of(pid: int) -> int | None:
-    fields = _status_of(pid)
+def find_parent(pid: int) -> int | None:
+    fields = _read_status(pid)
     return int(fields[_PARENT]) if fields else None
 
 
-def start_of(pid: int) -> int | None:
+def read_start_time(pid: int) -> int | None:
     """When it was started, in the kernel's ticks; `None` when it has ended or cannot be seen."""
-    fields = _status_of(pid)
+    fields = _read_status(pid)
     return None if fields is None or fields[_STATE] in _GONE else int(fields[_STARTED])
 
 
-def files_of(pid: int) -> frozenset[str] | None:
+def list_open_files(pid: int) -> frozenset[str] | None:
     """What its descriptors lead to; `None` when that is not ours to see."""
     folder = f"/proc/{pid}/fd"
     files = set()
@@ -83,7 +83,7 @@ def files_of(pid: int) -> frozenset[str] | None:
     return frozenset(files)
 
 
-def exit_code_of(pid: int) -> int:
+def wait_for_exit_code(pid: int) -> int:
     """Of a child, whose end this waits for. A death by signal counts as 128 + its number. The child is not reaped: until that,
     its pid cannot become another process's."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -91,26 +91,26 @@ def exit_code_of(pid: int) -> int:
     return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
 
 
-def group_of(pid: int) -> int | None:
+def find_group(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
     except OSError:
         return None
 
 
-def session_of(pid: int) -> int | None:
+def find_session(pid: int) -> int | None:
     try:
         return os.getsid(pid)
     except OSError:
         return None
 
 
-def ignores(pid: int, number: signal.Signals) -> bool:
+def is_signal_ignored(pid: int, number: signal.Signals) -> bool:
     """Whether the signal would do nothing to it. A program that catches it does not ignore it."""
     return _has_in_mask(pid, b"SigIgn", number)
 
 
-def catches(pid: int, number: signal.Signals) -> bool:
+def is_signal_caught(pid: int, number: signal.Signals) -> bool:
     """Whether it has its own handler for the signal."""
     return _has_in_mask(pid, b"SigCgt", number)
 
@@ -123,7 +123,7 @@ def _has_in_mask(pid: int, name: bytes, number: signal.Signals) -> bool:
 
 def _is_between_programs(pid: int) -> bool:
     """In the middle of an `exec` a process has no environment for a moment, and would look as if it had none at all."""
-    fields = _status_of(pid)
+    fields = _read_status(pid)
     return (
         fields is not None
         and fields[_STATE] not in _GONE
@@ -132,7 +132,7 @@ def _is_between_programs(pid: int) -> bool:
     )
 
 
-def _status_of(pid: int) -> list[bytes] | None:
+def _read_status(pid: int) -> list[bytes] | None:
     status = _read(pid, "stat")
     if status is None:
         return None
@@ -161,23 +161,23 @@ def _read(pid: int, name: str) -> bytes | None:
 
 if sys.platform == "linux":
 
-    def pidfd_of(pid: int) -> int | None:
+    def open_pidfd(pid: int) -> int | None:
         try:
             return os.pidfd_open(pid)
         except OSError:
             return None
 
-    def send(pidfds: Iterable[int], number: signal.Signals) -> None:
+    def send_signal(pidfds: Iterable[int], number: signal.Signals) -> None:
         for pidfd in pidfds:
             with suppress(OSError):
                 signal.pidfd_send_signal(pidfd, number)
 
 else:
 
-    def pidfd_of(pid: int) -> int | None:
+    def open_pidfd(pid: int) -> int | None:
         return None
 
-    def send(pidfds: Iterable[int], number: signal.Signals) -> None:
+    def send_signal(pidfds: Iterable[int], number: signal.Signals) -> None:
         assert not list(pidfds), "there are no pidfds on this system"
 
 
@@ -188,9 +188,9 @@ def has_ended(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def wait_for_end(pidfds: Iterable[int], patience_s: float) -> bool:
+def wait_for_end(pidfds: Iterable[int], timeout_s: float) -> bool:
     """Whether all have ended within that time. A pidfd turns readable when its process ends."""
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     poll = select.poll()
     waiting = set(pidfds)
     for pidfd in waiting:

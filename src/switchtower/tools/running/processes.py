@@ -34,7 +34,7 @@ _LAST_WAIT = 5.0
 _POLL = 0.02
 
 
-class Finished(Struct, frozen=True):
+class FinishedCommand(Struct, frozen=True):
     """How a command ended. A death by signal counts as 128 + its number, as shells have it."""
 
     exit_code: int
@@ -62,11 +62,11 @@ async def run_command(
     sandbox: Sandbox = LOCAL,
     workspace: str | None = None,
     environment: Mapping[str, str] | None = None,
-    on_output: output.Listener | None = None,
+    on_output: output.OutputListener | None = None,
     spill: int | None = None,
     errors_apart: bool = False,
     is_client: bool = False,
-) -> Finished:
+) -> FinishedCommand:
     """Runs a command to its end: a text in a shell, a row of words as a program and its arguments. Raises `OSError` or
     `ValueError` when it cannot even be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
 
@@ -81,29 +81,29 @@ async def run_command(
     - `is_client`: the program is a client of the daemon and acts for the user who started this process. It gets no number:
       the daemon would take it for a number that a process of a run has changed. The variables still mark it.
     """
-    mark = marks.for_command(run_id)
+    mark = marks.make_command_mark(run_id)
     argv = [_SHELL, "-c", command] if isinstance(command, str) else command
     process, pipes = _spawn(
         argv, cwd, mark, sandbox, workspace or cwd, environment, errors_apart=errors_apart, is_client=is_client
     )
-    heard = output.Output(pipes[0], capture.Spool(keep_bytes, spill), on_output)
-    heard_apart = [output.Output(pipe, capture.Spool(keep_bytes), on_output) for pipe in pipes[1:]]
-    running = _Running(process, mark, grace_s, has_guard=sandbox.guard is not None)
+    heard = output.CommandOutput(pipes[0], capture.SpillingCapture(keep_bytes, spill), on_output)
+    heard_apart = [output.CommandOutput(pipe, capture.SpillingCapture(keep_bytes), on_output) for pipe in pipes[1:]]
+    running = _RunningCommand(process, mark, grace_s, has_guard=sandbox.guard is not None)
     deadline = asyncio.get_running_loop().time() + timeout_s
     timed_out = False
     ended = False
     try:
         try:
             async with asyncio.timeout_at(deadline):
-                await running.exit()
+                await running.wait_for_exit()
         except TimeoutError:
             timed_out = True
-            await patience.to_the_end(running.end_tree())
+            await patience.run_to_completion(running.end_tree())
         for channel in (heard, *heard_apart):
             await channel.drain(deadline)
         ended = True
     except asyncio.CancelledError:
-        await patience.to_the_end(running.end_tree())
+        await patience.run_to_completion(running.end_tree())
         ended = True
         raise
     finally:
@@ -114,19 +114,19 @@ async def run_command(
         for channel in (heard, *heard_apart):
             channel.close()
         exit_code = running.reap()
-    return Finished(
+    return FinishedCommand(
         exit_code=exit_code if exit_code >= 0 else 128 - exit_code,
-        output=heard.kept.text() + _note(launch.set_aside(process)),
+        output=heard.kept.render() + _describe_set_aside(launch.list_set_aside(process)),
         timed_out=timed_out,
         left_running=not all(channel.closed.is_set() for channel in (heard, *heard_apart)),
         output_bytes=heard.kept.total,
         spilled_bytes=heard.kept.spilled,
-        errors="".join(channel.kept.text() for channel in heard_apart),
+        errors="".join(channel.kept.render() for channel in heard_apart),
         errors_bytes=sum(channel.kept.total for channel in heard_apart),
     )
 
 
-def _note(set_aside: Sequence[str]) -> str:
+def _describe_set_aside(set_aside: Sequence[str]) -> str:
     if not set_aside:
         return ""
     names = ", ".join(f"`{name}`" for name in set_aside)
@@ -135,19 +135,19 @@ def _note(set_aside: Sequence[str]) -> str:
 
 async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:
     """Ends whatever processes the run still has, politely first. Goes to its end even when cancelled."""
-    await patience.to_the_end(_end_run(run_id, grace_s))
+    await patience.run_to_completion(_end_run(run_id, grace_s))
 
 
 async def _end_run(run_id: str, grace_s: float) -> None:
-    await ask_to_end(marks.Mark(run_id), grace_s)
+    await terminate_gracefully(marks.ProcessMark(run_id), grace_s)
     await asyncio.to_thread(kill_marked, run_id)
-    await asyncio.to_thread(adoption.run_has_ended, run_id)
+    await asyncio.to_thread(adoption.unregister_run, run_id)
 
 
 def _spawn(
     argv: Sequence[str],
     cwd: str,
-    mark: marks.Mark,
+    mark: marks.ProcessMark,
     sandbox: Sandbox,
     workspace: str,
     given: Mapping[str, str] | None,
@@ -156,16 +156,16 @@ def _spawn(
     is_client: bool,
 ) -> tuple[subprocess.Popen[bytes], list[int]]:
     """The process and the read ends of its pipes: its output, and its errors when they are wanted apart."""
-    variables = {**(environment.current() if given is None else given), "PWD": cwd, **mark.variables()}
+    variables = {**(environment.current_environment() if given is None else given), "PWD": cwd, **mark.environment_variables()}
     check_program(argv, cwd, variables)
     # The mark first: it is on everything from then on, the sandbox's guard too.
     inside = sandbox.wrap(argv, workspace)
-    wrapped = inside if is_client else marks.wrap(inside, mark)
-    adoption.expect(mark.run_id)
+    wrapped = inside if is_client else marks.wrap_with_mark(inside, mark)
+    adoption.register_run(mark.run_id)
     pipes = [os.pipe() for _ in range(2 if errors_apart else 1)]
     read_ends, write_ends = [read for read, _ in pipes], [write for _, write in pipes]
     try:
-        process = adoption.keep(
+        process = adoption.start_kept_child(
             mark.run_id,
             lambda: launch.popen(
                 wrapped,
@@ -196,20 +196,20 @@ def check_program(argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
 
 
-class _Running:
+class _RunningCommand:
     """A started command, until it is reaped."""
 
-    def __init__(self, process: subprocess.Popen[bytes], mark: marks.Mark, grace_s: float, *, has_guard: bool) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], mark: marks.ProcessMark, grace_s: float, *, has_guard: bool) -> None:
         self._process = process
         self._mark = mark
         self._grace_s = grace_s
         self._has_guard = has_guard
-        self._pidfd = proc.pidfd_of(process.pid)
+        self._pidfd = proc.open_pidfd(process.pid)
 
-    async def exit(self) -> None:
+    async def wait_for_exit(self) -> None:
         """Waits for the process to end, without reaping it where the system can."""
         if self._pidfd is not None:
-            await all_ended([self._pidfd])
+            await wait_for_all([self._pidfd])
             return
         while self._process.poll() is None:  # noqa: ASYNC110 - there is nothing to wait on without a pidfd
             await asyncio.sleep(_POLL)
@@ -217,14 +217,14 @@ class _Running:
     async def end_tree(self) -> None:
         strays = descendants.Descendants(self._process.pid)
         try:
-            await asyncio.to_thread(strays.look)
+            await asyncio.to_thread(strays.refresh)
             if self._has_guard:
                 # The guard itself is not told: its end would leave nobody inside the time to clean up.
-                await ask_to_end(self._mark, self._grace_s, except_pid=self._process.pid)
+                await terminate_gracefully(self._mark, self._grace_s, except_pid=self._process.pid)
             else:
                 self.kill_group(signal.SIGTERM)
-                await ask_to_end(self._mark, self._grace_s, except_group=self._process.pid)
-            await asyncio.to_thread(strays.look)
+                await terminate_gracefully(self._mark, self._grace_s, except_group=self._process.pid)
+            await asyncio.to_thread(strays.refresh)
             self.kill_group(signal.SIGKILL)
             await asyncio.to_thread(strays.kill, _LAST_WAIT)
             await asyncio.to_thread(kill_marked, self._mark.run_id, command=self._mark.command)
@@ -232,7 +232,7 @@ class _Running:
             strays.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WAIT):
-                await self.exit()
+                await self.wait_for_exit()
 
     def kill_group(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
@@ -248,21 +248,21 @@ class _Running:
         except subprocess.TimeoutExpired:
             return -signal.SIGKILL
         finally:
-            adoption.let_go(self._process.pid)
+            adoption.release_child(self._process.pid)
 
 
-def _terminate(told: Mapping[int, int]) -> None:
-    proc.send(told.values(), signal.SIGTERM)
+def _send_sigterm(pidfds: Mapping[int, int]) -> None:
+    proc.send_signal(pidfds.values(), signal.SIGTERM)
 
 
-async def ask_to_end(
-    mark: marks.Mark,
+async def terminate_gracefully(
+    mark: marks.ProcessMark,
     grace_s: float,
     *,
     except_pid: int | None = None,
     except_group: int | None = None,
     unaffected_pid: int | None = None,
-    tell: Callable[[Mapping[int, int]], None] = _terminate,
+    tell: Callable[[Mapping[int, int]], None] = _send_sigterm,
 ) -> None:
     """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
     second signal some programs drop their cleaning up. `unaffected_pid` gets no signal and is not waited for. `tell` gets them as
@@ -277,20 +277,20 @@ async def ask_to_end(
                             {
                                 pid: pidfd
                                 for pid, pidfd in held.items()
-                                if pid not in (except_pid, unaffected_pid) and proc.group_of(pid) != except_group
+                                if pid not in (except_pid, unaffected_pid) and proc.find_group(pid) != except_group
                             }
                         )
                         is_told = True
                     awaited = [pidfd for pid, pidfd in held.items() if pid != unaffected_pid]
                     if not awaited:
                         return
-                    await all_ended(awaited)
+                    await wait_for_all(awaited)
                 finally:
                     for pidfd in held.values():
                         os.close(pidfd)
 
 
-async def all_ended(pidfds: Collection[int]) -> None:
+async def wait_for_all(pidfds: Collection[int]) -> None:
     """Waits for the end of these. Only one may wait on the same pidfd."""
     loop = asyncio.get_running_loop()
     waiting = set(pidfds)

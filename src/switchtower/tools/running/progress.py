@@ -12,24 +12,24 @@ PIECE = 8 * 1024
 MOST = 256 * 1024
 INTERVAL = 0.25
 
-Tell = Callable[[str], Awaitable[None]]
+ProgressCallback = Callable[[str], Awaitable[None]]
 
 
-class Progress:
+class OutputProgress:
     """Use it as `async with`, and give `hear` the output. The last moments before the end are left to the result."""
 
-    def __init__(self, tell: Tell, *, interval: float = INTERVAL, piece: int = PIECE, most: int = MOST) -> None:
-        self._tell = tell
+    def __init__(self, tell: ProgressCallback, *, interval: float = INTERVAL, piece: int = PIECE, most: int = MOST) -> None:
+        self._callback = tell
         self._interval = interval
         self._piece = piece
         self._left = most
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._waiting = ""
         self._skipped = 0
-        self._news = asyncio.Event()
-        self._telling: asyncio.Task[None] | None = None
+        self._has_output = asyncio.Event()
+        self._reporting: asyncio.Task[None] | None = None
 
-    def hear(self, chunk: bytes) -> None:
+    def add_output(self, chunk: bytes) -> None:
         """Characters, not bytes, are counted from here on: the bounds are rough anyway."""
         if self._left <= 0:
             return
@@ -39,24 +39,24 @@ class Progress:
             self._skipped += excess
             self._waiting = self._waiting[excess:]
         if self._waiting:
-            self._news.set()
+            self._has_output.set()
 
-    async def __aenter__(self) -> "Progress":
-        self._telling = asyncio.create_task(self._tell_now_and_then())
+    async def __aenter__(self) -> "OutputProgress":
+        self._reporting = asyncio.create_task(self._report_periodically())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._telling is not None
-        self._telling.cancel()
-        await asyncio.wait([self._telling])
-        if not self._telling.cancelled():
-            self._telling.exception()  # whoever watches may be gone; the work matters more
+        assert self._reporting is not None
+        self._reporting.cancel()
+        await asyncio.wait([self._reporting])
+        if not self._reporting.cancelled():
+            self._reporting.exception()  # whoever watches may be gone; the work matters more
 
-    async def _tell_now_and_then(self) -> None:
+    async def _report_periodically(self) -> None:
         while self._left > 0:
-            await self._news.wait()
+            await self._has_output.wait()
             await asyncio.sleep(self._interval)
-            self._news.clear()
+            self._has_output.clear()
             note = f"[… {self._skipped} characters skipped …]\n" if self._skipped else ""
             waiting, self._waiting, self._skipped = self._waiting, "", 0
             if len(waiting) > self._left:
@@ -67,4 +67,4 @@ class Progress:
             self._left -= len(piece)
             if self._left <= 0:
                 piece += "\n[… no more is shown on the way; the rest is in the result …]"
-            await self._tell(piece)
+            await self._callback(piece)

@@ -13,16 +13,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def call(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The work's result. When this is cancelled, the work goes on by itself and its result is lost."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def act() -> None:
         try:
-            tell = partial(_succeed, done, work(*args, **kwargs))
+            tell = partial(_set_result, done, work(*args, **kwargs))
         except BaseException as error:
-            tell = partial(_fail, done, error)
+            tell = partial(_set_exception, done, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(tell)
 
@@ -30,11 +30,11 @@ async def call(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await done
 
 
-def _succeed(done: asyncio.Future[T], result: T) -> None:
+def _set_result(done: asyncio.Future[T], result: T) -> None:
     if not done.done():
         done.set_result(result)
 
 
-def _fail(done: asyncio.Future[T], error: BaseException) -> None:
+def _set_exception(done: asyncio.Future[T], error: BaseException) -> None:
     if not done.done():
         done.set_exception(error)

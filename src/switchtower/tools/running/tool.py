@@ -8,34 +8,34 @@ from switchtower.tools import outcome, tool
 from switchtower.tools.running import command
 
 
-class RunArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class RunToolArguments(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(min_length=1, description="A shell command, run in the workspace")]
     timeout_seconds: Annotated[int, Meta(ge=1, le=3600, description="When to give up on it")] = 120
 
 
-class Run(tool.CoreTool[RunArguments]):
+class RunTool(tool.CoreTool[RunToolArguments]):
     name = "run"
     description = (
         "Run a shell command in the workspace and get its output and exit code; background processes end with the run. "
         "Of a long output the middle is left out and the whole is in a file that is named"
     )
-    effect = outcome.Effect.EXECUTE
-    arguments = RunArguments
+    effect = outcome.ToolEffect.EXECUTE
+    arguments = RunToolArguments
     time_limit = None
     settles = True
 
     def __init__(self, *, network: bool = False) -> None:
-        self._commands = command.Commands(network=network)
+        self._commands = command.ToolCommands(network=network)
 
-    async def act(self, arguments: RunArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+    async def run(self, arguments: RunToolArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
         ended = await self._commands.run(arguments.command, context, timeout_s=arguments.timeout_seconds)
-        return _told(ended, arguments.timeout_seconds)
+        return _make_output(ended, arguments.timeout_seconds)
 
     async def end_run(self, run_id: str) -> None:
         await self._commands.end_run(run_id)
 
 
-def _told(ended: command.Ended, timeout_seconds: int) -> outcome.ToolOutput:
+def _make_output(ended: command.CommandResult, timeout_seconds: int) -> outcome.ToolOutput:
     if ended.timed_out:
         ending = f"[killed after {timeout_seconds} s without an end]"
     elif ended.left_running:
@@ -46,8 +46,8 @@ def _told(ended: command.Ended, timeout_seconds: int) -> outcome.ToolOutput:
     text = f"{ended.output}{newline}{ending}"
     if ended.timed_out:
         message = f"the command did not end within {timeout_seconds} s and was killed"
-        return outcome.failure(outcome.ErrorType.EXEC_TIMEOUT, message, text=text, retryable=True)
+        return outcome.make_failure(outcome.ToolErrorType.EXEC_TIMEOUT, message, text=text, retryable=True)
     if ended.exit_code != 0:
         message = f"the command ended with exit code {ended.exit_code}"
-        return outcome.failure(outcome.ErrorType.EXEC_NON_ZERO_EXIT, message, text=text)
+        return outcome.make_failure(outcome.ToolErrorType.EXEC_NON_ZERO_EXIT, message, text=text)
     return outcome.ToolOutput(text)

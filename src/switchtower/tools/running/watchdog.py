@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROGRAM = Path(__file__).with_name("watchdog_process.py")
-_PATIENCE = 5.0
+_END_TIMEOUT = 5.0
 
 
 class Watchdog:
@@ -46,7 +46,7 @@ class Watchdog:
         if process is not None and channel is not None:
             channel.close()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(2 * _PATIENCE)
+                process.wait(2 * _END_TIMEOUT)
 
     def _send(self, message: str) -> bool:
         """Whether the watchdog will get it. False when it was killed, or stopped for so long that messages pile up."""
@@ -84,7 +84,7 @@ class Watchdog:
         """Killed before its socket is closed: a watchdog that was only stopped would take that for the daemon's end."""
         process.kill()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_PATIENCE)
+            process.wait(_END_TIMEOUT)
         if self._channel is not None:
             self._channel.close()
             self._channel = None

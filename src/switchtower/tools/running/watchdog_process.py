@@ -13,7 +13,7 @@ import time
 _LONGEST = 4096
 _STARTED_WITHIN = 0.2
 """Seconds after the daemon's end. What was started later is a new daemon's, which may have taken up the same run."""
-_PATIENCE = 5.0
+_KILL_TIMEOUT = 5.0
 _PAUSE = 0.02
 _START_TIME = 19
 """The place in `/proc/PID/stat`, counted behind the name."""
@@ -37,7 +37,7 @@ def end_processes(runs: dict[bytes, bytes]) -> None:
     latest = (time.clock_gettime(time.CLOCK_BOOTTIME) + _STARTED_WITHIN) * os.sysconf("SC_CLK_TCK")
     numbers = [b" " + sign for sign in runs.values() if sign]
     variables = [b"TOWER_RUN=" + run_id for run_id in runs]
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _KILL_TIMEOUT
     calm = 0
     while calm < 2 and time.monotonic() < deadline:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - without pathlib

@@ -58,7 +58,7 @@ class _Mount(Struct, frozen=True, order=True):
     path: str
 
 
-class Abilities(Struct, frozen=True):
+class BubblewrapFeatures(Struct, frozen=True):
     """What not every version of bubblewrap can do."""
 
     disable_userns: bool = False
@@ -67,15 +67,15 @@ class Abilities(Struct, frozen=True):
     """Give a new folder its permissions, which takes half the time of making it read-only afterwards."""
 
 
-def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), abilities: Abilities) -> list[str]:
+def build_options(workspace: str, *, network: bool, hidden: Iterable[str] = (), abilities: BubblewrapFeatures) -> list[str]:
     """Everything between bubblewrap's own name and the command, which begins in the folder that bubblewrap is started in. To
     be started by `launch`. Raises `SandboxUnavailable` for a workspace that no sandbox can be built around."""
     root = os.path.realpath(workspace)
     if root == "/" or any(PurePosixPath(root).is_relative_to(place) for place in _NO_WORKSPACE):
         raise errors.SandboxUnavailable(f"`{root}` cannot be a workspace in it", hint="choose a folder of your own")
-    git = places.needs(root)
+    git = places.find_git_paths(root)
     return [
-        launch.Pending(partial(_prepare, root, git)),
+        launch.PendingArgument(partial(_prepare, root, git)),
         *(("--unshare-user", "--disable-userns") if abilities.disable_userns else ("--unshare-user-try",)),
         *_NAMESPACES,
         *([] if network else ["--unshare-net"]),
@@ -88,7 +88,7 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), abilit
         *("--proc", "/proc"),
         *(word for switch in _KERNEL_SWITCHES if os.geteuid() == 0 for word in ("--ro-bind-try", switch, switch)),
         *(word for list_ in _KERNEL_KEYS if Path(list_).exists() for word in ("--dev-bind", os.devnull, list_)),
-        *_mounts(root, git, network=network, hidden=hidden, perms=abilities.perms),
+        *_build_mounts(root, git, network=network, hidden=hidden, perms=abilities.perms),
         *("--setenv", "TMPDIR", "/tmp"),  # noqa: S108
         *("--setenv", "XDG_CACHE_HOME", "/tmp/.cache"),  # noqa: S108 - the user's own cannot be written
         *(word for variable in _DANGLING for word in ("--unsetenv", variable)),
@@ -96,27 +96,27 @@ def options(workspace: str, *, network: bool, hidden: Iterable[str] = (), abilit
     ]
 
 
-def _prepare(root: str, git: places.Needs) -> launch.Release:
-    watch = quarantine.Watch(root, git)
-    hold = placeholders.Hold(git.placeholders)
+def _prepare(root: str, git: places.GitPaths) -> launch.ReleaseCallback:
+    watch = quarantine.RepositoryWatch(root, git)
+    hold = placeholders.PlaceholderHold(git.placeholders)
 
     def release() -> list[str]:
         hold.release()
-        return watch.settle()
+        return watch.quarantine_changes()
 
     return release
 
 
-def _mounts(root: str, git: places.Needs, *, network: bool, hidden: Iterable[str], perms: bool) -> Iterator[str]:
-    folders, files = _found(hidden)
-    mounts = {_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *folders, *files)}
-    seen = {*_seen_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
-    mounts |= {_mount(_Kind.READ, place) for place in seen}
+def _build_mounts(root: str, git: places.GitPaths, *, network: bool, hidden: Iterable[str], perms: bool) -> Iterator[str]:
+    folders, files = _find_existing(hidden)
+    mounts = {_make_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *folders, *files)}
+    seen = {*_list_visible_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
+    mounts |= {_make_mount(_Kind.READ, place) for place in seen}
     # A folder above a hidden place could be renamed, and another one made in its stead; a mount cannot.
     below = [place for place in (*folders, *files) if place.startswith(f"{root}/")]
     above = {str(parent) for place in below for parent in PurePosixPath(place).parents if len(str(parent)) > len(root)}
-    mounts |= {_mount(_Kind.WRITE, place) for place in (root, *git.writable, *(above - folders))}
-    mounts |= {_mount(_Kind.FIXED, place) for place in git.fixed}
+    mounts |= {_make_mount(_Kind.WRITE, place) for place in (root, *git.writable, *(above - folders))}
+    mounts |= {_make_mount(_Kind.FIXED, place) for place in git.fixed}
     paths = [mount.path for mount in mounts]
     bearing = {folder for folder in folders if any(path.startswith(f"{folder}/") for path in paths)}
     remounted = (bearing if perms else folders) - {root}
@@ -134,11 +134,11 @@ def _mounts(root: str, git: places.Needs, *, network: bool, hidden: Iterable[str
         yield from ("--remount-ro", place)
 
 
-def _mount(kind: _Kind, path: str) -> _Mount:
+def _make_mount(kind: _Kind, path: str) -> _Mount:
     return _Mount(depth=path.count("/"), kind=kind, path=path)
 
 
-def _seen_in_run(*, network: bool) -> Iterator[str]:
+def _list_visible_in_run(*, network: bool) -> Iterator[str]:
     yield from (place for place in _SEEN_IN_RUN if Path(place).exists())
     # How names are looked up often stands in a file below `/run`.
     resolver = os.path.realpath("/etc/resolv.conf")
@@ -146,7 +146,7 @@ def _seen_in_run(*, network: bool) -> Iterator[str]:
         yield resolver
 
 
-def _found(places: Iterable[str]) -> tuple[set[str], set[str]]:
+def _find_existing(places: Iterable[str]) -> tuple[set[str], set[str]]:
     """The folders and the files among them, by their real paths. What is not there need not be hidden, nor can it appear
     where nothing can be written."""
     folders: set[str] = set()

@@ -68,9 +68,9 @@ _ELSEWHERE = (
 )
 
 
-def places(environ: Mapping[str, str] = os.environ, also: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
+def list_hidden_paths(environ: Mapping[str, str] = os.environ, also: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
     """All of them, for this user: the usual ones, the tower's own folders and socket, and `also`."""
-    homes = {environ.get("HOME") or "", _home_of_record()} - {""}
+    homes = {environ.get("HOME") or "", _find_account_home()} - {""}
     named = [*_ELSEWHERE, *(f"{home}/{place}" for home in sorted(homes) for place in _IN_HOMES)]
     own_home = environ.get("TOWER_HOME")
     named += map(str, config.locate(Path(own_home).expanduser() if own_home else None, environ))
@@ -78,7 +78,7 @@ def places(environ: Mapping[str, str] = os.environ, also: Iterable[str | os.Path
     return tuple(dict.fromkeys([*named, *(os.fspath(place) for place in also)]))
 
 
-def _home_of_record() -> str:
+def _find_account_home() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

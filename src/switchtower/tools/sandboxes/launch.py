@@ -20,21 +20,21 @@ from switchtower.tools.sandboxes import seccomp
 
 _JOIN_SESSION_KEYRING = 1
 
-Release = Callable[[], list[str]]
+ReleaseCallback = Callable[[], list[str]]
 """Takes away what was put in place, after everything inside has ended. Returns the files that were set aside."""
-Prepare = Callable[[], Release]
+PrepareCallback = Callable[[], ReleaseCallback]
 """Puts in place what a sandbox needs on the disk."""
 
 log = logging.getLogger(__name__)
 
 
-class Pending(str):
+class PendingArgument(str):
     """The word among bubblewrap's options that `popen` replaces. Bubblewrap itself refuses it as an unknown option."""
 
     __slots__ = ("prepare",)
-    prepare: Prepare | None
+    prepare: PrepareCallback | None
 
-    def __new__(cls, prepare: Prepare | None = None) -> "Pending":
+    def __new__(cls, prepare: PrepareCallback | None = None) -> "PendingArgument":
         word = super().__new__(cls, "--not-started-by-launch")
         word.prepare = prepare
         return word
@@ -43,7 +43,7 @@ class Pending(str):
 class _GuardedProcess(subprocess.Popen[bytes]):
     """Releases what was prepared for it when it is reaped. Its starter reaps it after all inside have ended."""
 
-    release: Release | None = None
+    release: ReleaseCallback | None = None
     set_aside: tuple[str, ...] = ()
 
     def poll(self) -> int | None:
@@ -65,7 +65,7 @@ class _GuardedProcess(subprocess.Popen[bytes]):
                 log.warning("a sandboxed command made files that git would have run programs for: %s", ", ".join(self.set_aside))
 
 
-def set_aside(process: "subprocess.Popen[bytes]") -> tuple[str, ...]:
+def list_set_aside(process: "subprocess.Popen[bytes]") -> tuple[str, ...]:
     """Files of the workspace that were renamed when the process had been reaped, because git would have run what they name."""
     return process.set_aside if isinstance(process, _GuardedProcess) else ()
 
@@ -83,7 +83,7 @@ def popen(
 ) -> "subprocess.Popen[bytes]":
     """`subprocess.Popen`, for programs in a sandbox and without one. Raises `OSError` when it cannot be started."""
     # What the owner has chosen for the daemon itself stays.
-    variables = overrides.add_to(os.environ if env is None else env, chosen=overrides.keys_in(os.environ))
+    variables = overrides.add_overrides(os.environ if env is None else env, chosen=overrides.list_overridden_keys(os.environ))
 
     def start(
         words: Sequence[str], kind: type["subprocess.Popen[bytes]"] = subprocess.Popen, pass_fds: Sequence[int] = ()
@@ -100,11 +100,11 @@ def popen(
             pass_fds=pass_fds,
         )
 
-    place = next((index for index, word in enumerate(argv) if isinstance(word, Pending)), None)
+    place = next((index for index, word in enumerate(argv) if isinstance(word, PendingArgument)), None)
     if place is None:
         return start(argv)
     pending = argv[place]
-    assert isinstance(pending, Pending)
+    assert isinstance(pending, PendingArgument)
 
     def start_guarded() -> _GuardedProcess:
         _join_new_keyring()
@@ -121,7 +121,7 @@ def popen(
 
     release = pending.prepare() if pending.prepare is not None else None
     try:
-        process = _starter().submit(start_guarded).result()
+        process = _get_starter_thread().submit(start_guarded).result()
     except BaseException:
         if release is not None:
             release()
@@ -131,7 +131,7 @@ def popen(
 
 
 @cache
-def _starter() -> ThreadPoolExecutor:
+def _get_starter_thread() -> ThreadPoolExecutor:
     """One thread for the rest of this process's life. A keyring belongs to a thread, so the others keep the user's own; and
     a guard dies with the thread that started it."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tower-sandbox")
@@ -140,15 +140,15 @@ def _starter() -> ThreadPoolExecutor:
 def _join_new_keyring() -> None:
     """Gives this thread, and what it starts from now on, an empty session keyring. Keys that a login has put into the user's
     cannot be reached by those who do not hold that one."""
-    architecture = seccomp.here()
+    architecture = seccomp.find_architecture()
     if architecture is None:
         return
     arguments = (ctypes.c_long(architecture.numbers["keyctl"]), ctypes.c_long(_JOIN_SESSION_KEYRING), ctypes.c_void_p(None))
-    if _libc().syscall(*arguments) < 0:
+    if _load_libc().syscall(*arguments) < 0:
         # Containers forbid the call, to those inside as well; and with too many keys, the last command's keyring stays.
         log.debug("no new session keyring: %s", os.strerror(ctypes.get_errno()))
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

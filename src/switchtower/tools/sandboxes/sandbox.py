@@ -38,21 +38,21 @@ class Sandbox(Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     guard: str | None = None
     """The program that builds it, runs the command in it, and whose end is the end of everything inside, at once."""
-    abilities: bubblewrap.Abilities = bubblewrap.Abilities()
+    abilities: bubblewrap.BubblewrapFeatures = bubblewrap.BubblewrapFeatures()
 
     def wrap(self, argv: Sequence[str], workspace: str) -> list[str]:
         """The same program, run in this sandbox; `launch.popen` starts it. Raises `SandboxUnavailable` for a workspace that it
         cannot be built around."""
         if self.guard is None:
             return list(argv)
-        options = bubblewrap.options(workspace, network=self.network, hidden=self.hidden, abilities=self.abilities)
+        options = bubblewrap.build_options(workspace, network=self.network, hidden=self.hidden, abilities=self.abilities)
         return [self.guard, *options, *argv]
 
 
 LOCAL = Sandbox("local")
 
 
-class Trouble(Struct, frozen=True):
+class SandboxProblem(Struct, frozen=True):
     reason: str
     remedy: str
 
@@ -67,64 +67,64 @@ def configure(*, hide: Iterable[str | os.PathLike[str]] = ()) -> None:
     _hidden = tuple(hide)
 
 
-def choose(name: str, *, network: bool = False) -> Sandbox:
+def choose_sandbox(name: str, *, network: bool = False) -> Sandbox:
     """The sandbox of that name. `network` lets commands reach it; `local` cannot keep them from it. Raises
     `SandboxUnavailable` with a remedy."""
-    trouble = _trouble(name)
+    trouble = _find_problem(name)
     if trouble is not None:
         raise errors.SandboxUnavailable(trouble.reason, hint=trouble.remedy)
     if name == LOCAL.name:
         return LOCAL
-    guard = _bwrap()
+    guard = _find_bubblewrap()
     assert guard is not None, "it has just been tried out"
-    return Sandbox(name, network=network, hidden=hidden.places(also=_hidden), guard=guard, abilities=_worked[guard])
+    return Sandbox(name, network=network, hidden=hidden.list_hidden_paths(also=_hidden), guard=guard, abilities=_worked[guard])
 
 
-def best_available() -> tuple[str, Trouble | None]:
+def find_best_available() -> tuple[str, SandboxProblem | None]:
     """The strongest sandbox that can be had here; with `local`, why there is no other."""
-    trouble = _trouble("bubblewrap")
+    trouble = _find_problem("bubblewrap")
     return ("bubblewrap", None) if trouble is None else (LOCAL.name, trouble)
 
 
-def probe(name: str) -> str | None:
+def probe_sandbox(name: str) -> str | None:
     """Why the sandbox of that name cannot be had, and what to do about it; `None` when it can."""
-    trouble = _trouble(name)
+    trouble = _find_problem(name)
     return None if trouble is None else f"{trouble.reason}; hint: {trouble.remedy}"
 
 
-def missing_filter() -> str | None:
+def describe_missing_filter() -> str | None:
     """What a sandbox on this machine lacks, for an architecture whose system calls there is no table of."""
-    if seccomp.here() is not None:
+    if seccomp.find_architecture() is not None:
         return None
     return f"system calls are not filtered on {platform.machine()}, and the session keyring is passed on"
 
 
-def _trouble(name: str) -> Trouble | None:
+def _find_problem(name: str) -> SandboxProblem | None:
     match name:
         case "local":
             return None
         case "bubblewrap":
-            guard = _bwrap()
+            guard = _find_bubblewrap()
             if guard is None:
-                return Trouble("`bwrap` is not installed", "install it, as with `apt install bubblewrap`, or use `local`")
+                return SandboxProblem("`bwrap` is not installed", "install it, as with `apt install bubblewrap`, or use `local`")
             return None if guard in _worked else _try_out(guard)
         case "modal":
-            return Trouble("`modal` is not configured", "use `bubblewrap`, or `local`, which runs in the workspace itself")
+            return SandboxProblem("`modal` is not configured", "use `bubblewrap`, or `local`, which runs in the workspace itself")
         case _:
             known = ", ".join(f"`{known}`" for known in NAMES)
-            return Trouble(f"there is no sandbox `{name}`", f"use one of {known}")
+            return SandboxProblem(f"there is no sandbox `{name}`", f"use one of {known}")
 
 
-_worked: dict[str, bubblewrap.Abilities] = {}
+_worked: dict[str, bubblewrap.BubblewrapFeatures] = {}
 """The guards that have built a sandbox here, and what they can do."""
 
 
-def _try_out(guard: str) -> Trouble | None:
+def _try_out(guard: str) -> SandboxProblem | None:
     """Really builds one. Failures are not remembered: once the remedy is applied, the next session has its sandbox. A guard
     that cannot forbid user namespaces here is taken without: the filter refuses them too."""
-    known = _abilities(guard)
+    known = _read_abilities(guard)
     for disable_userns in (True, False) if known.disable_userns else (False,):
-        abilities = bubblewrap.Abilities(disable_userns=disable_userns, perms=known.perms)
+        abilities = bubblewrap.BubblewrapFeatures(disable_userns=disable_userns, perms=known.perms)
         trouble = _build_one(Sandbox("bubblewrap", network=False, guard=guard, abilities=abilities))
         if trouble is None:
             _worked[guard] = abilities
@@ -132,36 +132,38 @@ def _try_out(guard: str) -> Trouble | None:
     return trouble
 
 
-def _abilities(guard: str) -> bubblewrap.Abilities:
+def _read_abilities(guard: str) -> bubblewrap.BubblewrapFeatures:
     argv = [guard, "--help"]
     try:
         shown = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIME, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
-        return bubblewrap.Abilities()
-    return bubblewrap.Abilities(disable_userns=b"--disable-userns" in shown.stdout, perms=b"--perms" in shown.stdout)
+        return bubblewrap.BubblewrapFeatures()
+    return bubblewrap.BubblewrapFeatures(disable_userns=b"--disable-userns" in shown.stdout, perms=b"--perms" in shown.stdout)
 
 
-def _build_one(candidate: Sandbox) -> Trouble | None:
+def _build_one(candidate: Sandbox) -> SandboxProblem | None:
     with tempfile.TemporaryDirectory(prefix="tower-probe-") as folder:
         try:
             process = launch.popen(
                 candidate.wrap(["true"], folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
         except OSError as error:
-            return Trouble(f"`bwrap` cannot be started: {error.strerror}", f"look at `{candidate.guard}`")
+            return SandboxProblem(f"`bwrap` cannot be started: {error.strerror}", f"look at `{candidate.guard}`")
         with process:
             try:
                 _, complaint = process.communicate(timeout=_PROBE_TIME)
             except subprocess.TimeoutExpired:
                 process.kill()
-                return Trouble(f"`bwrap` did not finish within {_PROBE_TIME:.0f} s", "try `bwrap --ro-bind / / true` by hand")
+                return SandboxProblem(
+                    f"`bwrap` did not finish within {_PROBE_TIME:.0f} s", "try `bwrap --ro-bind / / true` by hand"
+                )
     if process.returncode == 0:
         return None
     said = complaint.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
-    return Trouble(f"`bwrap` does not work here ({said[-1]})", _remedy())
+    return SandboxProblem(f"`bwrap` does not work here ({said[-1]})", _describe_remedy())
 
 
-def _remedy() -> str:
+def _describe_remedy() -> str:
     for switch, forbidding, allowing in _SWITCHES:
         with suppress(OSError):
             if _SYSCTL.joinpath(*switch.split(".")).read_text().strip() == forbidding:
@@ -169,5 +171,5 @@ def _remedy() -> str:
     return "in a container, allow it to create namespaces and to mount `/proc`; or use `local`"
 
 
-def _bwrap() -> str | None:
-    return installed.path_of("bwrap")
+def _find_bubblewrap() -> str | None:
+    return installed.find_program("bwrap")

@@ -39,30 +39,32 @@ class Architecture(Struct, frozen=True):
     numbers: dict[str, int]
 
 
-class Refusal(Struct, frozen=True):
+class SyscallRefusal(Struct, frozen=True):
     error: int
     calls: tuple[str, ...]
 
 
 REFUSALS = (
     # Its flags lie behind a pointer, where no filter can look. The C libraries fall back to `clone`.
-    Refusal(errno.ENOSYS, ("clone3",)),
-    Refusal(errno.EPERM, ("unshare", "setns")),
+    SyscallRefusal(errno.ENOSYS, ("clone3",)),
+    SyscallRefusal(errno.EPERM, ("unshare", "setns")),
     # It opens and connects without the calls that filters look at.
-    Refusal(errno.ENOSYS, ("io_uring_setup", "io_uring_enter", "io_uring_register")),
-    Refusal(errno.EPERM, ("add_key", "request_key", "keyctl")),
-    Refusal(errno.EPERM, ("bpf", "perf_event_open", "userfaultfd")),
-    Refusal(errno.EPERM, ("mount", "umount2", "pivot_root")),
-    Refusal(
+    SyscallRefusal(errno.ENOSYS, ("io_uring_setup", "io_uring_enter", "io_uring_register")),
+    SyscallRefusal(errno.EPERM, ("add_key", "request_key", "keyctl")),
+    SyscallRefusal(errno.EPERM, ("bpf", "perf_event_open", "userfaultfd")),
+    SyscallRefusal(errno.EPERM, ("mount", "umount2", "pivot_root")),
+    SyscallRefusal(
         errno.EPERM, ("open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "open_tree_attr")
     ),
-    Refusal(errno.EPERM, ("name_to_handle_at", "open_by_handle_at", "fanotify_init", "fanotify_mark")),
-    Refusal(errno.EPERM, ("process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")),
-    Refusal(errno.EPERM, ("modify_ldt", "iopl", "ioperm", "vhangup", "uselib", "_sysctl", "lookup_dcookie", "nfsservctl")),
-    Refusal(errno.EPERM, ("init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms")),
-    Refusal(errno.EPERM, ("kexec_load", "kexec_file_load", "reboot", "acct", "syslog")),
-    Refusal(errno.EPERM, ("swapon", "swapoff", "quotactl", "quotactl_fd")),
-    Refusal(errno.EPERM, ("clock_settime", "settimeofday", "adjtimex", "clock_adjtime")),
+    SyscallRefusal(errno.EPERM, ("name_to_handle_at", "open_by_handle_at", "fanotify_init", "fanotify_mark")),
+    SyscallRefusal(errno.EPERM, ("process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")),
+    SyscallRefusal(errno.EPERM, ("modify_ldt", "iopl", "ioperm", "vhangup", "uselib", "_sysctl", "lookup_dcookie", "nfsservctl")),
+    SyscallRefusal(
+        errno.EPERM, ("init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms")
+    ),
+    SyscallRefusal(errno.EPERM, ("kexec_load", "kexec_file_load", "reboot", "acct", "syslog")),
+    SyscallRefusal(errno.EPERM, ("swapon", "swapoff", "quotactl", "quotactl_fd")),
+    SyscallRefusal(errno.EPERM, ("clock_settime", "settimeofday", "adjtimex", "clock_adjtime")),
 )
 """Refused whatever their arguments are."""
 
@@ -190,28 +192,28 @@ ARCHITECTURES = (X86_64, ARM64)
 
 
 @cache
-def here() -> Architecture | None:
+def find_architecture() -> Architecture | None:
     """This machine's; `None` for one that there is no table for, where commands run without a filter."""
     machine = platform.machine()
     return next((known for known in ARCHITECTURES if known.name == machine), None)
 
 
-def build(architecture: Architecture) -> bytes:
+def build_filter(architecture: Architecture) -> bytes:
     """The whole filter. The order matters: a number means nothing before it is known which table it belongs to."""
     numbers = architecture.numbers
     program = [
-        *_load(_ARCHITECTURE),
-        *_unless(_JUMP_EQUAL, architecture.audit, [_refuse(errno.ENOSYS)]),
-        *_load(_NUMBER),
-        *_if(_JUMP_FROM, _X32_BIT, [_refuse(errno.ENOSYS)]),
+        *_make_load(_ARCHITECTURE),
+        *_make_unless(_JUMP_EQUAL, architecture.audit, [_make_refusal(errno.ENOSYS)]),
+        *_make_load(_NUMBER),
+        *_make_if(_JUMP_FROM, _X32_BIT, [_make_refusal(errno.ENOSYS)]),
     ]
     for refusal in REFUSALS:
         for call in refusal.calls:
             if call in numbers:  # not every architecture has ever had each of them
-                program += _if(_JUMP_EQUAL, numbers[call], [_refuse(refusal.error)])
-    program += _if(_JUMP_EQUAL, numbers["clone"], _judge_clone())
-    program += _if(_JUMP_EQUAL, numbers["socket"], _judge_socket())
-    program += _if(_JUMP_EQUAL, numbers["ioctl"], _judge_ioctl())
+                program += _make_if(_JUMP_EQUAL, numbers[call], [_make_refusal(refusal.error)])
+    program += _make_if(_JUMP_EQUAL, numbers["clone"], _make_clone_rules())
+    program += _make_if(_JUMP_EQUAL, numbers["socket"], _make_socket_rules())
+    program += _make_if(_JUMP_EQUAL, numbers["ioctl"], _make_ioctl_rules())
     program.append(_ALLOWED)
     return b"".join(program)
 
@@ -219,7 +221,7 @@ def build(architecture: Architecture) -> bytes:
 def open_filter() -> int | None:
     """A descriptor that the filter can be read from, once, by a child; to be closed when that has been started. `None` where
     there is no table. One for each command: reading moves the position for all that share a descriptor."""
-    filter_here = _filter_here()
+    filter_here = _build_local_filter()
     if filter_here is None:
         return None
     descriptor = os.memfd_create("filter", os.MFD_CLOEXEC)
@@ -233,44 +235,46 @@ def open_filter() -> int | None:
 
 
 @cache
-def _filter_here() -> bytes | None:
-    architecture = here()
-    return None if architecture is None else build(architecture)
+def _build_local_filter() -> bytes | None:
+    architecture = find_architecture()
+    return None if architecture is None else build_filter(architecture)
 
 
-def _judge_clone() -> list[bytes]:
-    return [*_load(_ARGUMENTS[0]), *_if(_JUMP_ANY_BIT, _NEW_NAMESPACES, [_refuse(errno.EPERM)]), _ALLOWED]
+def _make_clone_rules() -> list[bytes]:
+    return [*_make_load(_ARGUMENTS[0]), *_make_if(_JUMP_ANY_BIT, _NEW_NAMESPACES, [_make_refusal(errno.EPERM)]), _ALLOWED]
 
 
-def _judge_socket() -> list[bytes]:
-    allowed = [instruction for family in _FAMILIES for instruction in _if(_JUMP_EQUAL, family, [_ALLOWED])]
-    netlink = [*_load(_ARGUMENTS[2]), *_if(_JUMP_EQUAL, _NETLINK_ROUTE, [_ALLOWED])]
-    return [*_load(_ARGUMENTS[0]), *allowed, *_if(_JUMP_EQUAL, _NETLINK, netlink), _refuse(errno.EAFNOSUPPORT)]
+def _make_socket_rules() -> list[bytes]:
+    allowed = [instruction for family in _FAMILIES for instruction in _make_if(_JUMP_EQUAL, family, [_ALLOWED])]
+    netlink = [*_make_load(_ARGUMENTS[2]), *_make_if(_JUMP_EQUAL, _NETLINK_ROUTE, [_ALLOWED])]
+    return [*_make_load(_ARGUMENTS[0]), *allowed, *_make_if(_JUMP_EQUAL, _NETLINK, netlink), _make_refusal(errno.EAFNOSUPPORT)]
 
 
-def _judge_ioctl() -> list[bytes]:
-    refused = [instruction for request in _PUSHES_INPUT for instruction in _if(_JUMP_EQUAL, request, [_refuse(errno.EPERM)])]
-    return [*_load(_ARGUMENTS[1]), *refused, _ALLOWED]
+def _make_ioctl_rules() -> list[bytes]:
+    refused = [
+        instruction for request in _PUSHES_INPUT for instruction in _make_if(_JUMP_EQUAL, request, [_make_refusal(errno.EPERM)])
+    ]
+    return [*_make_load(_ARGUMENTS[1]), *refused, _ALLOWED]
 
 
-def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _make_instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("<HBBI", code, if_true, if_false, value)
 
 
-def _load(offset: int) -> list[bytes]:
-    return [_instruction(_LOAD, offset)]
+def _make_load(offset: int) -> list[bytes]:
+    return [_make_instruction(_LOAD, offset)]
 
 
-def _if(test: int, value: int, then: list[bytes]) -> list[bytes]:
-    return [_instruction(test, value, 0, len(then)), *then]
+def _make_if(test: int, value: int, then: list[bytes]) -> list[bytes]:
+    return [_make_instruction(test, value, 0, len(then)), *then]
 
 
-def _unless(test: int, value: int, then: list[bytes]) -> list[bytes]:
-    return [_instruction(test, value, len(then), 0), *then]
+def _make_unless(test: int, value: int, then: list[bytes]) -> list[bytes]:
+    return [_make_instruction(test, value, len(then), 0), *then]
 
 
-def _refuse(error: int) -> bytes:
-    return _instruction(_RETURN, _REFUSE | error)
+def _make_refusal(error: int) -> bytes:
+    return _make_instruction(_RETURN, _REFUSE | error)
 
 
-_ALLOWED = _instruction(_RETURN, _ALLOW)
+_ALLOWED = _make_instruction(_RETURN, _ALLOW)

@@ -31,11 +31,11 @@ _LONGEST_LINE = 16 * 1024 * 1024
 _LARGEST_IGNORE_FILE = 256 * 1024
 _DEEPEST = 200
 
-_Levels = Sequence[tuple[str, Sequence[globs.Rule]]]
+_Levels = Sequence[tuple[str, Sequence[globs.IgnoreRule]]]
 """The rules of each folder from the workspace down, with the folder's path and a slash."""
 
 
-def command(root: str, query: finding.Query) -> list[str]:
+def build_command(root: str, query: finding.LineQuery) -> list[str]:
     """To run this file. Isolated: nothing is imported from the current folder or named by a variable."""
     package_parent = os.path.dirname(switchtower.__path__[0])  # noqa: PTH120
     start = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import main; main(sys.argv[2:])"
@@ -48,19 +48,19 @@ def main(args: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (TIME_LIMIT, TIME_LIMIT))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_LIMIT, _MEMORY_LIMIT))
     root, pattern, start, glob, case, most_results = args
-    query = finding.Query(pattern, start, glob or None, case == "sensitive", int(most_results))
+    query = finding.LineQuery(pattern, start, glob or None, case == "sensitive", int(most_results))
     try:
-        for find in _Search(root, query).finds():
-            os.write(1, finding.record(find))
-    except (globs.BadGlob, re.error) as error:
+        for find in _Search(root, query).iterate_matches():
+            os.write(1, finding.encode_match(find))
+    except (globs.InvalidGlob, re.error) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
-    except (OSError, outcome.Failed):
+    except (OSError, outcome.ToolFailed):
         pass  # what cannot be looked at has no matches
 
 
 class _Search:
-    def __init__(self, root: str, query: finding.Query) -> None:
+    def __init__(self, root: str, query: finding.LineQuery) -> None:
         self._root = root
         self._real_root = os.path.realpath(root)
         self._query = query
@@ -71,36 +71,36 @@ class _Search:
             self._pattern = re.compile(query.pattern, 0 if query.case_sensitive else re.IGNORECASE)
         glob = query.glob or ""
         self._excludes = glob.startswith("!")
-        self._glob = globs.compiled(glob.removeprefix("!")) if glob else None
+        self._glob = globs.compile_glob(glob.removeprefix("!")) if glob else None
 
-    def finds(self) -> Iterator[finding.Find]:
+    def iterate_matches(self) -> Iterator[finding.LineMatch]:
         with scope.locate(self._root, self._query.start) as place:
             status = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
             if not stat.S_ISDIR(status.st_mode):
-                yield from self._in_file(place.folder, place.name, place.path)
+                yield from self._search_file(place.folder, place.name, place.path)
                 return
             folder = scope.open_folder(place)
             path = "" if place.path == "." else f"{place.path}/"
         try:
-            yield from self._in_folder(folder, path, self._levels_above(path), depth=0)
+            yield from self._search_folder(folder, path, self._read_levels_above(path), depth=0)
         finally:
             os.close(folder)
 
-    def _levels_above(self, path: str) -> _Levels:
-        levels: list[tuple[str, Sequence[globs.Rule]]] = []
+    def _read_levels_above(self, path: str) -> _Levels:
+        levels: list[tuple[str, Sequence[globs.IgnoreRule]]] = []
         parts = path.split("/")[:-1]
         for depth in range(len(parts)):
             above = "/".join(parts[:depth])
             with scope.locate(self._root, above) as place:
                 folder = scope.open_folder(place)
             try:
-                levels = _with_rules_of(folder, f"{above}/" if above else "", levels)
+                levels = _add_rules(folder, f"{above}/" if above else "", levels)
             finally:
                 os.close(folder)
         return levels
 
-    def _in_folder(self, folder: int, path: str, levels: _Levels, *, depth: int) -> Iterator[finding.Find]:
-        levels = _with_rules_of(folder, path, levels)
+    def _search_folder(self, folder: int, path: str, levels: _Levels, *, depth: int) -> Iterator[finding.LineMatch]:
+        levels = _add_rules(folder, path, levels)
         with os.scandir(folder) as scanned:
             entries = sorted((os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in scanned)
         for raw_name, is_folder in entries:
@@ -112,11 +112,11 @@ class _Search:
                 continue
             with suppress(OSError):
                 if not is_folder:
-                    yield from self._in_file(folder, name, below)
+                    yield from self._search_file(folder, name, below)
                 elif depth < _DEEPEST:
                     inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
                     try:
-                        yield from self._in_folder(inner, f"{below}/", levels, depth=depth + 1)
+                        yield from self._search_folder(inner, f"{below}/", levels, depth=depth + 1)
                     finally:
                         os.close(inner)
 
@@ -134,12 +134,12 @@ class _Search:
                 return not ignored
         return True
 
-    def _in_file(self, folder: int, name: str, path: str) -> Iterator[finding.Find]:
+    def _search_file(self, folder: int, name: str, path: str) -> Iterator[finding.LineMatch]:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with os.fdopen(file, "rb") as stream:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 return
-            yield from islice(_LineSearch(self._pattern, path).finds(stream), self._query.most_results + 1)
+            yield from islice(_LineSearch(self._pattern, path).iterate_matches(stream), self._query.most_results + 1)
 
 
 class _LineSearch:
@@ -152,17 +152,17 @@ class _LineSearch:
         self._offset = 0
         self._long_line: _LongLine | None = None
 
-    def finds(self, stream: BufferedReader) -> Iterator[finding.Find]:
-        for piece in _pieces(stream):
+    def iterate_matches(self, stream: BufferedReader) -> Iterator[finding.LineMatch]:
+        for piece in _iterate_pieces(stream):
             end_of_text = piece.find(b"\0")
             # A file is binary from its first null on.
             text = piece if end_of_text < 0 else piece[: piece.rfind(b"\n", 0, end_of_text) + 1]
-            yield from self._in_piece(text)
+            yield from self._search_piece(text)
             if end_of_text >= 0:
                 return
-            self._pass_over(piece)
+            self._skip_piece(piece)
 
-    def _in_piece(self, piece: bytes) -> Iterator[finding.Find]:
+    def _search_piece(self, piece: bytes) -> Iterator[finding.LineMatch]:
         lines = piece.removesuffix(b"\n").decode(errors="surrogateescape").split("\n") if piece else []
         if b"\r" in piece:
             lines = [line.removesuffix("\r") for line in lines]
@@ -182,11 +182,11 @@ class _LineSearch:
                     continue
                 column += start - self._long_line.offset
                 start, beginning = self._long_line.offset, self._long_line.beginning
-            yield finding.Find(self._path, self._number + index, column, start, beginning)
+            yield finding.LineMatch(self._path, self._number + index, column, start, beginning)
             if not piece.endswith(b"\n") and index == len(lines) - 1:
                 self._long_line = _LongLine(start, beginning, is_found=True)
 
-    def _pass_over(self, piece: bytes) -> None:
+    def _skip_piece(self, piece: bytes) -> None:
         if piece.endswith(b"\n"):
             self._long_line = None
         elif self._long_line is None:
@@ -203,7 +203,7 @@ class _LongLine(Struct, frozen=True):
     is_found: bool = False
 
 
-def _pieces(stream: BufferedReader) -> Iterator[bytes]:
+def _iterate_pieces(stream: BufferedReader) -> Iterator[bytes]:
     waiting = b""
     while block := stream.read(_BLOCK):
         waiting += block
@@ -217,15 +217,15 @@ def _pieces(stream: BufferedReader) -> Iterator[bytes]:
         yield waiting
 
 
-def _with_rules_of(folder: int, path: str, levels: _Levels) -> list[tuple[str, Sequence[globs.Rule]]]:
+def _add_rules(folder: int, path: str, levels: _Levels) -> list[tuple[str, Sequence[globs.IgnoreRule]]]:
     """A repository inside another has rules of its own only."""
-    own = _rules_in(folder, ".gitignore")
-    if _has(folder, ".git"):
-        return [(path, _rules_in(folder, ".git/info/exclude")), (path, own)]
+    own = _read_rules(folder, ".gitignore")
+    if _has_entry(folder, ".git"):
+        return [(path, _read_rules(folder, ".git/info/exclude")), (path, own)]
     return [*levels, (path, own)] if own else list(levels)
 
 
-def _rules_in(folder: int, name: str) -> Sequence[globs.Rule]:
+def _read_rules(folder: int, name: str) -> Sequence[globs.IgnoreRule]:
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
@@ -233,10 +233,10 @@ def _rules_in(folder: int, name: str) -> Sequence[globs.Rule]:
     with os.fdopen(file, "rb") as stream:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return ()
-        return globs.rules(stream.read(_LARGEST_IGNORE_FILE).decode(errors="surrogateescape"))
+        return globs.parse_gitignore(stream.read(_LARGEST_IGNORE_FILE).decode(errors="surrogateescape"))
 
 
-def _has(folder: int, name: str) -> bool:
+def _has_entry(folder: int, name: str) -> bool:
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:

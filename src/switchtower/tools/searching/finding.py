@@ -13,7 +13,7 @@ _LONGEST_RECORD = 64 * 1024
 _NOISE = (b": binary file matches (found ", b": WARNING: stopped searching binary file after match (found ")
 
 
-class Query(Struct, frozen=True):
+class LineQuery(Struct, frozen=True):
     pattern: str
     start: str
     """A folder or a file below the workspace, links resolved."""
@@ -22,7 +22,7 @@ class Query(Struct, frozen=True):
     most_results: int
 
 
-class Find(Struct, frozen=True):
+class LineMatch(Struct, frozen=True):
     """A line that matched, by whoever searched. It is only believed when the file itself says the same."""
 
     path: str
@@ -39,17 +39,17 @@ def has_repository(root: str) -> bool:
     return any(os.path.lexists(above / ".git") for above in (folder, *folder.parents))
 
 
-def record(find: Find) -> bytes:
+def encode_match(find: LineMatch) -> bytes:
     return b"./%b\0%d:%d:%d:%b\n" % (os.fsencode(find.path), find.line, find.column, find.offset, find.beginning)
 
 
-def parse(chunks: Iterable[bytes]) -> Iterator[Find]:
+def parse_matches(chunks: Iterable[bytes]) -> Iterator[LineMatch]:
     """From `path NUL line:column:offset:text LF`. A path may hold a newline, a text cannot."""
     waiting = bytearray()
     for chunk in chunks:
         waiting += chunk
         while (path_end := waiting.find(0)) >= 0 and (end := waiting.find(b"\n", path_end)) >= 0:
-            find = _find(bytes(waiting[:path_end]), bytes(waiting[path_end + 1 : end]))
+            find = _parse_match(bytes(waiting[:path_end]), bytes(waiting[path_end + 1 : end]))
             del waiting[: end + 1]
             if find is not None:
                 yield find
@@ -57,14 +57,14 @@ def parse(chunks: Iterable[bytes]) -> Iterator[Find]:
             return
 
 
-def _find(path: bytes, rest: bytes) -> Find | None:
+def _parse_match(path: bytes, rest: bytes) -> LineMatch | None:
     # A remark about a binary file stands on a line of its own, so before the next path.
     while any(noise in path.partition(b"\n")[0] for noise in _NOISE) and b"\n" in path:
         path = path.partition(b"\n")[2]
     line, column, offset, beginning = rest.split(b":", 3)
     if not path.startswith(b"./"):
         return None
-    return Find(
+    return LineMatch(
         path=os.path.normpath(os.fsdecode(path)),
         line=int(line),
         column=int(column),

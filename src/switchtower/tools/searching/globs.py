@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 
-class BadGlob(ValueError):
+class InvalidGlob(ValueError):
     """The pattern cannot be read; the text says why."""
 
 
-class Rule(Struct, frozen=True):
+class IgnoreRule(Struct, frozen=True):
     """One line of a `.gitignore`. The last rule that matches decides."""
 
     matches: re.Pattern[str]
@@ -18,12 +18,12 @@ class Rule(Struct, frozen=True):
     folders_only: bool
 
 
-def rules(text: str) -> list[Rule]:
+def parse_gitignore(text: str) -> list[IgnoreRule]:
     """A whole `.gitignore`. Lines that make no sense are passed over, as git does."""
-    return list(_rules(text))
+    return list(_iterate_rules(text))
 
 
-def is_ignored(path: str, rules_of_folder: Sequence[Rule], *, is_folder: bool) -> bool | None:
+def is_ignored(path: str, rules_of_folder: Sequence[IgnoreRule], *, is_folder: bool) -> bool | None:
     """What one folder's rules say about a path below it; None when they say nothing."""
     for rule in reversed(rules_of_folder):
         if (is_folder or not rule.folders_only) and rule.matches.fullmatch(path):
@@ -31,12 +31,12 @@ def is_ignored(path: str, rules_of_folder: Sequence[Rule], *, is_folder: bool) -
     return None
 
 
-def compiled(glob: str) -> re.Pattern[str]:
+def compile_glob(glob: str) -> re.Pattern[str]:
     """A glob that files are chosen by, with `{a,b}`. Without a slash in it, it is about names at any depth."""
-    return _compiled(glob, braces=True)
+    return _compile(glob, braces=True)
 
 
-def _rules(text: str) -> Iterator[Rule]:
+def _iterate_rules(text: str) -> Iterator[IgnoreRule]:
     for raw in text.splitlines():
         line = raw.rstrip()
         if raw[len(line) :].startswith(" ") and line.endswith("\\"):
@@ -46,55 +46,55 @@ def _rules(text: str) -> Iterator[Rule]:
         negated = line.startswith("!")
         line = line[1:] if negated else line
         try:
-            pattern = _compiled(line.rstrip("/"), braces=False, anchored="/" in line.rstrip("/"))
-        except (BadGlob, re.error):
+            pattern = _compile(line.rstrip("/"), braces=False, anchored="/" in line.rstrip("/"))
+        except (InvalidGlob, re.error):
             continue
-        yield Rule(pattern, ignores=not negated, folders_only=line.endswith("/"))
+        yield IgnoreRule(pattern, ignores=not negated, folders_only=line.endswith("/"))
 
 
-def _compiled(glob: str, *, braces: bool, anchored: bool | None = None) -> re.Pattern[str]:
+def _compile(glob: str, *, braces: bool, anchored: bool | None = None) -> re.Pattern[str]:
     if anchored is None:
         anchored = "/" in glob
-    body = _Translation(glob.removeprefix("/"), braces=braces).regex()
+    body = _GlobTranslator(glob.removeprefix("/"), braces=braces).translate()
     try:
         return re.compile(body if anchored else f"(?:.*/)?{body}", re.DOTALL)
     except re.error as error:
-        raise BadGlob(f"the glob `{glob}` cannot be read: {error}") from None
+        raise InvalidGlob(f"the glob `{glob}` cannot be read: {error}") from None
 
 
-class _Translation:
+class _GlobTranslator:
     def __init__(self, glob: str, *, braces: bool) -> None:
         self._glob = glob
         self._braces = braces
         self._at = 0
         self._open_braces = 0
 
-    def regex(self) -> str:
-        pieces = list(self._pieces())
+    def translate(self) -> str:
+        pieces = list(self._iterate_pieces())
         if self._open_braces:
-            raise BadGlob(f"the glob `{self._glob}` has a brace that is never closed")
+            raise InvalidGlob(f"the glob `{self._glob}` has a brace that is never closed")
         return "".join(pieces)
 
-    def _pieces(self) -> Iterator[str]:
+    def _iterate_pieces(self) -> Iterator[str]:
         glob = self._glob
         while self._at < len(glob):
             char = glob[self._at]
             self._at += 1
             if char == "*":
-                yield self._stars()
+                yield self._translate_stars()
             elif char == "?":
                 yield "[^/]"
             elif char == "[":
-                yield self._character_class()
+                yield self._translate_character_class()
             elif char == "\\" and self._at < len(glob):
                 yield re.escape(glob[self._at])
                 self._at += 1
             elif self._braces and char in "{,}":
-                yield self._brace(char)
+                yield self._translate_brace(char)
             else:
                 yield re.escape(char)
 
-    def _stars(self) -> str:
+    def _translate_stars(self) -> str:
         start = self._at - 1
         while self._glob[self._at : self._at + 1] == "*":
             self._at += 1
@@ -108,18 +108,18 @@ class _Translation:
             return "(?:.*/)?"
         return "[^/]*"
 
-    def _character_class(self) -> str:
+    def _translate_character_class(self) -> str:
         glob = self._glob
         negated = glob[self._at : self._at + 1] in ("!", "^")
         start = self._at + negated
         end = glob.find("]", start + 1)
         if end < 0:
-            raise BadGlob(f"the glob `{glob}` has a bracket that is never closed")
+            raise InvalidGlob(f"the glob `{glob}` has a bracket that is never closed")
         self._at = end + 1
         inside = "".join(f"\\{char}" if char in "\\[]^&~|" else char for char in glob[start:end])
         return f"(?!/)[{'^' if negated else ''}{inside}]"
 
-    def _brace(self, char: str) -> str:
+    def _translate_brace(self, char: str) -> str:
         if char == "{":
             self._open_braces += 1
             return "(?:"

@@ -7,11 +7,11 @@ from switchtower.tools.running import installed
 from switchtower.tools.searching import finding
 
 
-def program() -> str | None:
-    return installed.path_of("rg")
+def find_ripgrep() -> str | None:
+    return installed.find_program("rg")
 
 
-def arguments(rg: str, query: finding.Query, *, root: str) -> list[str]:
+def build_arguments(rg: str, query: finding.LineQuery, *, root: str) -> list[str]:
     """It is to run in the workspace. Its lines have the form that `finding.parse` reads."""
     return [
         rg,
@@ -33,18 +33,18 @@ def arguments(rg: str, query: finding.Query, *, root: str) -> list[str]:
         f"--max-count={query.most_results + 1}",
         f"--max-columns={finding.COMPARED_BYTES}",
         "--max-columns-preview",
-        *_ignoring(query, root),
+        *_build_ignore_options(query, root),
         "--case-sensitive" if query.case_sensitive else "--ignore-case",
         *([f"--glob={query.glob}"] if query.glob else []),
         "--glob=!.git",
-        *(f"--iglob=!{pattern}" for pattern in _secret_globs()),
+        *(f"--iglob=!{pattern}" for pattern in _build_secret_globs()),
         f"--regexp={query.pattern}",
         "--",
         f"./{query.start}",
     ]
 
 
-def _ignoring(query: finding.Query, root: str) -> list[str]:
+def _build_ignore_options(query: finding.LineQuery, root: str) -> list[str]:
     """Git's rules, whether or not this is a repository. Those above the workspace count as far as the repository reaches:
     without one, a rule in the user's home could hide everything."""
     flags = ["--no-require-git", "--no-ignore-dot", "--no-ignore-global"]
@@ -54,6 +54,6 @@ def _ignoring(query: finding.Query, root: str) -> list[str]:
     return [*flags, "--no-ignore-parent", *own]
 
 
-def _secret_globs() -> list[str]:
+def _build_secret_globs() -> list[str]:
     """Not even opened. `scope` has the last word on what is shown."""
     return [*secrets.NAMES, *secrets.FOLDERS, *(f"**/{folder}/{name}" for folder, name in secrets.PLACES)]

@@ -23,7 +23,7 @@ _HEAD = 4096
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 
 
-class Results:
+class SearchResults:
     """What was found so far; it can be told at any time."""
 
     def __init__(self, most: int) -> None:
@@ -42,7 +42,7 @@ class Results:
         self._size += size
         return True
 
-    def text(self) -> str:
+    def render(self) -> str:
         if not self._lines:
             return "[no match]"
         if not self._more:
@@ -51,31 +51,31 @@ class Results:
         return "\n".join([*self._lines, note])
 
 
-def search(root: str, query: finding.Query, results: Results, held: leash.Leash) -> None:
+def search_workspace(root: str, query: finding.LineQuery, results: SearchResults, cancel_scope: leash.CancelScope) -> None:
     """Adds what is found. `query.start` may still be any path that leads into the workspace."""
-    query = _resolved(root, query)
-    rg = ripgrep.program()
-    argv = ripgrep.arguments(rg, query, root=root) if rg else find_lines.command(root, query)
+    query = _resolve_query(root, query)
+    rg = ripgrep.find_ripgrep()
+    argv = ripgrep.build_arguments(rg, query, root=root) if rg else find_lines.build_command(root, query)
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"}
-    with held.start(argv, cwd=root, env=env) as program:
-        for find in finding.parse(program.output()):
-            line = _borne_out(root, find)
+    with cancel_scope.start_program(argv, cwd=root, env=env) as program:
+        for find in finding.parse_matches(program.read_output()):
+            line = _verify_match(root, find)
             if line is not None and not results.add(line):
                 return
         # Both end with 2 when they cannot read what is asked; ripgrep also when it could not open some file, without a word.
-        if program.exit_code == 2 and program.complaint:
-            problem = program.complaint.partition("\n\n")[0]
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, f"the pattern or the glob cannot be read: {problem}")
-        if program.exit_code > 2 or (program.exit_code == 1 and program.complaint):  # without a word it is "nothing found"
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, "the search broke off; hint: try a simpler pattern")
+        if program.exit_code == 2 and program.error_text:
+            problem = program.error_text.partition("\n\n")[0]
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"the pattern or the glob cannot be read: {problem}")
+        if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):  # without a word it is "nothing found"
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, "the search broke off; hint: try a simpler pattern")
 
 
-def _resolved(root: str, query: finding.Query) -> finding.Query:
+def _resolve_query(root: str, query: finding.LineQuery) -> finding.LineQuery:
     with scope.locate(root, query.start) as place:
         mode = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-            raise scope.Refused(f"`{place.path}` is not a regular file")
-        return finding.Query(
+            raise scope.PathRefused(f"`{place.path}` is not a regular file")
+        return finding.LineQuery(
             pattern=query.pattern,
             start=place.path,
             glob=query.glob,
@@ -84,24 +84,24 @@ def _resolved(root: str, query: finding.Query) -> finding.Query:
         )
 
 
-def _borne_out(root: str, find: finding.Find) -> str | None:
+def _verify_match(root: str, find: finding.LineMatch) -> str | None:
     """The found line as the file itself has it, or None when it does not, or may not be read."""
-    with suppress(OSError, outcome.Failed), scope.locate(root, find.path) as place:
+    with suppress(OSError, outcome.ToolFailed), scope.locate(root, find.path) as place:
         file, _ = scope.open_to_read(place)
         try:
             text = _read_line(file, find)
         finally:
             os.close(file)
         if text is not None:
-            return f"{shown.on_one_line(find.path)}:{find.line}:{shown.visibly(text)}"
+            return f"{shown.escape_to_one_line(find.path)}:{find.line}:{shown.escape_control_characters(text)}"
     return None
 
 
-def _read_line(file: int, find: finding.Find) -> str | None:
+def _read_line(file: int, find: finding.LineMatch) -> str | None:
     if find.offset and os.pread(file, 1, find.offset - 1) != b"\n":
         return None
     head = os.pread(file, _HEAD, find.offset)
-    line = _first_line(head)
+    line = _take_first_line(head)
     if line[: finding.COMPARED_BYTES] != find.beginning[: finding.COMPARED_BYTES]:
         return None
     is_whole = b"\n" in head or len(head) < _HEAD
@@ -109,10 +109,10 @@ def _read_line(file: int, find: finding.Find) -> str | None:
         return line.decode(errors="replace")
     start = max(find.column - 1 - _BEFORE_MATCH, 0)
     piece = os.pread(file, _LONGEST_LINE + 1, find.offset + start)
-    part = _first_line(piece)
+    part = _take_first_line(piece)
     text = part[:_LONGEST_LINE].decode(errors="ignore")
     return f"{'…' if start else ''}{text}{'…' if len(part) > _LONGEST_LINE else ''}"
 
 
-def _first_line(piece: bytes) -> bytes:
+def _take_first_line(piece: bytes) -> bytes:
     return piece.partition(b"\n")[0].removesuffix(b"\r")

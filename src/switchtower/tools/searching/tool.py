@@ -15,7 +15,7 @@ from switchtower.tools.searching import finding, search
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
-class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class SearchToolArguments(Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(min_length=1, max_length=1000, description="A regular expression, matched within each line")]
     path: Annotated[str, Meta(description="A folder or a file, relative to the workspace")] = "."
     glob: Annotated[
@@ -26,43 +26,47 @@ class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     case: Annotated[Literal["sensitive", "ignore"], Meta(description="Whether upper and lower case differ")] = "sensitive"
 
 
-class Search(tool.CoreTool[SearchArguments]):
+class SearchTool(tool.CoreTool[SearchToolArguments]):
     name = "search"
     description = (
         "Search text files for a regular expression: one `path:line:text` a line. Skips what git ignores, binary files and links"
     )
-    effect = outcome.Effect.READ
-    arguments = SearchArguments
+    effect = outcome.ToolEffect.READ
+    arguments = SearchToolArguments
     time_limit = None
 
     def __init__(self, *, seconds: float = tool.READ_TIME) -> None:
         self._seconds = seconds
 
-    def vet(self, arguments: SearchArguments, context: outcome.ToolContext) -> None:
-        scope.check(context.workspace, arguments.path)
+    def check_arguments(self, arguments: SearchToolArguments, context: outcome.ToolContext) -> None:
+        scope.check_path(context.workspace, arguments.path)
         if "\0" in arguments.pattern or "\0" in (arguments.glob or ""):
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, "a pattern or a glob cannot hold a null character")
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, "a pattern or a glob cannot hold a null character")
         if _NEWLINE.search(arguments.pattern):
-            raise outcome.Failed(outcome.ErrorType.UNKNOWN, "a pattern is matched within one line and cannot hold a newline")
+            raise outcome.ToolFailed(
+                outcome.ToolErrorType.UNKNOWN, "a pattern is matched within one line and cannot hold a newline"
+            )
 
-    async def act(self, arguments: SearchArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        self.vet(arguments, context)
-        query = finding.Query(
+    async def run(self, arguments: SearchToolArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        self.check_arguments(arguments, context)
+        query = finding.LineQuery(
             pattern=arguments.pattern,
             start=arguments.path,
             glob=arguments.glob,
             case_sensitive=arguments.case == "sensitive",
             most_results=arguments.max_results,
         )
-        results = search.Results(arguments.max_results)
+        results = search.SearchResults(arguments.max_results)
         try:
             async with asyncio.timeout(self._seconds) as limit:
-                with files.explained(arguments.path, outcome.ErrorType.UNKNOWN):
-                    await leash.lead(context.run_id, partial(search.search, context.workspace, query, results))
+                with files.translate_os_errors(arguments.path, outcome.ToolErrorType.UNKNOWN):
+                    await leash.run_in_cancel_scope(
+                        context.run_id, partial(search.search_workspace, context.workspace, query, results)
+                    )
         except TimeoutError:
             if not limit.expired():
                 raise
             message = f"the search did not end within {self._seconds:g} s; hint: use a simpler pattern or a narrower path"
-            text = f"{results.text()}\n[{message}]"
-            return outcome.failure(outcome.ErrorType.EXEC_TIMEOUT, message, text=text, retryable=True)
-        return outcome.ToolOutput(results.text())
+            text = f"{results.render()}\n[{message}]"
+            return outcome.make_failure(outcome.ToolErrorType.EXEC_TIMEOUT, message, text=text, retryable=True)
+        return outcome.ToolOutput(results.render())

@@ -14,12 +14,12 @@ from weakref import WeakValueDictionary
 
 from switchtower.tools.git.plumbing import limit
 from switchtower.tools.running import patience, threads
-from switchtower.tools.running.leash import Leash
-from switchtower.tools.snapshots.keeper import Keeper
-from switchtower.tools.snapshots.limits import Limits
-from switchtower.tools.snapshots.restoring import Restored
+from switchtower.tools.running.leash import CancelScope
+from switchtower.tools.snapshots.keeper import WorkspaceSnapshots
+from switchtower.tools.snapshots.limits import SnapshotLimits
+from switchtower.tools.snapshots.restoring import RestoreResult
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = SnapshotLimits()
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Checkpoints:
     """With a `run_id`, git's processes are ended like any of the run's should we crash."""
 
-    def __init__(self, folder: Path, *, apart: Sequence[Path] = (), limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, folder: Path, *, apart: Sequence[Path] = (), limits: SnapshotLimits = DEFAULT_LIMITS) -> None:
         """`folder` is where we keep what we need. It and the folders in `apart` are never covered, should they lie in a
         workspace: give it all that the daemon writes to."""
         self._folder = folder
@@ -40,9 +40,9 @@ class Checkpoints:
     ) -> str:
         """Keeps the files as they are now and answers a git tree's id. `also` names files to cover though they are ignored;
         give the same names before and after. Raises `Unavailable`."""
-        root = await _real(workspace)
+        root = await _resolve_real_path(workspace)
         async with self._lock(root):
-            return await self._do(root, lambda keeper: keeper.take(session_id, label, also), run_id)
+            return await self._run(root, lambda keeper: keeper.take(session_id, label, also), run_id)
 
     async def restore(
         self,
@@ -53,33 +53,33 @@ class Checkpoints:
         direction: Literal["undo", "redo"],
         force: bool = False,
         run_id: str | None = None,
-    ) -> Restored:
+    ) -> RestoreResult:
         """Takes back what lies between two checkpoints, or makes it again; `force` also where somebody has changed a file
         since. Without `after`, what is there now counts as that. Raises `Unavailable` before anything is touched; once it has
         begun it goes to its end, also when cancelled."""
-        root = await _real(workspace)
+        root = await _resolve_real_path(workspace)
         async with self._lock(root):
-            steps = await self._do(root, lambda keeper: keeper.steps(before, after, redo=direction == "redo"), run_id)
-            unstoppable = self._keeper(root, Leash(run_id))
-            return await patience.to_the_end(threads.call(unstoppable.restore, steps, force=force))
+            steps = await self._run(root, lambda keeper: keeper.plan_restore(before, after, redo=direction == "redo"), run_id)
+            unstoppable = self._make_snapshots(root, CancelScope(run_id))
+            return await patience.run_to_completion(threads.run_in_thread(unstoppable.restore, steps, force=force))
 
     async def diff(self, workspace: str, before: str, after: str | None = None, *, limit_bytes: int | None = None) -> str:
         """What changed from `before` to `after`, or to now, as a unified diff; cut off at the limit. Raises `Unavailable`."""
-        root = await _real(workspace)
+        root = await _resolve_real_path(workspace)
         most = self._limits.diff_bytes if limit_bytes is None else limit_bytes
         async with self._lock(root):
-            return await self._do(root, lambda keeper: keeper.diff(before, after, most))
+            return await self._run(root, lambda keeper: keeper.diff(before, after, most))
 
     async def forget(self, workspace: str, session_id: str) -> None:
         """Drops the session's checkpoints; also when the workspace itself is gone. Raises `Unavailable`."""
-        root = await _real(workspace)
+        root = await _resolve_real_path(workspace)
         async with self._lock(root):
-            await self._do(root, lambda keeper: keeper.forget(session_id))
+            await self._run(root, lambda keeper: keeper.forget(session_id))
 
-    async def _do(self, root: str, work: Callable[[Keeper], T], run_id: str | None = None) -> T:
-        return await limit.within(
+    async def _run(self, root: str, work: Callable[[WorkspaceSnapshots], T], run_id: str | None = None) -> T:
+        return await limit.run_with_timeout(
             self._limits.seconds,
-            lambda held: work(self._keeper(root, held)),
+            lambda held: work(self._make_snapshots(root, held)),
             run_id=run_id,
             hint="let `.gitignore` name folders that hold no work",
         )
@@ -88,16 +88,16 @@ class Checkpoints:
         """One for each workspace; it is gone when nobody holds or awaits it."""
         return self._locks.setdefault(root, asyncio.Lock())
 
-    def _keeper(self, root: str, held: Leash) -> Keeper:
+    def _make_snapshots(self, root: str, cancel_scope: CancelScope) -> WorkspaceSnapshots:
         folder = self._folder / sha256(os.fsencode(root)).hexdigest()[:24]
-        return Keeper(root, folder, frozenset(self._apart_in(root)), self._limits, held)
+        return WorkspaceSnapshots(root, folder, frozenset(self._iterate_excluded(root)), self._limits, cancel_scope)
 
-    def _apart_in(self, root: str) -> Iterator[str]:
+    def _iterate_excluded(self, root: str) -> Iterator[str]:
         for folder in self._apart:
             path = PurePath(os.path.realpath(folder))
             if path.is_relative_to(root) and path != PurePath(root):
                 yield path.relative_to(root).as_posix()
 
 
-async def _real(workspace: str) -> str:
-    return await threads.call(os.path.realpath, workspace)
+async def _resolve_real_path(workspace: str) -> str:
+    return await threads.run_in_thread(os.path.realpath, workspace)

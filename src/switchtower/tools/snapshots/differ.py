@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from switchtower.tools.git.plumbing import git
-from switchtower.tools.running.leash import Leash
+from switchtower.tools.running.leash import CancelScope
 from switchtower.tools.snapshots import objects, trees
-from switchtower.tools.snapshots.objects import Entry
-from switchtower.tools.snapshots.snapshot import Difference
-from switchtower.tools.snapshots.store import Store
+from switchtower.tools.snapshots.objects import TreeEntry
+from switchtower.tools.snapshots.snapshot import FileDifference
+from switchtower.tools.snapshots.store import ObjectStore
 
 _HOW = (
     "-r",
@@ -26,31 +26,33 @@ _LARGE = "2m"
 """A larger file is shown as binary: comparing it line by line takes too long."""
 
 
-def unified(differences: Iterable[Difference], scratch: Store, folder: Path, limit_bytes: int, held: Leash) -> str:
+def diff_snapshots(
+    differences: Iterable[FileDifference], scratch: ObjectStore, folder: Path, limit_bytes: int, cancel_scope: CancelScope
+) -> str:
     """Both trees go into the scratch store. What is beyond the limit is cut off, and the text says so."""
-    before: trees.Folder = {}
-    after: trees.Folder = {}
+    before: trees.FolderTree = {}
+    after: trees.FolderTree = {}
     for difference in differences:
-        _put(before, difference.path, difference.before)
-        _put(after, difference.path, difference.after)
-    with tempfile.TemporaryFile(dir=folder) as file, scratch.checker(held) as checker:
-        pack = objects.Pack(scratch.algorithm, file)
-        ids = [trees.add(side, set(), pack, checker) for side in (before, after)]
-        scratch.write(pack, held)
+        _write_file(before, difference.path, difference.before)
+        _write_file(after, difference.path, difference.after)
+    with tempfile.TemporaryFile(dir=folder) as file, scratch.open_checker(cancel_scope) as checker:
+        pack = objects.ObjectPack(scratch.algorithm, file)
+        ids = [trees.add_trees(side, set(), pack, checker) for side in (before, after)]
+        scratch.write(pack, cancel_scope)
     config = ("-c", "core.quotePath=false", "-c", f"core.bigFileThreshold={_LARGE}")
-    with scratch.git.start(held, *config, "diff-tree", *_HOW, *ids) as running:
+    with scratch.git.start(cancel_scope, *config, "diff-tree", *_HOW, *ids) as running:
         shown = b""
-        for chunk in running.output():
+        for chunk in running.read_output():
             shown += chunk
             if len(shown) > limit_bytes:
                 whole_lines = shown[:limit_bytes].rpartition(b"\n")[0]
                 return f"{whole_lines.decode(errors='replace')}\n[… cut at {limit_bytes} bytes …]\n"
         if running.exit_code != 0:
-            raise git.Failed("git diff-tree failed")
+            raise git.GitError("git diff-tree failed")
     return shown.decode(errors="replace")
 
 
-def _put(folder: trees.Folder, path: str, entry: Entry | None) -> None:
+def _write_file(folder: trees.FolderTree, path: str, entry: TreeEntry | None) -> None:
     if entry is None:
         return
     *parts, name = path.split("/")

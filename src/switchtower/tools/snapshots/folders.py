@@ -19,7 +19,7 @@ _MOST_DEEP = 128
 Entries = list["os.DirEntry[str]"]
 
 
-class Present(Struct, frozen=True):
+class PresentFile(Struct, frozen=True):
     """A file or link as it is now."""
 
     mode: int
@@ -27,12 +27,12 @@ class Present(Struct, frozen=True):
     content: bytes
 
 
-class Barred(Exception):
+class NestedRepository(Exception):
     """A folder on the way has a repository of its own."""
 
 
 @contextmanager
-def root(path: str) -> Iterator[int]:
+def open_root(path: str) -> Iterator[int]:
     """The workspace itself. It may be reached through a link: that is the user's own choice."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -42,7 +42,7 @@ def root(path: str) -> Iterator[int]:
 
 
 @contextmanager
-def inside(parent: int, name: str) -> Iterator[int | None]:
+def open_subfolder(parent: int, name: str) -> Iterator[int | None]:
     """The folder of that name; `None` when it is none, or not ours to read."""
     try:
         folder = os.open(name, _OPEN_FOLDER, dir_fd=parent)
@@ -56,7 +56,7 @@ def inside(parent: int, name: str) -> Iterator[int | None]:
 
 
 @contextmanager
-def parent_of(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def open_parent(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
     """The folder that a path lies in and the name in it. `make` creates folders that are missing on the way."""
     *parts, name = path.split("/")
     folder = os.dup(root)
@@ -68,13 +68,13 @@ def parent_of(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int
             os.close(folder)
             folder = below
             if _exists(folder, ".git"):
-                raise Barred
+                raise NestedRepository
         yield folder, name
     finally:
         os.close(folder)
 
 
-def entries_of(folder: int) -> Entries:
+def list_entries(folder: int) -> Entries:
     with os.scandir(folder) as entries:
         return list(entries)
 
@@ -83,13 +83,13 @@ def is_repository(entries: Entries) -> bool:
     return any(entry.name.casefold() == ".git" for entry in entries)
 
 
-def look(folder: int, name: str, most_bytes: int) -> Present | None:
+def read_present(folder: int, name: str, most_bytes: int) -> PresentFile | None:
     """`None` for what is neither file nor link, is too large, or cannot be read. Raises `FileNotFoundError` when there is
     nothing."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     try:
         if stat.S_ISLNK(status.st_mode):
-            return Present(objects.LINK, os.fsencode(os.readlink(name, dir_fd=folder)))
+            return PresentFile(objects.LINK, os.fsencode(os.readlink(name, dir_fd=folder)))
         if not stat.S_ISREG(status.st_mode):
             return None
         # It may be something else by now: only what was opened counts.
@@ -101,25 +101,25 @@ def look(folder: int, name: str, most_bytes: int) -> Present | None:
     except OSError:
         return None
     mode = objects.PROGRAM if status.st_mode & stat.S_IXUSR else objects.FILE
-    return Present(mode, content) if len(content) <= most_bytes else None
+    return PresentFile(mode, content) if len(content) <= most_bytes else None
 
 
 def is_empty(parent: int, name: str, depth: int = 0) -> bool:
     """Whether it is a folder with nothing but such folders in it. One without end is not."""
-    with inside(parent, name) as folder:
+    with open_subfolder(parent, name) as folder:
         if folder is None or depth > _MOST_DEEP:
             return False
         return all(
-            entry.is_dir(follow_symlinks=False) and is_empty(folder, entry.name, depth + 1) for entry in entries_of(folder)
+            entry.is_dir(follow_symlinks=False) and is_empty(folder, entry.name, depth + 1) for entry in list_entries(folder)
         )
 
 
 def remove_empty(parent: int, name: str) -> None:
     """Removes a folder that has nothing but such folders in it."""
-    with inside(parent, name) as folder:
+    with open_subfolder(parent, name) as folder:
         if folder is None:
             return
-        for entry in entries_of(folder):
+        for entry in list_entries(folder):
             remove_empty(folder, entry.name)
     os.rmdir(name, dir_fd=parent)
 

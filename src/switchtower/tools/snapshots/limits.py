@@ -5,7 +5,7 @@ from msgspec import Struct
 MiB = 1024 * 1024
 
 
-class Limits(Struct, frozen=True):
+class SnapshotLimits(Struct, frozen=True):
     seconds: float = 30.0
     """For taking or comparing. Bringing files back goes to its end once it has begun."""
     file_bytes: int = 20 * MiB

@@ -26,14 +26,14 @@ _CHUNK = 1024 * 1024
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-class Entry(Struct, frozen=True):
+class TreeEntry(Struct, frozen=True):
     """A name in a tree: its mode and the object behind it."""
 
     mode: int
     id: str
 
 
-class Damaged(Exception):
+class DamagedObject(Exception):
     """An object is not what its id says, or no tree that we would write."""
 
 
@@ -41,27 +41,27 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def algorithm_of(id: str) -> str:
+def detect_algorithm(id: str) -> str:
     return "sha1" if len(id) == 40 else "sha256"
 
 
-def object_id(algorithm: str, kind: str, content: bytes) -> str:
+def compute_object_id(algorithm: str, kind: str, content: bytes) -> str:
     digest = hashlib.new(algorithm, f"{kind} {len(content)}\0".encode(), usedforsecurity=False)
     digest.update(content)
     return digest.hexdigest()
 
 
-def encode_tree(entries: Mapping[bytes, Entry]) -> bytes:
+def encode_tree(entries: Mapping[bytes, TreeEntry]) -> bytes:
     # Git sorts a folder as if its name ended with a slash.
     ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].mode == FOLDER else item[0])
     return b"".join(b"%o %s\0%s" % (entry.mode, name, bytes.fromhex(entry.id)) for name, entry in ordered)
 
 
-def decode_tree(content: bytes, id: str) -> dict[bytes, Entry]:
+def decode_tree(content: bytes, id: str) -> dict[bytes, TreeEntry]:
     """The entries of the tree with this id. A tree that was tampered with, or that is none of ours, is refused."""
-    if object_id(algorithm_of(id), "tree", content) != id:
-        raise Damaged(f"the tree {id} is not what its id says")
-    entries: dict[bytes, Entry] = {}
+    if compute_object_id(detect_algorithm(id), "tree", content) != id:
+        raise DamagedObject(f"the tree {id} is not what its id says")
+    entries: dict[bytes, TreeEntry] = {}
     id_bytes = len(id) // 2
     at = 0
     while at < len(content):
@@ -69,39 +69,39 @@ def decode_tree(content: bytes, id: str) -> dict[bytes, Entry]:
         id_at = content.find(b"\0", name_at) + 1
         end = id_at + id_bytes
         mode, name = content[at : name_at - 1], content[name_at : id_at - 1]
-        if not (name_at and id_at and end <= len(content)) or mode not in _MODES or not is_plain(name):
-            raise Damaged(f"the tree {id} holds what no snapshot has")
-        entries[name] = Entry(_MODES[mode], content[id_at:end].hex())
+        if not (name_at and id_at and end <= len(content)) or mode not in _MODES or not is_plain_name(name):
+            raise DamagedObject(f"the tree {id} holds what no snapshot has")
+        entries[name] = TreeEntry(_MODES[mode], content[id_at:end].hex())
         at = end
     return entries
 
 
-def is_plain(name: bytes) -> bool:
+def is_plain_name(name: bytes) -> bool:
     """Whether it names something in a folder, and nothing that is git's."""
     return name not in (b"", b".", b"..") and b"/" not in name and b"\0" not in name and name.lower() != b".git"
 
 
-class Pack:
+class ObjectPack:
     """Objects on their way into a store, gathered in a file."""
 
     def __init__(self, algorithm: str, file: IO[bytes]) -> None:
         self.algorithm = algorithm
         self.ids: set[str] = set()
         self._file = file
-        self._file.write(_pack_header(0))
+        self._file.write(_encode_pack_header(0))
 
     def add(self, kind: str, content: bytes) -> str:
-        id = object_id(self.algorithm, kind, content)
+        id = compute_object_id(self.algorithm, kind, content)
         if id not in self.ids:
             self.ids.add(id)
-            self._file.write(_object_header(_PACK_TYPES[kind], len(content)))
+            self._file.write(_encode_object_header(_PACK_TYPES[kind], len(content)))
             self._file.write(zlib.compress(content, _QUICK))
         return id
 
-    def finished(self) -> IO[bytes]:
+    def finish(self) -> IO[bytes]:
         """The file, complete and wound back to its start. Nothing can be added after that."""
         self._file.seek(0)
-        self._file.write(_pack_header(len(self.ids)))
+        self._file.write(_encode_pack_header(len(self.ids)))
         self._file.seek(0)
         digest = hashlib.new(self.algorithm, usedforsecurity=False)
         while chunk := self._file.read(_CHUNK):
@@ -112,11 +112,11 @@ class Pack:
         return self._file
 
 
-def _pack_header(count: int) -> bytes:
+def _encode_pack_header(count: int) -> bytes:
     return struct.pack(">4sII", b"PACK", 2, count)
 
 
-def _object_header(type: int, size: int) -> bytes:
+def _encode_object_header(type: int, size: int) -> bytes:
     """The type and the lowest four bits of the size, then seven bits a byte; the top bit says that more follow."""
     header = bytearray()
     byte = type << 4 | size & 0x0F

@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from switchtower.core import policy
 from switchtower.tools.snapshots import folders, objects
-from switchtower.tools.snapshots.objects import Entry
-from switchtower.tools.snapshots.reading import Reader
+from switchtower.tools.snapshots.objects import TreeEntry
+from switchtower.tools.snapshots.reading import ObjectReader
 
 _IN_THE_WAY = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY})
 
 
-class Restored(Struct, frozen=True):
+class RestoreResult(Struct, frozen=True):
     files: tuple[str, ...] = ()
     """Now as wanted, those included that were so before."""
     skipped: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class Restored(Struct, frozen=True):
     """Could not be written, each with the reason."""
 
 
-class Step(Struct, frozen=True):
+class RestoreStep(Struct, frozen=True):
     """One path: how it should be now, and how it should become. `None` is that it is not there."""
 
     path: str
-    have: Entry | None
-    want: Entry | None
+    have: TreeEntry | None
+    want: TreeEntry | None
     private: bool = False
 
 
@@ -44,7 +44,7 @@ class _SomethingElse:
 
 
 class Restorer:
-    def __init__(self, root: str, *, algorithm: str, most_bytes: int, reader: Reader, force: bool) -> None:
+    def __init__(self, root: str, *, algorithm: str, most_bytes: int, reader: ObjectReader, force: bool) -> None:
         """`force` also replaces what somebody has changed since."""
         self._root = root
         self._algorithm = algorithm
@@ -55,41 +55,43 @@ class Restorer:
         self._skipped: list[str] = []
         self._failed: list[str] = []
 
-    def restore(self, steps: Iterable[Step]) -> Restored:
-        with folders.root(self._root) as root:
+    def restore(self, steps: Iterable[RestoreStep]) -> RestoreResult:
+        with folders.open_root(self._root) as root:
             # What goes makes room for what comes: a file may be where a folder has to be.
             for step in sorted(steps, key=lambda step: step.want is not None):
-                self._do(root, step)
-        return Restored(files=_shown(self._files), skipped=_shown(self._skipped), failed=_shown(self._failed))
+                self._apply_step(root, step)
+        return RestoreResult(
+            files=_to_printable(self._files), skipped=_to_printable(self._skipped), failed=_to_printable(self._failed)
+        )
 
-    def _do(self, root: int, step: Step) -> None:
+    def _apply_step(self, root: int, step: RestoreStep) -> None:
         try:
             if policy.is_secret(f"{self._root}/{step.path}"):
-                raise folders.Barred
-            present = self._present(root, step.path)
+                raise folders.NestedRepository
+            present = self._read_entry(root, step.path)
             if present != step.want:
                 if present != step.have and not self._force:
-                    raise folders.Barred
+                    raise folders.NestedRepository
                 if step.want is None:
                     _remove(root, step.path)
                 else:
                     self._write(root, step, step.want)
-        except folders.Barred:
+        except folders.NestedRepository:
             self._skipped.append(step.path)
         except OSError as error:
             if error.errno in _IN_THE_WAY:
                 self._skipped.append(step.path)
             else:
                 self._failed.append(f"{step.path}: {error.strerror}")
-        except objects.Damaged as damage:
+        except objects.DamagedObject as damage:
             self._failed.append(f"{step.path}: {damage}")
         else:
             self._files.append(step.path)
 
-    def _present(self, root: int, path: str) -> Entry | _SomethingElse | None:
+    def _read_entry(self, root: int, path: str) -> TreeEntry | _SomethingElse | None:
         try:
-            with folders.parent_of(root, path) as (folder, name):
-                present = folders.look(folder, name, self._most_bytes)
+            with folders.open_parent(root, path) as (folder, name):
+                present = folders.read_present(folder, name, self._most_bytes)
                 if present is None:
                     return None if folders.is_empty(folder, name) else _SomethingElse()
         except OSError as error:
@@ -97,11 +99,11 @@ class Restorer:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return None
             raise
-        return Entry(present.mode, objects.object_id(self._algorithm, "blob", present.content))
+        return TreeEntry(present.mode, objects.compute_object_id(self._algorithm, "blob", present.content))
 
-    def _write(self, root: int, step: Step, want: Entry) -> None:
-        content = self._reader.blob(want.id)
-        with folders.parent_of(root, step.path, make=True) as (folder, name):
+    def _write(self, root: int, step: RestoreStep, want: TreeEntry) -> None:
+        content = self._reader.read_blob(want.id)
+        with folders.open_parent(root, step.path, make=True) as (folder, name):
             if folders.is_empty(folder, name):
                 folders.remove_empty(folder, name)
             # Always the same name for the same file, so that a second try after a crash clears up behind the first.
@@ -112,7 +114,7 @@ class Restorer:
                 if want.mode == objects.LINK:
                     os.symlink(os.fsdecode(content), beside, dir_fd=folder)
                 else:
-                    _write_new(folder, beside, content, step, want, _former(folder, name))
+                    _write_new(folder, beside, content, step, want, _read_former_status(folder, name))
                 os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
@@ -122,19 +124,19 @@ class Restorer:
 
 def _remove(root: int, path: str) -> None:
     """Removes a file, and the folders that it leaves empty."""
-    with suppress(FileNotFoundError), folders.parent_of(root, path) as (folder, name):
+    with suppress(FileNotFoundError), folders.open_parent(root, path) as (folder, name):
         os.unlink(name, dir_fd=folder)
     *parents, _ = path.split("/")
     while parents:
         try:
-            with folders.parent_of(root, "/".join(parents)) as (folder, name):
+            with folders.open_parent(root, "/".join(parents)) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
-        except (OSError, folders.Barred):
+        except (OSError, folders.NestedRepository):
             return
         parents.pop()
 
 
-def _write_new(folder: int, name: str, content: bytes, step: Step, want: Entry, former: os.stat_result | None) -> None:
+def _write_new(folder: int, name: str, content: bytes, step: RestoreStep, want: TreeEntry, former: os.stat_result | None) -> None:
     allowed = 0o700 if step.private else 0o777
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     new = (0o777 if want.mode == objects.PROGRAM else 0o666) & allowed
@@ -142,19 +144,19 @@ def _write_new(folder: int, name: str, content: bytes, step: Step, want: Entry, 
         if former is not None:
             with suppress(PermissionError):
                 os.fchown(stream.fileno(), former.st_uid, former.st_gid)
-            os.fchmod(stream.fileno(), _permissions(former, want) & allowed)
+            os.fchmod(stream.fileno(), _compute_permissions(former, want) & allowed)
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _permissions(former: os.stat_result, want: Entry) -> int:
+def _compute_permissions(former: os.stat_result, want: TreeEntry) -> int:
     """As they were, but whoever may read a program may run it, and nobody runs what is none."""
     permissions = stat.S_IMODE(former.st_mode)
     return permissions | (permissions & 0o444) >> 2 if want.mode == objects.PROGRAM else permissions & ~0o111
 
 
-def _former(folder: int, name: str) -> os.stat_result | None:
+def _read_former_status(folder: int, name: str) -> os.stat_result | None:
     with suppress(FileNotFoundError):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):
@@ -162,6 +164,6 @@ def _former(folder: int, name: str) -> os.stat_result | None:
     return None
 
 
-def _shown(paths: list[str]) -> tuple[str, ...]:
+def _to_printable(paths: list[str]) -> tuple[str, ...]:
     """A name can hold bytes that are no text; whoever is told about it can read only text."""
     return tuple(os.fsencode(path).decode(errors="replace") for path in sorted(paths))

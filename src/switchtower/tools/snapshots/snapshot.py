@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from switchtower.tools.snapshots import objects
-from switchtower.tools.snapshots.objects import Entry
-from switchtower.tools.snapshots.reading import Reader
-from switchtower.tools.snapshots.scan import Scan
+from switchtower.tools.snapshots.objects import TreeEntry
+from switchtower.tools.snapshots.reading import ObjectReader
+from switchtower.tools.snapshots.scan import WorkspaceScan
 
 _FILES, _LEFT_OUT, _PRIVATE = b"files", b"left-out", b"private"
 
 
-class Snapshot(Struct, frozen=True):
+class WorkspaceSnapshot(Struct, frozen=True):
     files: str
     """The id of their tree."""
     left_out: frozenset[str]
     """A folder's name ends with a slash."""
     private: frozenset[str]
 
-    def covers(self, path: str) -> bool:
+    def is_covered(self, path: str) -> bool:
         """Whether it would hold the file if there was one."""
         slash = path.find("/")
         while slash >= 0:
@@ -35,66 +35,66 @@ class Snapshot(Struct, frozen=True):
         return path not in self.left_out
 
 
-class Difference(Struct, frozen=True):
+class FileDifference(Struct, frozen=True):
     """A file or link that is not the same in both. `None` is that there is none."""
 
     path: str
-    before: Entry | None
-    after: Entry | None
+    before: TreeEntry | None
+    after: TreeEntry | None
 
 
-def encode(files: str, scan: Scan, keep: Callable[[bytes], str]) -> bytes:
+def encode_snapshot(files: str, scan: WorkspaceScan, keep: Callable[[bytes], str]) -> bytes:
     """The tree of three. `keep` takes a blob into the store and answers its id."""
     return objects.encode_tree(
         {
-            _FILES: Entry(objects.FOLDER, files),
-            _LEFT_OUT: Entry(objects.FILE, keep(_joined(scan.left_out))),
-            _PRIVATE: Entry(objects.FILE, keep(_joined(scan.private))),
+            _FILES: TreeEntry(objects.FOLDER, files),
+            _LEFT_OUT: TreeEntry(objects.FILE, keep(_join_names(scan.left_out))),
+            _PRIVATE: TreeEntry(objects.FILE, keep(_join_names(scan.private))),
         }
     )
 
 
-def load(reader: Reader, id: str) -> Snapshot:
-    top = reader.tree(id)
+def load_snapshot(reader: ObjectReader, id: str) -> WorkspaceSnapshot:
+    top = reader.read_tree(id)
     if top.keys() != {_FILES, _LEFT_OUT, _PRIVATE}:
-        raise objects.Damaged(f"the tree {id} is no checkpoint")
-    return Snapshot(
+        raise objects.DamagedObject(f"the tree {id} is no checkpoint")
+    return WorkspaceSnapshot(
         files=top[_FILES].id,
-        left_out=_split(reader.blob(top[_LEFT_OUT].id)),
-        private=_split(reader.blob(top[_PRIVATE].id)),
+        left_out=_split_names(reader.read_blob(top[_LEFT_OUT].id)),
+        private=_split_names(reader.read_blob(top[_PRIVATE].id)),
     )
 
 
-def differences(reader: Reader, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+def iterate_differences(reader: ObjectReader, before: WorkspaceSnapshot, after: WorkspaceSnapshot) -> Iterator[FileDifference]:
     """In order, folder by folder, without those that one of the two does not cover."""
-    for difference in _compared(reader, before.files, after.files, ""):
-        if before.covers(difference.path) and after.covers(difference.path):
+    for difference in _compare_trees(reader, before.files, after.files, ""):
+        if before.is_covered(difference.path) and after.is_covered(difference.path):
             yield difference
 
 
-def _compared(reader: Reader, before: str | None, after: str | None, prefix: str) -> Iterator[Difference]:
-    old = reader.tree(before) if before else {}
-    new = reader.tree(after) if after else {}
+def _compare_trees(reader: ObjectReader, before: str | None, after: str | None, prefix: str) -> Iterator[FileDifference]:
+    old = reader.read_tree(before) if before else {}
+    new = reader.read_tree(after) if after else {}
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was == now:
             continue
         path = prefix + os.fsdecode(name)
-        (folder_was, file_was), (folder_now, file_now) = _kinds(was), _kinds(now)
+        (folder_was, file_was), (folder_now, file_now) = _split_kinds(was), _split_kinds(now)
         if file_was or file_now:
-            yield Difference(path, file_was, file_now)
+            yield FileDifference(path, file_was, file_now)
         if folder_was or folder_now:
-            yield from _compared(reader, folder_was, folder_now, f"{path}/")
+            yield from _compare_trees(reader, folder_was, folder_now, f"{path}/")
 
 
-def _kinds(entry: Entry | None) -> tuple[str | None, Entry | None]:
+def _split_kinds(entry: TreeEntry | None) -> tuple[str | None, TreeEntry | None]:
     """As a folder and as a file; it is at most one of them."""
     return (entry.id, None) if entry and entry.mode == objects.FOLDER else (None, entry)
 
 
-def _joined(names: list[str]) -> bytes:
+def _join_names(names: list[str]) -> bytes:
     return b"\0".join(os.fsencode(name) for name in sorted(names))
 
 
-def _split(names: bytes) -> frozenset[str]:
+def _split_names(names: bytes) -> frozenset[str]:
     return frozenset(map(os.fsdecode, names.split(b"\0"))) if names else frozenset()

@@ -13,11 +13,11 @@ import msgspec
 _TICK_NS = 1_000_000_000
 _THIS_PROCESS = uuid4().hex
 
-Look = tuple[int, int, int, int, int]
+StatusSummary = tuple[int, int, int, int, int]
 """Size, times of change of content and of the rest, inode, mode."""
 
 
-def look_of(status: os.stat_result) -> Look:
+def summarize_status(status: os.stat_result) -> StatusSummary:
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode)
 
 
@@ -25,33 +25,33 @@ def is_settled(status: os.stat_result, now_ns: int) -> bool:
     return max(status.st_mtime_ns, status.st_ctime_ns) < now_ns - _TICK_NS
 
 
-class Known(msgspec.Struct):
+class KnownFileStats(msgspec.Struct):
     """The files of one workspace as last seen, by path."""
 
     algorithm: str
-    files: dict[str, tuple[Look, str]]
+    files: dict[str, tuple[StatusSummary, str]]
     judged_by: str = _THIS_PROCESS
     """Who found that none of them holds secrets: the rules for that may have become others since."""
 
     @property
-    def are_no_secrets(self) -> bool:
+    def has_current_secret_rules(self) -> bool:
         return self.judged_by == _THIS_PROCESS
 
 
-def load(path: Path, algorithm: str) -> Known:
+def load_known(path: Path, algorithm: str) -> KnownFileStats:
     """Empty when there is none, or none that can be used."""
     with suppress(OSError, msgspec.DecodeError, ValueError):
-        known = msgspec.msgpack.decode(path.read_bytes(), type=Known)
+        known = msgspec.msgpack.decode(path.read_bytes(), type=KnownFileStats)
         if known.algorithm == algorithm:
             return known
-    return Known(algorithm, {})
+    return KnownFileStats(algorithm, {})
 
 
-def save(path: Path, known: Known) -> None:
+def save_known(path: Path, known: KnownFileStats) -> None:
     encodable = {name: file for name, file in known.files.items() if name.isascii() or _is_text(name)}
     beside = path.with_name(f"{path.name}.new")
     try:
-        beside.write_bytes(msgspec.msgpack.encode(Known(known.algorithm, encodable)))
+        beside.write_bytes(msgspec.msgpack.encode(KnownFileStats(known.algorithm, encodable)))
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)

@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from switchtower.tools.git.plumbing import git
-from switchtower.tools.git.plumbing.discovery import Repository
-from switchtower.tools.git.plumbing.unavailable import Unavailable
-from switchtower.tools.running.leash import Leash
+from switchtower.tools.git.plumbing.discovery import VerifiedRepository
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
+from switchtower.tools.running.leash import CancelScope
 from switchtower.tools.snapshots import objects, reading
 
 REFS = "refs/switchtower"
@@ -30,7 +30,7 @@ _MOST_LOOSE = 100
 """More new objects than this stay together in a pack; fewer go where git puts its own, so that packs do not pile up."""
 
 
-class Store(Struct, frozen=True):
+class ObjectStore(Struct, frozen=True):
     git_dir: str
     object_folder: str
     algorithm: str
@@ -40,71 +40,71 @@ class Store(Struct, frozen=True):
     """Git's `core.sharedRepository`, so that others of a shared repository can still write into it."""
 
     @property
-    def git(self) -> git.Git:
+    def git(self) -> git.GitRunner:
         variables = {
             **git.OWN_WORDS_ONLY,
             "GIT_DIR": self.git_dir,
             "GIT_OBJECT_DIRECTORY": self.object_folder,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(_quoted(folder) for folder in self.also_read),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(_quote_path(folder) for folder in self.also_read),
         }
-        return git.Git(cwd=self.git_dir, variables=variables)
+        return git.GitRunner(cwd=self.git_dir, variables=variables)
 
     @contextmanager
-    def scratch(self, folder: Path) -> Iterator["Store"]:
+    def open_scratch(self, folder: Path) -> Iterator["ObjectStore"]:
         """The same objects to read, and a place that is gone afterwards to write to."""
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as temporary:
             yield replace(self, object_folder=temporary, also_read=(self.object_folder, *self.also_read), shared="umask")
 
     @contextmanager
-    def checker(self, held: Leash) -> Iterator[reading.Checker]:
-        with self.git.start(held, "cat-file", "--batch-check", stdin=subprocess.PIPE) as running:
-            yield reading.Checker(running)
+    def open_checker(self, cancel_scope: CancelScope) -> Iterator[reading.ObjectChecker]:
+        with self.git.start(cancel_scope, "cat-file", "--batch-check", stdin=subprocess.PIPE) as running:
+            yield reading.ObjectChecker(running)
 
     @contextmanager
-    def reader(self, held: Leash) -> Iterator[reading.Reader]:
-        with self.git.start(held, "cat-file", "--batch", stdin=subprocess.PIPE) as running:
-            yield reading.Reader(running, held)
+    def open_reader(self, cancel_scope: CancelScope) -> Iterator[reading.ObjectReader]:
+        with self.git.start(cancel_scope, "cat-file", "--batch", stdin=subprocess.PIPE) as running:
+            yield reading.ObjectReader(running, cancel_scope)
 
-    def write(self, pack: objects.Pack, held: Leash) -> None:
+    def write(self, pack: objects.ObjectPack, cancel_scope: CancelScope) -> None:
         if not pack.ids:
             return
         how = ["unpack-objects", "-q"] if len(pack.ids) <= _MOST_LOOSE else ["index-pack", "--stdin"]
-        self.git.output(held, "-c", f"core.sharedRepository={self.shared}", *how, stdin=pack.finished())
+        self.git.run(cancel_scope, "-c", f"core.sharedRepository={self.shared}", *how, stdin=pack.finish())
 
-    def keep(self, ref: str, id: str, held: Leash) -> None:
-        self.git.output(held, "-c", f"core.sharedRepository={self.shared}", "update-ref", f"{REFS}/{ref}", id)
+    def keep(self, ref: str, id: str, cancel_scope: CancelScope) -> None:
+        self.git.run(cancel_scope, "-c", f"core.sharedRepository={self.shared}", "update-ref", f"{REFS}/{ref}", id)
 
-    def drop(self, prefix: str, held: Leash) -> None:
+    def drop(self, prefix: str, cancel_scope: CancelScope) -> None:
         """Lets go of all refs below the prefix."""
-        listed = self.git.output(held, "for-each-ref", "--format=%(refname)", f"{REFS}/{prefix}/")
+        listed = self.git.run(cancel_scope, "for-each-ref", "--format=%(refname)", f"{REFS}/{prefix}/")
         commands = b"".join(b"delete %s\n" % name for name in listed.splitlines())
         if commands:
             with tempfile.TemporaryFile() as file:
                 file.write(commands)
                 file.seek(0)
-                self.git.output(held, "update-ref", "--stdin", stdin=file)
+                self.git.run(cancel_scope, "update-ref", "--stdin", stdin=file)
 
-    def clean(self, held: Leash) -> None:
+    def clean(self, cancel_scope: CancelScope) -> None:
         """Removes what no ref keeps. Only for a store of ours: in a repository that is for its owner to do."""
-        self.git.attempt(held, "gc", "--quiet", "--prune=now")
+        self.git.try_run(cancel_scope, "gc", "--quiet", "--prune=now")
 
 
-def open_for(repository: Repository | None, folder: Path) -> Store:
+def open_store(repository: VerifiedRepository | None, folder: Path) -> ObjectStore:
     """The store of the workspace whose things we keep in `folder`, made when it is not there yet."""
     _sweep(folder)
     own, beside = folder / _OWN, folder / _REPOSITORY
     if repository is None:
         _lay_out(own, "sha1", links={})
-        store = Store(git_dir=str(own), object_folder=str(own / "objects"), algorithm="sha1")
+        store = ObjectStore(git_dir=str(own), object_folder=str(own / "objects"), algorithm="sha1")
         # It may have been part of a repository when earlier snapshots were taken.
         return replace(store, also_read=(str(beside / "objects"),)) if beside.exists() else store
     common = Path(repository.common_dir)
-    _lay_out(beside, repository.algorithm, links={name: common / name for name in _shared_names(common)})
-    store = Store(
+    _lay_out(beside, repository.algorithm, links={name: common / name for name in _list_shared_names(common)})
+    store = ObjectStore(
         git_dir=str(beside),
         object_folder=repository.objects,
         algorithm=repository.algorithm,
-        shared=_sharing(common / "objects"),
+        shared=_detect_sharing(common / "objects"),
     )
     if repository.algorithm == "sha1" and own.exists():
         # It was a plain folder when earlier snapshots were taken.
@@ -112,22 +112,22 @@ def open_for(repository: Repository | None, folder: Path) -> Store:
     return store
 
 
-def own_in(folder: Path) -> Store | None:
+def find_own_store(folder: Path) -> ObjectStore | None:
     """The store of ours that the workspace has had so far."""
-    return _existing(folder / _OWN)
+    return _find_existing(folder / _OWN)
 
 
-def all_in(folder: Path) -> list[Store]:
+def list_stores(folder: Path) -> list[ObjectStore]:
     """The stores that the workspace has had so far, whatever it is now."""
-    return [place for place in map(_existing, (folder / _OWN, folder / _REPOSITORY)) if place]
+    return [place for place in map(_find_existing, (folder / _OWN, folder / _REPOSITORY)) if place]
 
 
-def _existing(place: Path) -> Store | None:
+def _find_existing(place: Path) -> ObjectStore | None:
     objects = place / "objects"
-    return Store(git_dir=str(place), object_folder=str(objects), algorithm="") if objects.is_dir() else None
+    return ObjectStore(git_dir=str(place), object_folder=str(objects), algorithm="") if objects.is_dir() else None
 
 
-def _shared_names(common: Path) -> list[str]:
+def _list_shared_names(common: Path) -> list[str]:
     names = ["refs", "packed-refs", "objects"]
     return [*names, "reftable"] if (common / "reftable").is_dir() else names
 
@@ -158,12 +158,12 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _sharing(folder: Path) -> str:
+def _detect_sharing(folder: Path) -> str:
     try:
         mode = folder.stat().st_mode
     except OSError as error:
         reason = f"the repository's objects cannot be reached: {error.strerror}"
-        raise Unavailable(reason, hint="see what `git fsck` says in the workspace") from error
+        raise GitUnavailable(reason, hint="see what `git fsck` says in the workspace") from error
     if not mode & stat.S_ISGID:
         return "umask"
     return "all" if mode & stat.S_IWOTH else "group"
@@ -175,7 +175,7 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _quoted(folder: str) -> str:
+def _quote_path(folder: str) -> str:
     """In the quotes that git understands: a colon would end the name."""
     escaped = "".join(f"\\{byte:03o}" if byte < 0x20 or byte in b'"\\' else chr(byte) for byte in os.fsencode(folder))
     return '"' + os.fsdecode(escaped.encode("latin-1")) + '"'

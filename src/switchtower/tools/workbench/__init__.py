@@ -7,18 +7,18 @@ something running in the background leaves it to the run: `tools.running.process
 """
 
 from switchtower.tools.workbench.host import TOOLS as TOOLS
-from switchtower.tools.workbench.host import host_capabilities as host_capabilities
-from switchtower.tools.workbench.host import host_doctor as host_doctor
-from switchtower.tools.workbench.host import host_info as host_info
+from switchtower.tools.workbench.host import read_host_capabilities as read_host_capabilities
+from switchtower.tools.workbench.host import diagnose_host as diagnose_host
+from switchtower.tools.workbench.host import read_host_info as read_host_info
 from switchtower.tools.workbench.listing import list_folder as list_folder
-from switchtower.tools.workbench.logs import logs_tail as logs_tail
-from switchtower.tools.workbench.paths import check as check
-from switchtower.tools.workbench.reading import read as read
-from switchtower.tools.workbench.refusals import Refused as Refused
-from switchtower.tools.workbench.repository import git_diff as git_diff
-from switchtower.tools.workbench.repository import git_status as git_status
-from switchtower.tools.workbench.searching import search as search
-from switchtower.tools.workbench.shell import bash as bash
+from switchtower.tools.workbench.logs import read_log_tail as read_log_tail
+from switchtower.tools.workbench.paths import check_path as check_path
+from switchtower.tools.workbench.reading import read_file as read_file
+from switchtower.tools.workbench.refusals import OperationRefused as OperationRefused
+from switchtower.tools.workbench.repository import read_git_diff as read_git_diff
+from switchtower.tools.workbench.repository import read_git_status as read_git_status
+from switchtower.tools.workbench.searching import search_folder as search_folder
+from switchtower.tools.workbench.shell import run_bash as run_bash
 from switchtower.tools.workbench.writing import check_write as check_write
-from switchtower.tools.workbench.writing import preview_of_write as preview_of_write
-from switchtower.tools.workbench.writing import write as write
+from switchtower.tools.workbench.writing import preview_write as preview_write
+from switchtower.tools.workbench.writing import write_file as write_file

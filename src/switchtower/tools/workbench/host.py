@@ -52,17 +52,17 @@ class HostCapabilities(HostDoctor, frozen=True, kw_only=True):
     supported_rpc: list[str]
 
 
-async def host_info(host_id: str, version: str, tools: Mapping[str, str] = TOOLS) -> HostInfo:
-    return await threads.call(_info, host_id, version, tools)
+async def read_host_info(host_id: str, version: str, tools: Mapping[str, str] = TOOLS) -> HostInfo:
+    return await threads.run_in_thread(_make_info, host_id, version, tools)
 
 
-async def host_doctor(
+async def diagnose_host(
     host_id: str, version: str, tools: Mapping[str, str] = TOOLS, *, dependencies: Sequence[str] = DEPENDENCIES
 ) -> HostDoctor:
-    return await threads.call(_doctor, host_id, version, tools, dependencies)
+    return await threads.run_in_thread(_make_doctor, host_id, version, tools, dependencies)
 
 
-async def host_capabilities(
+async def read_host_capabilities(
     host_id: str,
     version: str,
     tools: Mapping[str, str] = TOOLS,
@@ -74,7 +74,7 @@ async def host_capabilities(
     supported_rpc: Iterable[str],
     dependencies: Sequence[str] = DEPENDENCIES,
 ) -> HostCapabilities:
-    doctor = await threads.call(_doctor, host_id, version, tools, dependencies)
+    doctor = await threads.run_in_thread(_make_doctor, host_id, version, tools, dependencies)
     return HostCapabilities(
         host_id=doctor.host_id,
         pid=doctor.pid,
@@ -91,7 +91,7 @@ async def host_capabilities(
     )
 
 
-def _info(host_id: str, version: str, tools: Mapping[str, str]) -> HostInfo:
+def _make_info(host_id: str, version: str, tools: Mapping[str, str]) -> HostInfo:
     machine = os.uname().machine.lower()
     return HostInfo(
         host_id=host_id,
@@ -99,12 +99,12 @@ def _info(host_id: str, version: str, tools: Mapping[str, str]) -> HostInfo:
         os=_SYSTEMS.get(sys.platform, sys.platform),
         arch=_PROCESSORS.get(machine, machine),
         version=version,
-        tools=[_tool(name, program) for name, program in tools.items()],
+        tools=[_find_tool(name, program) for name, program in tools.items()],
     )
 
 
-def _doctor(host_id: str, version: str, tools: Mapping[str, str], dependencies: Sequence[str]) -> HostDoctor:
-    info = _info(host_id, version, tools)
+def _make_doctor(host_id: str, version: str, tools: Mapping[str, str], dependencies: Sequence[str]) -> HostDoctor:
+    info = _make_info(host_id, version, tools)
     return HostDoctor(
         host_id=info.host_id,
         pid=info.pid,
@@ -112,10 +112,10 @@ def _doctor(host_id: str, version: str, tools: Mapping[str, str], dependencies: 
         arch=info.arch,
         version=info.version,
         tools=info.tools,
-        deps=[Dependency(name, installed.path_of(name) is not None) for name in dependencies],
+        deps=[Dependency(name, installed.find_program(name) is not None) for name in dependencies],
     )
 
 
-def _tool(name: str, program: str) -> ToolStatus:
-    path = installed.path_of(program)
+def _find_tool(name: str, program: str) -> ToolStatus:
+    path = installed.find_program(program)
     return ToolStatus(name, path or program, path is not None, None if path else "not found on PATH")

@@ -13,10 +13,10 @@ from switchtower.tools.running import leash
 from switchtower.tools.workbench import paths, text
 
 LIST_LIMIT = 500
-_BETWEEN_LOOKS = 1024
+_ENTRIES_PER_CHECK = 1024
 
 
-class Entry(Struct, frozen=True):
+class ListEntry(Struct, frozen=True):
     name: str
     is_dir: bool
     size_bytes: int | None
@@ -25,43 +25,43 @@ class Entry(Struct, frozen=True):
 
 class ListResult(Struct, frozen=True):
     path: str
-    entries: list[Entry]
+    entries: list[ListEntry]
     truncated: bool
 
 
 async def list_folder(cwd: str, path: str = ".") -> ListResult:
     """Folders first, then by name."""
-    return await leash.lead(None, partial(_list, cwd, path or "."))
+    return await leash.run_in_cancel_scope(None, partial(_list, cwd, path or "."))
 
 
-def _list(cwd: str, path: str, held: leash.Leash) -> ListResult:
-    with paths.located(cwd, path) as place:
+def _list(cwd: str, path: str, cancel_scope: leash.CancelScope) -> ListResult:
+    with paths.locate_path(cwd, path) as place:
         folder = scope.open_folder(place)
         try:
             with os.scandir(folder) as scanned:
-                first = heapq.nsmallest(LIST_LIMIT + 1, _watched(scanned, held), key=_order)
-                entries = [_entry(entry) for entry in first[:LIST_LIMIT]]
+                first = heapq.nsmallest(LIST_LIMIT + 1, _iterate_checked(scanned, cancel_scope), key=_make_sort_key)
+                entries = [_make_entry(entry) for entry in first[:LIST_LIMIT]]
         finally:
             os.close(folder)
     return ListResult(path, entries, len(first) > LIST_LIMIT)
 
 
-def _watched(scanned: Iterator[os.DirEntry[str]], held: leash.Leash) -> Iterator[os.DirEntry[str]]:
+def _iterate_checked(scanned: Iterator[os.DirEntry[str]], cancel_scope: leash.CancelScope) -> Iterator[os.DirEntry[str]]:
     for number, entry in enumerate(scanned):
-        if number % _BETWEEN_LOOKS == 0:
-            held.check()
+        if number % _ENTRIES_PER_CHECK == 0:
+            cancel_scope.raise_if_cancelled()
         yield entry
 
 
-def _order(entry: os.DirEntry[str]) -> tuple[bool, str]:
+def _make_sort_key(entry: os.DirEntry[str]) -> tuple[bool, str]:
     return not entry.is_dir(follow_symlinks=False), entry.name
 
 
-def _entry(entry: os.DirEntry[str]) -> Entry:
+def _make_entry(entry: os.DirEntry[str]) -> ListEntry:
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
         size = None  # gone since
     else:
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    return Entry(text.of_name(entry.name), entry.is_dir(follow_symlinks=False), size)
+    return ListEntry(text.decode_name(entry.name), entry.is_dir(follow_symlinks=False), size)

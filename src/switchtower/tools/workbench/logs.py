@@ -19,21 +19,21 @@ class LogTail(Struct, frozen=True):
     """The file has more bytes than were read."""
 
 
-async def logs_tail(path: str | None, lines: int = 200, max_bytes: int = 200_000) -> LogTail:
+async def read_log_tail(path: str | None, lines: int = 200, max_bytes: int = 200_000) -> LogTail:
     """What is asked for beyond the limits is brought back to them."""
     if path is None:
-        raise refusals.Refused("HOSTD_LOG_PATH is not set")
-    return await threads.call(_tail, path, min(max(lines, 1), MOST_LINES), min(max(max_bytes, 1), MOST_BYTES))
+        raise refusals.OperationRefused("HOSTD_LOG_PATH is not set")
+    return await threads.run_in_thread(_read_tail, path, min(max(lines, 1), MOST_LINES), min(max(max_bytes, 1), MOST_BYTES))
 
 
-def _tail(path: str, lines: int, max_bytes: int) -> LogTail:
-    with refusals.explained():
+def _read_tail(path: str, lines: int, max_bytes: int) -> LogTail:
+    with refusals.translate_errors():
         # Not to wait for the other end of a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
-                raise refusals.Refused(refusals.NOT_REGULAR)
+                raise refusals.OperationRefused(refusals.NOT_REGULAR)
             start = max(status.st_size - max_bytes, 0)
             end = os.pread(file, max_bytes, start)
             begins_a_line = start == 0 or os.pread(file, 1, start - 1) == b"\n"

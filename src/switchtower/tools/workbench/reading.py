@@ -16,19 +16,19 @@ class ReadResult(Struct, frozen=True):
     truncated: bool
 
 
-async def read(cwd: str, path: str) -> ReadResult:
-    return await threads.call(_read, cwd, path)
+async def read_file(cwd: str, path: str) -> ReadResult:
+    return await threads.run_in_thread(_read, cwd, path)
 
 
 def _read(cwd: str, path: str) -> ReadResult:
-    with paths.located(cwd, path) as place:
+    with paths.locate_path(cwd, path) as place:
         paths.refuse_all_but_files(path, place)
         with os.fdopen(paths.open_to_read(place), "rb") as stream:
             piece = stream.read(READ_LIMIT + 1)
     try:
-        content, is_cut = text.beginning(piece, READ_LIMIT, errors="strict")
+        content, is_cut = text.truncate_text(piece, READ_LIMIT, errors="strict")
     except UnicodeDecodeError:
-        raise refusals.Refused(refusals.NOT_TEXT) from None
+        raise refusals.OperationRefused(refusals.NOT_TEXT) from None
     if "\0" in content:
-        raise refusals.Refused(refusals.NOT_TEXT)
+        raise refusals.OperationRefused(refusals.NOT_TEXT)
     return ReadResult(path, content, is_cut)

@@ -36,7 +36,7 @@ _BY_NUMBER = {
 }
 
 
-class Refused(Exception):
+class OperationRefused(Exception):
     """It cannot or may not be done."""
 
     def __init__(self, message: str) -> None:
@@ -45,14 +45,14 @@ class Refused(Exception):
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turns what `scope` and the system say about a file into relay's strings."""
     try:
         yield
-    except scope.Refused as refused:
+    except scope.PathRefused as refused:
         # The words of the path were looked at before: what is left is a link out, or one that turned under our hands.
-        raise Refused(ESCAPES) from refused
-    except outcome.Failed as failed:
-        raise Refused(NO_CWD if failed.type is outcome.ErrorType.SANDBOX_UNREACHABLE else NOT_REGULAR) from failed
+        raise OperationRefused(ESCAPES) from refused
+    except outcome.ToolFailed as failed:
+        raise OperationRefused(NO_CWD if failed.type is outcome.ToolErrorType.SANDBOX_UNREACHABLE else NOT_REGULAR) from failed
     except OSError as error:
-        raise Refused(_BY_NUMBER.get(error.errno or 0, (error.strerror or "it cannot be read").lower())) from error
+        raise OperationRefused(_BY_NUMBER.get(error.errno or 0, (error.strerror or "it cannot be read").lower())) from error

@@ -28,7 +28,7 @@ _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """Not `re.escape`: ripgrep knows no escaped space."""
 
 
-class Match(Struct, frozen=True):
+class SearchMatch(Struct, frozen=True):
     path: str
     line: int
     column: int
@@ -37,77 +37,77 @@ class Match(Struct, frozen=True):
 
 
 class SearchResult(Struct, frozen=True):
-    matches: list[Match]
+    matches: list[SearchMatch]
     truncated: bool
 
 
-async def search(cwd: str, q: str, *, run_id: str | None = None, seconds: float = SEARCH_TIME) -> SearchResult:
+async def search_folder(cwd: str, q: str, *, run_id: str | None = None, seconds: float = SEARCH_TIME) -> SearchResult:
     """What was found when the time was over is told as a truncated result. With a run's id, the searching program is known
     as the run's after a crash of ours."""
     _check(q)
-    matches: list[Match] = []
+    matches: list[SearchMatch] = []
     try:
         async with asyncio.timeout(seconds) as limit:
-            is_complete = await leash.lead(run_id, partial(_search, cwd, q, matches))
+            is_complete = await leash.run_in_cancel_scope(run_id, partial(_search, cwd, q, matches))
     except TimeoutError:
         if not limit.expired():
             raise
         if not matches:
-            raise refusals.Refused("the search took too long") from None
+            raise refusals.OperationRefused("the search took too long") from None
         is_complete = False
     return SearchResult(matches[:MOST_MATCHES], not is_complete)
 
 
 def _check(q: str) -> None:
     if not q:
-        raise refusals.Refused("query is empty")
+        raise refusals.OperationRefused("query is empty")
     if len(q) > _LONGEST_QUERY:
-        raise refusals.Refused("query is too long")
+        raise refusals.OperationRefused("query is too long")
     if "\0" in q or "\n" in q:
-        raise refusals.Refused("query contains a null character or a newline")
+        raise refusals.OperationRefused("query contains a null character or a newline")
     try:
         q.encode()
     except UnicodeEncodeError:
-        raise refusals.Refused("query is not valid Unicode") from None
+        raise refusals.OperationRefused("query is not valid Unicode") from None
 
 
-def _search(cwd: str, q: str, matches: list[Match], held: leash.Leash) -> bool:
+def _search(cwd: str, q: str, matches: list[SearchMatch], cancel_scope: leash.CancelScope) -> bool:
     """Whether that was all."""
-    paths.enter(cwd)
-    with refusals.explained():
+    paths.check_folder_exists(cwd)
+    with refusals.translate_errors():
         for pattern in (q, _SPECIAL.sub(r"\\\g<0>", q)):
-            with suppress(_Unreadable):
-                return _search_for(cwd, pattern, matches, held)
-    raise refusals.Refused("the query cannot be searched")
+            with suppress(_InvalidPattern):
+                return _search_pattern(cwd, pattern, matches, cancel_scope)
+    raise refusals.OperationRefused("the query cannot be searched")
 
 
-class _Unreadable(Exception):
+class _InvalidPattern(Exception):
     """The pattern is no regular expression, or one that is too large."""
 
 
-def _search_for(cwd: str, pattern: str, matches: list[Match], held: leash.Leash) -> bool:
-    query = finding.Query(pattern=pattern, start=".", glob=None, case_sensitive=True, most_results=MOST_MATCHES)
-    rg = ripgrep.program()
-    argv = ripgrep.arguments(rg, query, root=cwd) if rg else find_lines.command(cwd, query)
+def _search_pattern(cwd: str, pattern: str, matches: list[SearchMatch], cancel_scope: leash.CancelScope) -> bool:
+    query = finding.LineQuery(pattern=pattern, start=".", glob=None, case_sensitive=True, most_results=MOST_MATCHES)
+    rg = ripgrep.find_ripgrep()
+    argv = ripgrep.build_arguments(rg, query, root=cwd) if rg else find_lines.build_command(cwd, query)
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"}
-    with held.start(argv, cwd=cwd, env=env) as program:
-        for find in finding.parse(program.output()):
-            match = _borne_out(cwd, find)
+    with cancel_scope.start_program(argv, cwd=cwd, env=env) as program:
+        for find in finding.parse_matches(program.read_output()):
+            match = _verify_match(cwd, find)
             if match is not None and len(matches) == MOST_MATCHES:
                 return False
             if match is not None:
                 matches.append(match)
         # Without a word, 1 is "nothing found" and 2 "some file could not be opened".
-        if program.exit_code == 2 and program.complaint:
-            raise _Unreadable
-        if program.exit_code > 2 or (program.exit_code == 1 and program.complaint):
-            raise refusals.Refused("the search broke off")
+        if program.exit_code == 2 and program.error_text:
+            raise _InvalidPattern
+        if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):
+            raise refusals.OperationRefused("the search broke off")
     return True
 
 
-def _borne_out(cwd: str, find: finding.Find) -> Match | None:
+def _verify_match(cwd: str, find: finding.LineMatch) -> SearchMatch | None:
     """The line as the file itself has it, or None when it does not, or may not be read."""
-    with suppress(OSError, outcome.Failed, refusals.Refused), scope.locate(cwd, find.path) as place:
+    with suppress(OSError, outcome.ToolFailed, refusals.OperationRefused), scope.locate(cwd, find.path) as place:
         file = paths.open_to_read(place)
         try:
             is_start = not find.offset or os.pread(file, 1, find.offset - 1) == b"\n"
@@ -115,6 +115,6 @@ def _borne_out(cwd: str, find: finding.Find) -> Match | None:
         finally:
             os.close(file)
         if is_start and line[: finding.COMPARED_BYTES] == find.beginning[: finding.COMPARED_BYTES]:
-            shown, is_cut = text.beginning(line, _LONGEST_LINE, errors="replace")
-            return Match(text.of_name(find.path), find.line, find.column, f"{shown}…" if is_cut else shown)
+            shown, is_cut = text.truncate_text(line, _LONGEST_LINE, errors="replace")
+            return SearchMatch(text.decode_name(find.path), find.line, find.column, f"{shown}…" if is_cut else shown)
     return None

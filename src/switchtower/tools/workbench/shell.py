@@ -27,7 +27,7 @@ class BashResult(Struct, frozen=True):
     truncated: bool
 
 
-async def bash(
+async def run_bash(
     cwd: str,
     cmd: str,
     run_id: str,
@@ -39,9 +39,9 @@ async def bash(
     """Out of time or cancelled, all that it started has ended before this returns or raises. `environment` replaces what
     commands see by default, as in `processes.run_command`."""
     _check(cmd)
-    program = installed.path_of("bash")
+    program = installed.find_program("bash")
     if program is None:
-        raise refusals.Refused("bash is not installed")
+        raise refusals.OperationRefused("bash is not installed")
     try:
         finished = await processes.run_command(
             # relay: `bash -lc`. The two dashes keep a command that begins with one from being an option.
@@ -55,7 +55,7 @@ async def bash(
             sandbox=sandbox,
         )
     except OSError as error:
-        raise refusals.Refused(_reason(error)) from error
+        raise refusals.OperationRefused(_describe_error(error)) from error
     stderr = finished.errors
     if finished.timed_out:
         newline = "\n" if stderr and not stderr.endswith("\n") else ""
@@ -70,18 +70,18 @@ async def bash(
 
 def _check(cmd: str) -> None:
     if not cmd.strip():
-        raise refusals.Refused("command is empty")
+        raise refusals.OperationRefused("command is empty")
     if "\0" in cmd:
-        raise refusals.Refused("command contains a null character")
+        raise refusals.OperationRefused("command contains a null character")
     try:
         size = len(cmd.encode())
     except UnicodeEncodeError:
-        raise refusals.Refused("command is not valid Unicode") from None
+        raise refusals.OperationRefused("command is not valid Unicode") from None
     if size > _LONGEST_COMMAND:
-        raise refusals.Refused("command is too long")
+        raise refusals.OperationRefused("command is too long")
 
 
-def _reason(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
         return refusals.NO_CWD
     return "the command could not be started"

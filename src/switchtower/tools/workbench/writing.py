@@ -17,17 +17,17 @@ class WriteResult(Struct, frozen=True):
     bytes_written: int
 
 
-async def write(cwd: str, path: str, content: str) -> WriteResult:
+async def write_file(cwd: str, path: str, content: str) -> WriteResult:
     """Creates the file and the folders on the way, or replaces it; its mode stays. Cancelled, it has either happened or will
     not happen any more."""
     encoded = _encode(content)
-    permit = writing.Permit()
-    changing = asyncio.create_task(threads.call(_write, cwd, path, encoded, permit))
+    permit = writing.WritePermit()
+    changing = asyncio.create_task(threads.run_in_thread(_write, cwd, path, encoded, permit))
     try:
         await asyncio.wait([changing])
     except asyncio.CancelledError:
         if not (permit.withdraw() and changing.cancel()):
-            await patience.to_the_end(_settled(changing))
+            await patience.run_to_completion(_consume_exception(changing))
         raise
     return changing.result()
 
@@ -35,14 +35,14 @@ async def write(cwd: str, path: str, content: str) -> WriteResult:
 async def check_write(cwd: str, path: str, content: str) -> None:
     """Raises `Refused` for what `write` would refuse as things stand. Changes nothing."""
     _encode(content)
-    await threads.call(_check_place, cwd, path)
+    await threads.run_in_thread(_check_place, cwd, path)
 
 
 def _check_place(cwd: str, path: str) -> None:
-    paths.check(cwd, path)
+    paths.check_path(cwd, path)
     if path.endswith(("/", "/.")):
-        raise refusals.Refused(refusals.IS_A_FOLDER)
-    with refusals.explained():
+        raise refusals.OperationRefused(refusals.IS_A_FOLDER)
+    with refusals.translate_errors():
         try:
             with scope.locate(cwd, path) as place:
                 paths.refuse_all_but_files(path, place)
@@ -54,37 +54,37 @@ def _encode(content: str) -> bytes:
     try:
         encoded = content.encode()
     except UnicodeEncodeError:
-        raise refusals.Refused("content is not valid Unicode") from None
+        raise refusals.OperationRefused("content is not valid Unicode") from None
     if len(encoded) > WRITE_LIMIT:
-        raise refusals.Refused(refusals.TOO_LARGE)
+        raise refusals.OperationRefused(refusals.TOO_LARGE)
     return encoded
 
 
-def preview_of_write(path: str, content: str) -> dict[str, Any]:
+def preview_write(path: str, content: str) -> dict[str, Any]:
     """Relay's `op_args` for the question: whole, not redacted. Bytes are those of the content."""
     return {
-        "path": _encodable(path),
-        "content": _encodable(content),
+        "path": _replace_surrogates(path),
+        "content": _replace_surrogates(content),
         "bytes": len(content.encode(errors="surrogatepass")),
         "truncated": False,
     }
 
 
-def _write(cwd: str, path: str, encoded: bytes, permit: writing.Permit) -> WriteResult:
-    paths.check(cwd, path)
+def _write(cwd: str, path: str, encoded: bytes, permit: writing.WritePermit) -> WriteResult:
+    paths.check_path(cwd, path)
     if path.endswith(("/", "/.")):
-        raise refusals.Refused(refusals.IS_A_FOLDER)  # before its folders are made
-    with paths.located(cwd, path, make_folders=True) as place:
+        raise refusals.OperationRefused(refusals.IS_A_FOLDER)  # before its folders are made
+    with paths.locate_path(cwd, path, make_folders=True) as place:
         paths.refuse_all_but_files(path, place)
-        writing.replace(place, encoded, permit=permit)
+        writing.replace_file(place, encoded, permit=permit)
     return WriteResult(path, len(encoded))
 
 
-async def _settled(changing: asyncio.Task[WriteResult]) -> None:
+async def _consume_exception(changing: asyncio.Task[WriteResult]) -> None:
     await asyncio.wait([changing])
     if not changing.cancelled():
         changing.exception()  # seen, so that asyncio does not report it as forgotten
 
 
-def _encodable(shown: str) -> str:
+def _replace_surrogates(shown: str) -> str:
     return shown.encode(errors="replace").decode()

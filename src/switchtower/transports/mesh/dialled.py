@@ -3,90 +3,99 @@
 from collections.abc import Callable
 
 from switchtower.transports.mesh import envelopes, link
-from switchtower.transports.mesh.ports import Done, Peer, Problem, Unanswerable, Unreachable
-from switchtower.transports.mesh.tls import Tls
+from switchtower.transports.mesh.ports import ResponseCallback, MeshPeer, MeshProblem, NodeRequestFailed, NodeUnreachable
+from switchtower.transports.mesh.tls import TlsChannel
 from switchtower.transports.stream import Receiver
 
-Told = Callable[["Dialled"], None]
+DialledLinkCallback = Callable[["Dialled"], None]
 
 
-class Dialled(link.Link):
-    def __init__(self, me: Peer, limits: link.Limits, tls: Tls | None, node_id: str, *, came: Told, went: Told) -> None:
+class DialledLink(link.MeshLink):
+    def __init__(
+        self,
+        me: MeshPeer,
+        limits: link.LinkLimits,
+        tls: TlsChannel | None,
+        node_id: str,
+        *,
+        came: DialledLinkCallback,
+        went: DialledLinkCallback,
+    ) -> None:
         super().__init__(me, limits, tls)
         self.node_id = node_id
-        self._came = came
-        self._went = went
+        self._on_open_callback = came
+        self._on_lost_callback = went
         self._number = 0
         self._written = 0
         """The last question that may have been heard."""
-        self._unanswered: dict[int, Done] = {}
+        self._unanswered: dict[int, ResponseCallback] = {}
 
-    def ask(self, subject: str, body: bytes, done: Done) -> None:
-        if self.over or len(self._unanswered) >= self.limits.unanswered:
-            self._later(done, Unreachable(self.node_id, sent=False))
+    def request(self, subject: str, body: bytes, done: ResponseCallback) -> None:
+        if self.is_closed or len(self._unanswered) >= self.limits.unanswered:
+            self._call_later(done, NodeUnreachable(self.node_id, sent=False))
             return
         self._number += 1
-        if self.send(envelopes.Ask(self._number, subject, body)):
+        if self.send(envelopes.RequestFrame(self._number, subject, body)):
             self._unanswered[self._number] = done
         else:
-            self._later(done, Unanswerable("the question is too long"))
+            self._call_later(done, NodeRequestFailed("the question is too long"))
 
-    def tell(self, subject: str, body: bytes) -> bool:
-        if self.over:
+    def notify(self, subject: str, body: bytes) -> bool:
+        if self.is_closed:
             return False
-        if not self.send(envelopes.Tell(subject, body)):
+        if not self.send(envelopes.NotificationFrame(subject, body)):
             link.log.error("node %s is not told of `%s`: %d bytes are too many", self.node_id, subject, len(body))
         return True
 
-    def tunnel(self, subject: str, opening: bytes, receiver: Receiver) -> None:
+    def open_tunnel(self, subject: str, opening: bytes, receiver: Receiver) -> None:
         self._number += 1
-        too_many = self.over or len(self._tunnels) >= link.MOST_TUNNELS
-        if too_many or not self.send(envelopes.Open(self._number, subject, opening)):
-            raise Unreachable(self.node_id, sent=False)
-        tunnel = self.dig(self._number)
+        too_many = self.is_closed or len(self._tunnels) >= link.MOST_TUNNELS
+        if too_many or not self.send(envelopes.TunnelOpen(self._number, subject, opening)):
+            raise NodeUnreachable(self.node_id, sent=False)
+        tunnel = self.create_tunnel(self._number)
         try:
             tunnel.begin(receiver)
         except BaseException:
-            self.forget(tunnel)
-            self.send(envelopes.End(tunnel.number, None, ""))
+            self.remove_tunnel(tunnel)
+            self.send(envelopes.TunnelEnd(tunnel.number, None, ""))
             raise
 
-    def greeted(self, peer: Peer) -> None:
+    def on_hello(self, peer: MeshPeer) -> None:
         if peer.node_id != self.node_id:
             self.met = False
-            raise envelopes.Unreadable(f"at that address there is node {peer.node_id} now")
-        self._came(self)
+            raise envelopes.MeshProtocolError(f"at that address there is node {peer.node_id} now")
+        self._on_open_callback(self)
 
-    def handle(self, envelope: envelopes.Envelope) -> None:
+    def on_frame(self, envelope: envelopes.Envelope) -> None:
         match envelope:
-            case envelopes.Answer():
-                self._answered(envelope.number, envelope.body)
-            case envelopes.NoAnswer():
-                self._answered(envelope.number, Unanswerable(envelope.reason))
+            case envelopes.ResponseFrame():
+                self._on_response(envelope.number, envelope.body)
+            case envelopes.FailureFrame():
+                self._on_response(envelope.number, NodeRequestFailed(envelope.reason))
             case _:
-                raise envelopes.Unreadable("it asks where it should answer")
+                raise envelopes.MeshProtocolError("it asks where it should answer")
 
-    def wrote(self) -> None:
+    def on_written(self) -> None:
         self._written = self._number
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         if self.met:
-            self._went(self)
+            self._on_lost_callback(self)
         unanswered, self._unanswered = self._unanswered, {}
         for number, done in unanswered.items():
-            _tell(done, Unreachable(self.node_id, sent=number <= self._written))
+            _call_done(done, NodeUnreachable(self.node_id, sent=number <= self._written))
 
-    def _answered(self, number: int, answer: bytes | Problem) -> None:
+    def _on_response(self, number: int, answer: bytes | MeshProblem) -> None:
         done = self._unanswered.pop(number, None)
         if done is None:
-            raise envelopes.Unreadable("it answers what was not asked")
-        _tell(done, answer)
+            raise envelopes.MeshProtocolError("it answers what was not asked")
+        _call_done(done, answer)
 
-    def _later(self, done: Done, problem: Problem) -> None:
-        self._loop.call_soon(_tell, done, problem)
+    def _call_later(self, done: ResponseCallback, problem: MeshProblem) -> None:
+        self._loop.call_soon(_call_done, done, problem)
 
 
-def _tell(done: Done, answer: bytes | Problem) -> None:
+def _call_done(done: ResponseCallback, answer: bytes | MeshProblem) -> None:
     try:
         done(answer)
     except Exception:

@@ -9,7 +9,7 @@ from struct import Struct as Layout
 import msgspec
 from msgspec import Struct
 
-from switchtower.transports.mesh.ports import Peer
+from switchtower.transports.mesh.ports import MeshPeer
 
 PROTOCOL = 1
 MOST_FRAME_BYTES = 32 * 1024 * 1024
@@ -19,94 +19,105 @@ MOST_HELLO_BYTES = 64 * 1024
 _LENGTH = Layout(">I")
 
 
-class Hello(Struct, kw_only=True):
+class MeshHello(Struct, kw_only=True):
     """The first frame of both sides, as a map: it must be readable in every protocol."""
 
     protocol: int
-    peer: Peer
+    peer: MeshPeer
     window: int
     """How many bytes of a tunnel may be under way to who says this."""
 
 
-class _Greeting(Struct):
+class _MeshGreeting(Struct):
     protocol: int
 
 
-class Ask(Struct, array_like=True, tag=1, gc=False):
+class RequestFrame(Struct, array_like=True, tag=1, gc=False):
     number: int
     subject: str
     body: bytes
 
 
-class Tell(Struct, array_like=True, tag=2, gc=False):
+class NotificationFrame(Struct, array_like=True, tag=2, gc=False):
     subject: str
     body: bytes
 
 
-class Answer(Struct, array_like=True, tag=3, gc=False):
+class ResponseFrame(Struct, array_like=True, tag=3, gc=False):
     number: int
     body: bytes
 
 
-class NoAnswer(Struct, array_like=True, tag=4, gc=False):
+class FailureFrame(Struct, array_like=True, tag=4, gc=False):
     number: int
     reason: str
 
 
-class Open(Struct, array_like=True, tag=5, gc=False):
+class TunnelOpen(Struct, array_like=True, tag=5, gc=False):
     tunnel: int
     subject: str
     opening: bytes
 
 
-class Data(Struct, array_like=True, tag=6, gc=False):
+class TunnelData(Struct, array_like=True, tag=6, gc=False):
     tunnel: int
     frames: list[bytes]
     unfinished: bool = False
     """It is one piece of a frame, and more of that follows."""
 
 
-class Credit(Struct, array_like=True, tag=7, gc=False):
+class TunnelCredit(Struct, array_like=True, tag=7, gc=False):
     """So many more bytes may come."""
 
     tunnel: int
     count: int
 
 
-class End(Struct, array_like=True, tag=8, gc=False):
+class TunnelEnd(Struct, array_like=True, tag=8, gc=False):
     tunnel: int
     code: int | None
     """None: not closed but cut off."""
     reason: str
 
 
-class Ping(Struct, array_like=True, tag=9, gc=False): ...
+class MeshPing(Struct, array_like=True, tag=9, gc=False): ...
 
 
-class Pong(Struct, array_like=True, tag=10, gc=False): ...
+class MeshPong(Struct, array_like=True, tag=10, gc=False): ...
 
 
-Envelope = Ask | Tell | Answer | NoAnswer | Open | Data | Credit | End | Ping | Pong
+Envelope = (
+    RequestFrame
+    | NotificationFrame
+    | ResponseFrame
+    | FailureFrame
+    | TunnelOpen
+    | TunnelData
+    | TunnelCredit
+    | TunnelEnd
+    | MeshPing
+    | MeshPong
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Envelope] = msgspec.msgpack.Decoder(Envelope)
 encode = _encoder.encode
 
 
-class Unreadable(Exception):
+class MeshProtocolError(Exception):
     """What came is not of this protocol."""
 
 
-class OtherProtocol(Unreadable):
+class MeshVersionMismatch(MeshProtocolError):
     def __init__(self, protocol: int) -> None:
         super().__init__(f"it speaks protocol {protocol} and this node {PROTOCOL}")
 
 
-def framed(encoded: bytes) -> bytes:
+def add_length_prefix(encoded: bytes) -> bytes:
     return _LENGTH.pack(len(encoded)) + encoded
 
 
-def length(encoded: bytes) -> bytes:
+def encode_length(encoded: bytes) -> bytes:
     return _LENGTH.pack(len(encoded))
 
 
@@ -114,20 +125,20 @@ def decode(frame: memoryview) -> Envelope:
     try:
         return _decoder.decode(frame)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        raise Unreadable("a frame is not an envelope") from problem
+        raise MeshProtocolError("a frame is not an envelope") from problem
 
 
-def decode_hello(frame: memoryview) -> Hello:
+def decode_hello(frame: memoryview) -> MeshHello:
     try:
-        protocol = msgspec.msgpack.decode(frame, type=_Greeting).protocol
+        protocol = msgspec.msgpack.decode(frame, type=_MeshGreeting).protocol
         if protocol != PROTOCOL:
-            raise OtherProtocol(protocol)
-        return msgspec.msgpack.decode(frame, type=Hello)
+            raise MeshVersionMismatch(protocol)
+        return msgspec.msgpack.decode(frame, type=MeshHello)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        raise Unreadable("the first frame is not a hello") from problem
+        raise MeshProtocolError("the first frame is not a hello") from problem
 
 
-class Splitter:
+class FrameSplitter:
     """Bytes as they come → whole frames. Keeps at most one unfinished frame, and that only up to `limit`."""
 
     def __init__(self, limit: int) -> None:
@@ -152,7 +163,7 @@ class Splitter:
         while end - position >= _LENGTH.size:
             size: int = _LENGTH.unpack_from(data, position)[0]
             if size > self.limit:
-                raise Unreadable(f"a frame of {size} bytes is longer than {self.limit}")
+                raise MeshProtocolError(f"a frame of {size} bytes is longer than {self.limit}")
             body = position + _LENGTH.size
             if end - body < size:
                 self._need = _LENGTH.size + size

@@ -16,11 +16,11 @@ _CANNOT_MAKE = "the key between nodes needs `cryptography`, hint: install `switc
 _NOT_A_KEY = "the key between nodes cannot be read, hint: it must be the same unchanged pair on every node of the tower"
 
 
-class KeyUnusable(Exception):
+class MeshKeyError(Exception):
     """There is no usable key between nodes."""
 
 
-class Key(Struct, frozen=True):
+class MeshKey(Struct, frozen=True):
     """A private key and its self-signed certificate, as PEM."""
 
     certificate: str
@@ -30,33 +30,33 @@ class Key(Struct, frozen=True):
         """Without the private key: this may come into a log."""
         return "Key(<redacted>)"
 
-    def server_context(self) -> ssl.SSLContext:
-        context = self._context(ssl.PROTOCOL_TLS_SERVER)
+    def create_server_context(self) -> ssl.SSLContext:
+        context = self._create_context(ssl.PROTOCOL_TLS_SERVER)
         context.num_tickets = 0  # connections last; nobody resumes
         return context
 
-    def client_context(self) -> ssl.SSLContext:
-        return self._context(ssl.PROTOCOL_TLS_CLIENT)
+    def create_client_context(self) -> ssl.SSLContext:
+        return self._create_context(ssl.PROTOCOL_TLS_CLIENT)
 
-    def is_certificate(self, certificate: bytes | None) -> bool:
+    def is_own_certificate(self, certificate: bytes | None) -> bool:
         """Whether the other side has shown this certificate, and not another that this key has signed. `certificate` as DER."""
         return certificate is not None and certificate == ssl.PEM_cert_to_DER_cert(self.certificate)
 
-    def _context(self, protocol: int) -> ssl.SSLContext:
+    def _create_context(self, protocol: int) -> ssl.SSLContext:
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_verify_locations(cadata=self.certificate)
-            with _file(f"{self.private_key}\n{self.certificate}") as path:
-                context.load_cert_chain(path, password=_no_password)
+            with _open_key_file(f"{self.private_key}\n{self.certificate}") as path:
+                context.load_cert_chain(path, password=_refuse_password)
         except (ssl.SSLError, ValueError) as problem:
-            raise KeyUnusable(_NOT_A_KEY) from problem
+            raise MeshKeyError(_NOT_A_KEY) from problem
         return context
 
 
-def make() -> Key:
+def generate_key() -> MeshKey:
     """A new pair. Takes some milliseconds and a heavy import."""
     try:
         from cryptography import x509
@@ -64,7 +64,7 @@ def make() -> Key:
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import NameOID
     except ImportError as problem:
-        raise KeyUnusable(_CANNOT_MAKE) from problem
+        raise MeshKeyError(_CANNOT_MAKE) from problem
     from datetime import UTC, datetime
 
     private = ec.generate_private_key(ec.SECP256R1())
@@ -81,7 +81,7 @@ def make() -> Key:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(private, hashes.SHA256())
     )
-    return Key(
+    return MeshKey(
         certificate=certificate.public_bytes(serialization.Encoding.PEM).decode(),
         private_key=private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -89,13 +89,13 @@ def make() -> Key:
     )
 
 
-def _no_password() -> str:
+def _refuse_password() -> str:
     """Otherwise OpenSSL would ask at the terminal for that of a key that has one."""
     raise ValueError("the key has a password")
 
 
 @contextlib.contextmanager
-def _file(text: str) -> Iterator[str]:
+def _open_key_file(text: str) -> Iterator[str]:
     """`ssl` reads keys from files only. In memory where the system can, otherwise a file of ours that is gone at once."""
     path: str | None = None
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():

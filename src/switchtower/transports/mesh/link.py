@@ -11,7 +11,7 @@ from typing import cast
 from msgspec import Struct
 
 from switchtower.transports.mesh import envelopes, tls
-from switchtower.transports.mesh.ports import Peer
+from switchtower.transports.mesh.ports import MeshPeer
 from switchtower.transports.mesh.tunnel import PIECE_BYTES, WINDOW_BYTES, Tunnel
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ MOST_PER_TURN_BYTES = 4 * 1024 * 1024
 TICKS_OF_SILENCE = 4
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class LinkLimits(Struct, frozen=True, kw_only=True):
     silence: float = 5.0
     """After so many seconds without a word the other node is taken for gone."""
     unsent_bytes: int = 64 * 1024 * 1024
@@ -33,11 +33,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     window_bytes: int = WINDOW_BYTES
 
 
-class Link(asyncio.Protocol):
-    peer: Peer
+class MeshLink(asyncio.Protocol):
+    peer: MeshPeer
 
-    def __init__(self, me: Peer, limits: Limits, tls: tls.Tls | None) -> None:
-        self.me = me
+    def __init__(self, me: MeshPeer, limits: LinkLimits, tls: tls.TlsChannel | None) -> None:
+        self.local_peer = me
         self.limits = limits
         self.met = False
         """The other side has said who it is."""
@@ -48,8 +48,8 @@ class Link(asyncio.Protocol):
         """None: in memory."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._over = False
-        self._splitter = envelopes.Splitter(envelopes.MOST_HELLO_BYTES)
+        self._is_over = False
+        self._splitter = envelopes.FrameSplitter(envelopes.MOST_HELLO_BYTES)
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._flushing = False
@@ -65,54 +65,54 @@ class Link(asyncio.Protocol):
 
     # What each side does in its own way.
 
-    def greeted(self, peer: Peer) -> None:
+    def on_hello(self, peer: MeshPeer) -> None:
         """Raises `envelopes.Unreadable` when it is not who it should be."""
 
-    def handle(self, envelope: envelopes.Envelope) -> None:
+    def on_frame(self, envelope: envelopes.Envelope) -> None:
         raise NotImplementedError
 
-    def wrote(self) -> None:
+    def on_written(self) -> None:
         """All that was said until now may have been heard."""
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         """The connection is over; told once."""
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self._over:
+        if self._is_over:
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._timer = self._loop.call_later(self.limits.silence / TICKS_OF_SILENCE, self._tick)
         if self._tls is None:
-            self._say_hello()
+            self._send_hello()
         else:
             self._tls.start()
             self._send_pending()
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
-        if self._over:
+        if self._is_over:
             return
         if self._tls is None:
-            self._received(data)
+            self._on_data(data)
             return
         try:
             was_trusted = self._tls.trusted
-            plain = self._tls.feed(data)
-        except tls.Refused as problem:
+            plain = self._tls.decrypt(data)
+        except tls.TlsHandshakeError as problem:
             self._send_pending()  # the alert
-            self.hang_up(str(problem), politely=not self._tls.trusted)
+            self.close(str(problem), politely=not self._tls.trusted)
             return
         self._send_pending()
         if not was_trusted and self._tls.trusted:
-            self._say_hello()
+            self._send_hello()
         if plain:
-            self._received(plain)
+            self._on_data(plain)
         elif plain is None:
-            self.hang_up("it hung up")
+            self.close("it hung up")
 
     def eof_received(self) -> None:
         """None: the connection is closed."""
@@ -125,7 +125,7 @@ class Link(asyncio.Protocol):
         self._flush_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.hang_up(f"the connection broke: {exc}" if exc is not None else "it hung up")
+        self.close(f"the connection broke: {exc}" if exc is not None else "it hung up")
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -136,9 +136,9 @@ class Link(asyncio.Protocol):
         encoded = envelopes.encode(envelope)
         if len(encoded) > envelopes.MOST_FRAME_BYTES:
             return False
-        if self._over or self._full:
+        if self._is_over or self._full:
             return True
-        self._gathered.append(envelopes.length(encoded))
+        self._gathered.append(envelopes.encode_length(encoded))
         self._gathered.append(encoded)
         self._gathered_bytes += len(encoded) + 4
         if not self._flushing:
@@ -148,46 +148,46 @@ class Link(asyncio.Protocol):
         if self._gathered_bytes > self.limits.unsent_bytes:
             self._full = True
             # Not now: whoever says something is not told of the end before it has finished saying it.
-            self._loop.call_soon(self.hang_up, "it does not read what it is told")
+            self._loop.call_soon(self.close, "it does not read what it is told")
         return True
 
-    def wants(self, tunnel: Tunnel) -> None:
-        if not self._over:
+    def queue_tunnel(self, tunnel: Tunnel) -> None:
+        if not self._is_over:
             self._eager[tunnel] = None
             if not self._flushing:
                 self._flush_soon()
 
-    def forget(self, tunnel: Tunnel) -> None:
+    def remove_tunnel(self, tunnel: Tunnel) -> None:
         self._tunnels.pop(tunnel.number, None)
         self._eager.pop(tunnel, None)
 
-    def hang_up(self, problem: str = "", *, politely: bool = False) -> None:
+    def close(self, problem: str = "", *, politely: bool = False) -> None:
         """At once for everybody here; `politely` what was said still leaves."""
-        if self._over:
+        if self._is_over:
             return
         if politely:
             self._flush()
-        self._over = True
+        self._is_over = True
         self.problem = problem
         if self._timer is not None:
             self._timer.cancel()
         self._eager.clear()
         for tunnel in tuple(self._tunnels.values()):
-            tunnel.end()
-        self.lost()
+            tunnel.finish()
+        self.on_lost()
         self._gathered.clear()
         if self._transport is None:
             return
         if politely:
             if self._tls is not None and self._tls.trusted:
-                self._transport.write(self._tls.goodbye())
+                self._transport.write(self._tls.close_notify())
             self._transport.close()
         else:
             self._transport.abort()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """A goodbye took too long."""
-        self.hang_up()
+        self.close()
         if self._transport is not None:
             self._transport.abort()
 
@@ -196,30 +196,30 @@ class Link(asyncio.Protocol):
         return self._transport is not None and (self._tls is None or self._tls.trusted)
 
     @property
-    def over(self) -> bool:
-        return self._over
+    def is_closed(self) -> bool:
+        return self._is_over
 
-    def dig(self, number: int) -> Tunnel:
+    def create_tunnel(self, number: int) -> Tunnel:
         tunnel = Tunnel(number, self.peer.node_id, self, credit=self._their_window, window=self.limits.window_bytes)
         self._tunnels[number] = tunnel
         return tunnel
 
-    def _say_hello(self) -> None:
-        hello = envelopes.Hello(protocol=envelopes.PROTOCOL, peer=self.me, window=self.limits.window_bytes)
-        self._send_bytes(envelopes.framed(envelopes.encode(hello)))
+    def _send_hello(self) -> None:
+        hello = envelopes.MeshHello(protocol=envelopes.PROTOCOL, peer=self.local_peer, window=self.limits.window_bytes)
+        self._send_bytes(envelopes.add_length_prefix(envelopes.encode(hello)))
 
     def _send_bytes(self, plain: bytes) -> None:
         assert self._transport is not None, "whoever speaks is connected"
         try:
-            self._transport.write(plain if self._tls is None else self._tls.seal(plain))
-        except tls.Refused as problem:
-            self._loop.call_soon(self.hang_up, str(problem))
+            self._transport.write(plain if self._tls is None else self._tls.encrypt(plain))
+        except tls.TlsHandshakeError as problem:
+            self._loop.call_soon(self.close, str(problem))
 
     def _send_pending(self) -> None:
-        if self._tls is not None and self._transport is not None and (pending := self._tls.pending()):
+        if self._tls is not None and self._transport is not None and (pending := self._tls.take_outgoing()):
             self._transport.write(pending)
 
-    def _received(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         # Answers that are made while this runs leave at its end, without another turn of the loop.
         was_flushing, self._flushing = self._flushing, True
         try:
@@ -227,43 +227,43 @@ class Link(asyncio.Protocol):
                 if self.met:
                     self._dispatch(envelopes.decode(frame))
                 else:
-                    self._meet(frame)
-                if self._over:
+                    self._on_hello_frame(frame)
+                if self._is_over:
                     return
-        except envelopes.Unreadable as problem:
-            self.hang_up(str(problem))
+        except envelopes.MeshProtocolError as problem:
+            self.close(str(problem))
             return
         self._flushing = was_flushing
         if self._gathered or self._eager:
             self._flush()
 
-    def _meet(self, frame: memoryview) -> None:
+    def _on_hello_frame(self, frame: memoryview) -> None:
         hello = envelopes.decode_hello(frame)
         self.peer = hello.peer
         self._their_window = hello.window
         self.met = True
         self._splitter.limit = envelopes.MOST_FRAME_BYTES
-        self.greeted(hello.peer)
+        self.on_hello(hello.peer)
 
     def _dispatch(self, envelope: envelopes.Envelope) -> None:
         match envelope:
-            case envelopes.Ask() | envelopes.Answer():  # the most frequent first
-                self.handle(envelope)
-            case envelopes.Data():
+            case envelopes.RequestFrame() | envelopes.ResponseFrame():  # the most frequent first
+                self.on_frame(envelope)
+            case envelopes.TunnelData():
                 if (tunnel := self._tunnels.get(envelope.tunnel)) is not None:
-                    tunnel.arrived(envelope)
-            case envelopes.Credit():
+                    tunnel.receive(envelope)
+            case envelopes.TunnelCredit():
                 if (tunnel := self._tunnels.get(envelope.tunnel)) is not None:
-                    tunnel.granted(envelope.count)
-            case envelopes.End():
+                    tunnel.add_credit(envelope.count)
+            case envelopes.TunnelEnd():
                 if (tunnel := self._tunnels.get(envelope.tunnel)) is not None:
-                    tunnel.closed(envelope)
-            case envelopes.Ping():
-                self.send(envelopes.Pong())
-            case envelopes.Pong():
+                    tunnel.on_remote_end(envelope)
+            case envelopes.MeshPing():
+                self.send(envelopes.MeshPong())
+            case envelopes.MeshPong():
                 pass
             case _:
-                self.handle(envelope)
+                self.on_frame(envelope)
 
     def _flush_soon(self) -> None:
         self._flushing = True
@@ -272,18 +272,18 @@ class Link(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = True  # what is said while this runs is taken along
         room = MOST_PER_TURN_BYTES
-        while not self._over and not self._paused and self._trusted:
+        while not self._is_over and not self._paused and self._trusted:
             while self._eager and self._gathered_bytes < 8 * PIECE_BYTES and room > 0:
                 tunnel = next(iter(self._eager))
                 del self._eager[tunnel]
-                if tunnel.take():
+                if tunnel.send_next():
                     self._eager[tunnel] = None
             if not self._gathered:
                 break
             room -= self._gathered_bytes
             self._write()
         self._flushing = False
-        if self._eager and not self._paused and not self._over:
+        if self._eager and not self._paused and not self._is_over:
             self._flush_soon()
 
     def _write(self) -> None:
@@ -291,7 +291,7 @@ class Link(asyncio.Protocol):
             written = b"".join(self._gathered)
             self._gathered.clear()
             self._gathered_bytes = 0
-            self.wrote()
+            self.on_written()
             self._send_bytes(written)
 
     def _tick(self) -> None:
@@ -299,8 +299,8 @@ class Link(asyncio.Protocol):
         self._silent_ticks = 0 if self._heard and self.met else self._silent_ticks + 1
         self._heard = False
         if self._silent_ticks > TICKS_OF_SILENCE:
-            self.hang_up("it says nothing any more")
+            self.close("it says nothing any more")
             return
         if self._silent_ticks and self.met:
-            self.send(envelopes.Ping())
+            self.send(envelopes.MeshPing())
         self._timer = self._loop.call_later(self.limits.silence / TICKS_OF_SILENCE, self._tick)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from switchtower.transports.mesh import envelopes
 from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Origin, Receiver
+from switchtower.transports.stream import ConnectionOrigin, Receiver
 
 _log = logging.getLogger(__name__)
 
@@ -27,25 +27,25 @@ FLUSH_SECONDS = 5.0
 ABNORMAL = 1011
 
 
-class Carrier(Protocol):
+class TunnelCarrier(Protocol):
     """The connection as its tunnels see it."""
 
-    def wants(self, tunnel: "Tunnel") -> None:
+    def queue_tunnel(self, tunnel: "Tunnel") -> None:
         """It has something to send: it is asked with `take` when it is its turn."""
 
     def send(self, envelope: envelopes.Envelope) -> bool: ...
 
-    def forget(self, tunnel: "Tunnel") -> None: ...
+    def remove_tunnel(self, tunnel: "Tunnel") -> None: ...
 
 
-class Violation(envelopes.Unreadable):
+class WindowViolation(envelopes.MeshProtocolError):
     """The other side does not keep to the window."""
 
 
 class Tunnel:
-    def __init__(self, number: int, node_id: str, carrier: Carrier, *, credit: int, window: int) -> None:
+    def __init__(self, number: int, node_id: str, carrier: TunnelCarrier, *, credit: int, window: int) -> None:
         self.number = number
-        self.origin = Origin(transport="mesh", address=node_id)
+        self.origin = ConnectionOrigin(transport="mesh", address=node_id)
         self.writable = True
         self.closed_by_other: tuple[int, str] | None = None
         """The code and the reason that the other side closed with, known when the receiver is told `disconnected`."""
@@ -87,26 +87,26 @@ class Tunnel:
                 return
         if self._queued >= FULL_BYTES:
             self.writable = False
-        self._carrier.wants(self)
+        self._carrier.queue_tunnel(self)
 
     def pause_reading(self) -> None:
         self._reading = False
 
     def resume_reading(self) -> None:
         self._reading = True
-        self._deliver_soon()
+        self._schedule_delivery()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         if self._open:
             self._stop((code, reason))
             self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self.abort)
-            self._carrier.wants(self)
+            self._carrier.queue_tunnel(self)
 
     def abort(self) -> None:
         if not self._ended and not (self._closing is not None and self._closing[0] is None):
             self._queue.clear()
             self._stop((None, ""))
-            self._carrier.wants(self)
+            self._carrier.queue_tunnel(self)
 
     def _stop(self, closing: tuple[int | None, str]) -> None:
         self._open = self.writable = False
@@ -118,26 +118,26 @@ class Tunnel:
 
     def begin(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        receiver.connected(self)
+        receiver.on_connected(self)
 
-    def take(self) -> bool:
+    def send_next(self) -> bool:
         """Sends the next piece, as far as there is credit. Whether there is more to send right now."""
         if self._ended:
             return False
         if self._queue and self._credit > 0:
-            self._carrier.send(self._next())
+            self._carrier.send(self._take_next())
             if not self.writable and self._open and self._queued <= FULL_BYTES // 4:
                 self.writable = True
-                self._guarded(self._receiver.writable_again)
+                self._call_guarded(self._receiver.on_writable)
         if self._queue:
             return self._credit > 0
         if self._closing is not None:
             if not self._other_closed:
-                self._carrier.send(envelopes.End(self.number, *self._closing))
-            self.end()
+                self._carrier.send(envelopes.TunnelEnd(self.number, *self._closing))
+            self.finish()
         return False
 
-    def _next(self) -> envelopes.Data:
+    def _take_next(self) -> envelopes.TunnelData:
         frames: list[bytes] = []
         room = PIECE_BYTES
         while self._queue and room > 0 and self._credit > 0:
@@ -151,38 +151,38 @@ class Tunnel:
                 self._queued -= len(piece)
                 if left > PIECE_BYTES:
                     self._position += PIECE_BYTES
-                    return envelopes.Data(self.number, [piece], unfinished=True)
+                    return envelopes.TunnelData(self.number, [piece], unfinished=True)
                 self._position = 0
                 self._queue.popleft()
                 self._queued -= FRAME_COST
-                return envelopes.Data(self.number, [piece])
+                return envelopes.TunnelData(self.number, [piece])
             self._queue.popleft()
             cost = len(frame) + FRAME_COST
             self._queued -= cost
             self._credit -= cost
             room -= cost
             frames.append(frame)
-        return envelopes.Data(self.number, frames)
+        return envelopes.TunnelData(self.number, frames)
 
-    def granted(self, count: int) -> None:
+    def add_credit(self, count: int) -> None:
         self._credit += count
         if self._queue:
-            self._carrier.wants(self)
+            self._carrier.queue_tunnel(self)
 
-    def arrived(self, data: envelopes.Data) -> None:
+    def receive(self, data: envelopes.TunnelData) -> None:
         """Raises `Violation`."""
         if not self._open or self._other_closed:
             return
         cost = sum(map(len, data.frames)) + FRAME_COST * len(data.frames)
         self._untaken += cost
         if self._untaken + self._ungranted > self._window + PIECE_BYTES + FRAME_COST:
-            raise Violation("a tunnel got more than its window")
+            raise WindowViolation("a tunnel got more than its window")
         frames = data.frames
         if data.unfinished or self._pieces:
             self._pieces += frames
             self._pieces_bytes += cost
             if self._pieces_bytes > 2 * envelopes.MOST_FRAME_BYTES:
-                raise Violation("a frame in a tunnel does not end")
+                raise WindowViolation("a frame in a tunnel does not end")
             if data.unfinished:
                 frames = []
             else:
@@ -193,19 +193,19 @@ class Tunnel:
         if self._reading:
             self._deliver()
 
-    def closed(self, end: envelopes.End) -> None:
+    def on_remote_end(self, end: envelopes.TunnelEnd) -> None:
         """The other side has ended it. What it sent before that is still given to the receiver, unless it cut the tunnel off."""
         self._other_closed = True
         self._queue.clear()
         if end.code is None:
-            self.end()
+            self.finish()
             return
         self.closed_by_other = (end.code, end.reason)
         self.writable = False
         if self._closing is not None or not self._inbox:
-            self.end()
+            self.finish()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """It is over, now."""
         if self._ended:
             return
@@ -216,10 +216,10 @@ class Tunnel:
         self._pieces.clear()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
-        self._carrier.forget(self)
-        self._guarded(self._receiver.disconnected)
+        self._carrier.remove_tunnel(self)
+        self._call_guarded(self._receiver.on_disconnected)
 
-    def _deliver_soon(self) -> None:
+    def _schedule_delivery(self) -> None:
         if not self._scheduled and not self._ended:
             self._scheduled = True
             self._loop.call_soon(self._deliver_again)
@@ -235,18 +235,18 @@ class Tunnel:
         self._untaken = 0
         if frames:
             try:
-                self._receiver.received(frames)
+                self._receiver.on_frames(frames)
             except Exception:
                 _log.exception("who is at the end of a tunnel failed")
                 self.abort()
         if self._other_closed:
             if not self._inbox:
-                self.end()
+                self.finish()
         elif self._open and self._ungranted >= self._window // 4:
-            self._carrier.send(envelopes.Credit(self.number, self._ungranted))
+            self._carrier.send(envelopes.TunnelCredit(self.number, self._ungranted))
             self._ungranted = 0
 
-    def _guarded(self, call: "_Call") -> None:
+    def _call_guarded(self, call: "_Call") -> None:
         try:
             call()
         except Exception:

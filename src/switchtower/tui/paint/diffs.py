@@ -6,14 +6,14 @@ from rich.text import Text
 
 from switchtower.client import diffs
 
-_STYLES: dict[diffs.Part | None, str] = {"head": "dim", "hunk": "hunk", "added": "added", "removed": "removed", "note": "dim"}
+_STYLES: dict[diffs.DiffPart | None, str] = {"head": "dim", "hunk": "hunk", "added": "added", "removed": "removed", "note": "dim"}
 
 
-def lines(diff: str) -> Iterator[Text]:
-    return (Text(line, _STYLES.get(part, "")) for line, part in diffs.lines(diff))
+def paint_diff(diff: str) -> Iterator[Text]:
+    return (Text(line, _STYLES.get(part, "")) for line, part in diffs.classify_lines(diff))
 
 
-def of_edit(old: str, new: str) -> list[str]:
+def diff_edit(old: str, new: str) -> list[str]:
     """What an edit replaces and by what, line by line."""
     from difflib import ndiff
 
@@ -23,7 +23,7 @@ def of_edit(old: str, new: str) -> list[str]:
     return [line for line in ndiff(old_lines, new_lines) if not line.startswith("? ")]
 
 
-def marked(rows: list[str]) -> Iterator[Text]:
+def paint_marked_lines(rows: list[str]) -> Iterator[Text]:
     """Lines that begin with their mark."""
     for row in rows:
         yield Text(row, {"+": "added", "-": "removed"}.get(row[:1], ""))

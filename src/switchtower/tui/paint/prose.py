@@ -51,22 +51,22 @@ class _Markdown(Markdown):
     }
 
 
-class Prose:
+class MarkdownPainter:
     """Remembers what it has painted."""
 
     def __init__(self) -> None:
         self._painted: OrderedDict[tuple[str, int, bool], list[Line]] = OrderedDict()
 
-    def lines(self, text: str, width: int, palette: Palette) -> list[Line]:
+    def paint_markdown(self, text: str, width: int, palette: Palette) -> list[Line]:
         lines: list[Line] = []
-        for chunk in chunks(harmless.prose(text)):
+        for chunk in split_chunks(harmless.escape_prose(text)):
             if lines:
                 lines.append([])
-            for piece in pieces(chunk):
-                lines += self._chunk(piece, width, palette)
+            for piece in split_long_line(chunk):
+                lines += self._paint_cached(piece, width, palette)
         return lines
 
-    def _chunk(self, chunk: str, width: int, palette: Palette) -> list[Line]:
+    def _paint_cached(self, chunk: str, width: int, palette: Palette) -> list[Line]:
         key = (chunk, width, palette.dark)
         if (found := self._painted.get(key)) is not None:
             self._painted.move_to_end(key)
@@ -92,7 +92,7 @@ def _paint(chunk: str, width: int, palette: Palette) -> list[Line]:
     return lines
 
 
-def pieces(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
+def split_long_line(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
     """A line without end is painted in pieces too: while it grows, only its last piece is painted again."""
     while len(chunk) > longest and "\n" not in chunk.strip("\n"):
         cut = chunk.rfind(" ", 0, longest)
@@ -102,7 +102,7 @@ def pieces(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
     yield chunk
 
 
-def chunks(text: str) -> Iterator[str]:
+def split_chunks(text: str) -> Iterator[str]:
     """Parts of a Markdown text that can be painted one by one: cut at blank lines where no fence is open and nothing goes on."""
     taken: list[str] = []
     fence = ""

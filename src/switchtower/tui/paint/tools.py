@@ -20,85 +20,85 @@ _VERBS = {
     "sandbox_status": ("Git status", ""),
     "ask_user": ("Ask", "question"),
 }
-_WRITES = frozenset({"sandbox_write_file", "sandbox_edit_file"})
-_QUIET = frozenset({"sandbox_read_file", "sandbox_list_dir", "sandbox_search", "ask_user"})
+_WRITE_TOOLS = frozenset({"sandbox_write_file", "sandbox_edit_file"})
+_QUIET_TOOLS = frozenset({"sandbox_read_file", "sandbox_list_dir", "sandbox_search", "ask_user"})
 """Their results are for the model; folded, the size says enough."""
 _LONGEST_VALUE = 200
 LONGEST_PROBLEM = 60
 """Characters of a problem that has its place behind the call; a longer one stands below."""
 
 
-def headline(block: blocks.Tool) -> Text:
+def paint_headline(block: blocks.ToolBlock) -> Text:
     args = block.args or {}
     if block.name == COMMAND:
-        return Text.assemble(("$ ", "accent"), (harmless.line(_text(args.get("command"))) or "a command", "name"))
+        return Text.assemble(("$ ", "accent"), (harmless.to_safe_line(_format_value(args.get("command"))) or "a command", "name"))
     verb, about = _VERBS.get(block.name, ("", ""))
     if verb:
-        subject = harmless.line(_text(args.get(about))) if about else ""
+        subject = harmless.to_safe_line(_format_value(args.get(about))) if about else ""
         return Text.assemble((verb, "name"), f" {subject}" if subject else "")
-    rest = "  ".join(f"{harmless.line(name)}={_brief(value)}" for name, value in args.items())
-    return Text.assemble((harmless.line(block.name) or "a tool", "name"), (f"  {rest}" if rest else "", "dim"))
+    rest = "  ".join(f"{harmless.to_safe_line(name)}={_shorten_value(value)}" for name, value in args.items())
+    return Text.assemble((harmless.to_safe_line(block.name) or "a tool", "name"), (f"  {rest}" if rest else "", "dim"))
 
 
-def size(block: blocks.Tool) -> str:
-    if block.result is None or block.name in _WRITES:
+def format_output_size(block: blocks.ToolBlock) -> str:
+    if block.result is None or block.name in _WRITE_TOOLS:
         return ""
-    return amounts.counted(len(block.result.splitlines()), "line")
+    return amounts.format_count(len(block.result.splitlines()), "line")
 
 
-def ends_matter(block: blocks.Tool) -> bool:
-    return block.name not in _WRITES
+def is_end_important(block: blocks.ToolBlock) -> bool:
+    return block.name not in _WRITE_TOOLS
 
 
-def body(block: blocks.Tool, *, unfolded: bool) -> Iterator[Text]:
+def paint_body(block: blocks.ToolBlock, *, unfolded: bool) -> Iterator[Text]:
     if unfolded:
-        yield from _arguments(block)
-    if block.name in _WRITES and block.args:
-        yield from (_inside(line) for line in _change(block))
+        yield from _paint_arguments(block)
+    if block.name in _WRITE_TOOLS and block.args:
+        yield from (_indent(line) for line in _paint_change(block))
     if block.is_error:
         if len(block.problem) > LONGEST_PROBLEM or not block.problem:
-            yield from (_inside(Text(row, "bad")) for row in _rows(block.problem or block.result or "it failed"))
+            yield from (_indent(Text(row, "bad")) for row in _split_rows(block.problem or block.result or "it failed"))
         if block.problem and block.result and block.result.strip() != block.problem.strip():
-            yield from (_inside(Text(row, "output")) for row in _rows(block.result))
+            yield from (_indent(Text(row, "output")) for row in _split_rows(block.result))
         return
-    if block.name in _WRITES or (block.name in _QUIET and not unfolded):
+    if block.name in _WRITE_TOOLS or (block.name in _QUIET_TOOLS and not unfolded):
         return
-    yield from (_inside(Text(row, "output")) for row in _rows(block.text if block.result is None else block.result))
+    yield from (_indent(Text(row, "output")) for row in _split_rows(block.text if block.result is None else block.result))
 
 
-def _change(block: blocks.Tool) -> Iterator[Text]:
+def _paint_change(block: blocks.ToolBlock) -> Iterator[Text]:
     args = block.args or {}
     if block.name == "sandbox_edit_file":
-        rows = diffs.of_edit(_text(args.get("old")), _text(args.get("new")))
+        rows = diffs.diff_edit(_format_value(args.get("old")), _format_value(args.get("new")))
     else:
-        rows = [f"+ {row}" for row in _text(args.get("content")).removesuffix("\n").split("\n")]
-    yield from diffs.marked([harmless.prose(row) for row in rows])
+        rows = [f"+ {row}" for row in _format_value(args.get("content")).removesuffix("\n").split("\n")]
+    yield from diffs.paint_marked_lines([harmless.escape_prose(row) for row in rows])
 
 
-def _arguments(block: blocks.Tool) -> Iterator[Text]:
+def _paint_arguments(block: blocks.ToolBlock) -> Iterator[Text]:
     for name, value in (block.args or {}).items():
-        if block.name in _WRITES and name in ("content", "old", "new"):
+        if block.name in _WRITE_TOOLS and name in ("content", "old", "new"):
             continue
-        rows = harmless.exact(_text(value)).split("\n")
-        yield Text.assemble(("  │ ", "faint"), (f"{harmless.line(name)}: ", "dim"), rows[0])
-        yield from (_inside(Text(row)) for row in rows[1:])
+        rows = harmless.escape_exact(_format_value(value)).split("\n")
+        yield Text.assemble(("  │ ", "faint"), (f"{harmless.to_safe_line(name)}: ", "dim"), rows[0])
+        yield from (_indent(Text(row)) for row in rows[1:])
 
 
-def _rows(text: str) -> list[str]:
-    shown = harmless.program(text).strip("\n")
+def _split_rows(text: str) -> list[str]:
+    shown = harmless.clean_program_output(text).strip("\n")
     return shown.split("\n") if shown.strip() else []
 
 
-def _inside(text: Text) -> Text:
+def _indent(text: Text) -> Text:
     return Text("  │ ", "faint").append_text(text)
 
 
-def _brief(value: Any) -> str:
-    text = harmless.line(_text(value))
+def _shorten_value(value: Any) -> str:
+    text = harmless.to_safe_line(_format_value(value))
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):

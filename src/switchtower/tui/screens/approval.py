@@ -21,14 +21,14 @@ from textual.widgets import Button, Input, Static
 
 from switchtower.tui.paint import diffs, palette
 from switchtower.tui.state import decisions, harmless
-from switchtower.tui.state.decisions import Decision
-from switchtower.tui.state.inbox import Pending
+from switchtower.tui.state.decisions import ApprovalChoice
+from switchtower.tui.state.inbox import InboxItem
 
-QUIET = 0.6
+QUIET_SECONDS = 0.6
 """Seconds without a key after which keys decide."""
-_DISARMED = 5 / 3
+_DISARM_FACTOR = 5 / 3
 """For how long a key that decides nothing disarms the screen, in quiet times: one second."""
-_WORD = 1 / 2
+_SETTLE_FACTOR = 1 / 2
 """Within how many quiet times another key makes a decision key part of a word."""
 
 
@@ -36,7 +36,7 @@ _DECISION_KEYS = frozenset({"y", "a", "n", "d", "ctrl+y", "escape"})
 """Every other key disarms the screen, also one that scrolls."""
 
 
-class ApprovalScreen(ModalScreen[Decision | None]):
+class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
     """Ends with the decision, or with None when it is put aside."""
 
     AUTO_FOCUS = ""
@@ -53,7 +53,9 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         Binding("pageup", "scroll(-10)", "Page up", show=False),
     ]
 
-    def __init__(self, pending: Pending, *, now_ms: Callable[[], float], waiting: int = 1, quiet: float = QUIET) -> None:
+    def __init__(
+        self, pending: InboxItem, *, now_ms: Callable[[], float], waiting: int = 1, quiet: float = QUIET_SECONDS
+    ) -> None:
         super().__init__(id="approval-screen")
         self.pending = pending
         self._now_ms = now_ms
@@ -61,19 +63,19 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self._quiet = quiet
         self._armed = quiet <= 0
         self._was_armed = self._armed
-        self._arming: Timer | None = None
-        self._deciding: Timer | None = None
+        self._arm_timer: Timer | None = None
+        self._decision_timer: Timer | None = None
         self._unconfirmed: str | None = None
         """The decision that waits for its second key."""
-        self._rule = decisions.always_rule(pending.approval)
+        self._rule = decisions.format_safe_always_rule(pending.approval)
         self._can_approve = "approve" in pending.approval.options
 
     def compose(self) -> ComposeResult:
         approval = self.pending.approval
         with Vertical(id="approval"):
-            yield Static(self._head(), id="approval-head", markup=False)
+            yield Static(self._paint_head(), id="approval-head", markup=False)
             with VerticalScroll(id="approval-body", can_focus=False):
-                yield Static(self._body(), id="approval-details", markup=False)
+                yield Static(self._paint_body(), id="approval-details", markup=False)
             if self._rule is not None:
                 always = Content.assemble(("always for this session: ", "$muted"), self._rule)
                 yield Static(always, id="approval-rule", markup=False)
@@ -90,7 +92,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
                 yield Button("d  Deny and stop", id="stop", variant="error", compact=True)
             with Horizontal(id="approval-confirm"):
                 yield Button("Esc  Go back", id="back", compact=True)
-                yield Static(self._question(), id="approval-question", markup=False)
+                yield Static(self._describe_question(), id="approval-question", markup=False)
                 yield Button("Ctrl-Y  Confirm", id="confirm", variant="error", compact=True)
             yield Static("", id="approval-foot", markup=False)
         self.set_class(decisions.is_destructive(approval), "destructive")
@@ -103,11 +105,11 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self._arm_later(self._quiet)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._make_room)
+        self.call_after_refresh(self._fit_details)
 
-    def _make_room(self) -> None:
+    def _fit_details(self) -> None:
         """The details get what the rest leaves: the keys and the countdown are always in view."""
-        if not self._is_whole:
+        if not self._is_composed:
             return
         body = self.query_one("#approval-body")
         others = sum(
@@ -118,55 +120,55 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         body.styles.max_height = max(3, self.size.height - others - 2)
         self.call_after_refresh(self._draw_foot)
 
-    def _head(self) -> Content:
+    def _paint_head(self) -> Content:
         approval = self.pending.approval
         where = " on ".join(part for part in (self.pending.session_name, self.pending.host) if part)
         return Content.assemble(
             ("◆ ", "bold $warning"),
-            (harmless.exact_line(approval.title), "bold"),
-            (f"  in {harmless.line(where)}" if where else "", "$muted"),
+            (harmless.escape_exact_line(approval.title), "bold"),
+            (f"  in {harmless.to_safe_line(where)}" if where else "", "$muted"),
             "\n" if approval.summary else "",
-            harmless.exact_line(approval.summary),
+            harmless.escape_exact_line(approval.summary),
             ("\nDESTRUCTIVE: what this removes or overwrites may not come back", "bold $error")
             if decisions.is_destructive(approval)
             else "",
         )
 
-    def _body(self) -> Group:
+    def _paint_body(self) -> Group:
         """Every line of a value is marked, so that nothing inside of it can pass for one of ours."""
         paint = palette.DARK if self.app.current_theme.dark else palette.LIGHT
         lines: list[Text] = []
-        for part in decisions.parts(self.pending.approval):
+        for part in decisions.list_details(self.pending.approval):
             if part.kind == "diff":
-                shown = list(diffs.lines(part.text))
+                shown = list(diffs.paint_diff(part.text))
             elif part.kind == "command":
                 rows = part.text.split("\n")
                 shown = [Text.assemble(("$ " if not at else "  ", "accent"), (row, "name")) for at, row in enumerate(rows)]
             elif part.kind == "text":
                 shown = [Text(row) for row in part.text.split("\n")]
             else:
-                lines.append(Text.assemble((f"{harmless.line(part.name)}: ", "dim"), part.text))
+                lines.append(Text.assemble((f"{harmless.to_safe_line(part.name)}: ", "dim"), part.text))
                 continue
             if part.kind != "command":
-                lines.append(Text(f"{harmless.line(part.name)}:", "dim"))
+                lines.append(Text(f"{harmless.to_safe_line(part.name)}:", "dim"))
             lines += [Text("│ ", "faint").append_text(line) for line in shown]
         # Styles by name are this palette's; the app's own console does not know them.
-        return Group(*(_resolved(line, paint) for line in lines))
+        return Group(*(_resolve_styles(line, paint) for line in lines))
 
     @property
-    def _is_whole(self) -> bool:
+    def _is_composed(self) -> bool:
         """A timer may still go off while the screen is being taken away."""
         return bool(self.query("#approval-foot")) and bool(self.query("#approval-body"))
 
     def _draw_foot(self) -> None:
-        if not self._is_whole:
+        if not self._is_composed:
             return
         left = self.pending.seconds_left(self._now_ms())
         more = f"  ·  {self._waiting - 1} more waiting" if self._waiting > 1 else ""
         ready = "" if self._armed else "  ·  keys are off while you type"
         body = self.query_one("#approval-body")
         below = "  ·  ↓ more below" if body.scroll_y < body.max_scroll_y else ""
-        text = f"{decisions.countdown(left)}  ·  Esc: decide later{below}{more}{ready}"
+        text = f"{decisions.format_countdown(left)}  ·  Esc: decide later{below}{more}{ready}"
         self.query_one("#approval-foot", Static).update(Content.styled(text, "bold $error" if left < 60 else "$muted"))
 
     # When keys count
@@ -175,9 +177,9 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         if self._quiet <= 0:
             return
         self._armed = False
-        if self._arming is not None:
-            self._arming.stop()
-        self._arming = self.set_timer(seconds, self.arm)
+        if self._arm_timer is not None:
+            self._arm_timer.stop()
+        self._arm_timer = self.set_timer(seconds, self.arm)
 
     def arm(self) -> None:
         """Lets keys decide."""
@@ -187,14 +189,14 @@ class ApprovalScreen(ModalScreen[Decision | None]):
     def on_key(self, event: events.Key) -> None:
         if self._is_giving_reason:
             return
-        is_part_of_a_word = self._deciding is not None
+        is_part_of_a_word = self._decision_timer is not None
         is_early = not self._armed and not (event.key == "escape" and self._was_armed)
         if is_part_of_a_word or is_early:
             event.stop()
             event.prevent_default()
         if is_part_of_a_word or not self._armed or event.key not in _DECISION_KEYS:
-            self._take_back()
-            self._arm_later(self._quiet * (1 if event.key in _DECISION_KEYS else _DISARMED))
+            self._revoke_choice()
+            self._arm_later(self._quiet * (1 if event.key in _DECISION_KEYS else _DISARM_FACTOR))
             self._draw_foot()
 
     # Deciding
@@ -206,16 +208,16 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         if self._quiet <= 0:
             self._choose(how)
         else:
-            self._deciding = self.set_timer(self._quiet * _WORD, lambda: self._settle(how))
+            self._decision_timer = self.set_timer(self._quiet * _SETTLE_FACTOR, lambda: self._apply_choice(how))
 
-    def _settle(self, how: str) -> None:
-        self._deciding = None
+    def _apply_choice(self, how: str) -> None:
+        self._decision_timer = None
         self._choose(how)
 
-    def _take_back(self) -> None:
-        if self._deciding is not None:
-            self._deciding.stop()
-            self._deciding = None
+    def _revoke_choice(self) -> None:
+        if self._decision_timer is not None:
+            self._decision_timer.stop()
+            self._decision_timer = None
 
     def _choose(self, how: str) -> None:
         needs_confirmation = how == "always" or (how == "yes" and decisions.is_destructive(self.pending.approval))
@@ -231,15 +233,15 @@ class ApprovalScreen(ModalScreen[Decision | None]):
     def _decide(self, how: str) -> None:
         match how:
             case "yes":
-                self.dismiss(decisions.YES)
+                self.dismiss(decisions.APPROVE_ONCE)
             case "always":
-                self.dismiss(decisions.ALWAYS)
+                self.dismiss(decisions.APPROVE_FOR_SESSION)
             case "stop":
                 self.dismiss(decisions.DENY_AND_STOP)
             case "no":
                 self._ask_reason(True)
 
-    def _question(self) -> Content:
+    def _describe_question(self) -> Content:
         if self._unconfirmed == "always":
             return Content("Allow this rule for the rest of the session?")
         return Content("Approve an action that cannot be undone?")
@@ -249,8 +251,8 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self.query_one("#approval-confirm").display = how is not None
         self.query_one("#approval-keys").display = how is None
         if how is not None:  # on a busy machine the screen is mounted before what it holds, and then the question is as composed
-            self.query_one("#approval-question", Static).update(self._question())
-        self.call_after_refresh(self._make_room)
+            self.query_one("#approval-question", Static).update(self._describe_question())
+        self.call_after_refresh(self._fit_details)
 
     def action_confirm(self) -> None:
         if self._armed and self._unconfirmed is not None:
@@ -281,7 +283,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.dismiss(decisions.no(event.value))
+        self.dismiss(decisions.make_denial(event.value))
 
     def action_later(self) -> None:
         if self._is_giving_reason:
@@ -296,7 +298,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self.call_after_refresh(self._draw_foot)
 
 
-def _resolved(line: Text, paint: palette.Palette) -> Text:
+def _resolve_styles(line: Text, paint: palette.Palette) -> Text:
     resolved = Text(line.plain, style=paint.console.get_style(line.style, default=""))
     for span in line.spans:
         resolved.stylize(paint.console.get_style(span.style, default=""), span.start, span.end)

@@ -13,7 +13,7 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from switchtower.tui.state import harmless
-from switchtower.tui.widgets.choices import Choices
+from switchtower.tui.widgets.choices import ChoiceList
 
 
 class Choice(NamedTuple):
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     usable: bool = True
 
 
-class ChooseScreen(ModalScreen[str | None]):
+class PickerScreen(ModalScreen[str | None]):
     """One of a list, filtered by typing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
@@ -38,7 +38,7 @@ class ChooseScreen(ModalScreen[str | None]):
         with Vertical(classes="question"):
             yield Static(self._title, classes="question-title", markup=False)
             yield Input(placeholder="type to filter", compact=True)
-            yield Choices()
+            yield ChoiceList()
 
     def on_mount(self) -> None:
         self._draw("")
@@ -51,8 +51,8 @@ class ChooseScreen(ModalScreen[str | None]):
             Option(
                 Content.assemble(
                     ("● " if one.value == self._current else "  ", "$success"),
-                    harmless.line(one.label),
-                    (f"  {harmless.line(one.about)}", "$muted"),
+                    harmless.to_safe_line(one.label),
+                    (f"  {harmless.to_safe_line(one.about)}", "$muted"),
                 ),
                 id=one.value,
                 disabled=not one.usable,
@@ -82,7 +82,7 @@ class ChooseScreen(ModalScreen[str | None]):
         self.dismiss(event.option_id)
 
 
-class AskScreen(ModalScreen[str | None]):
+class TextPromptScreen(ModalScreen[str | None]):
     """A line of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]

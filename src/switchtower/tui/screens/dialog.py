@@ -12,11 +12,11 @@ from textual.widgets import Input, OptionList, SelectionList, Static, TextArea
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from switchtower.client.dialogs import Dialog, Question
+from switchtower.client.dialogs import PushDialog, InterviewItem
 from switchtower.tui.state import harmless
-from switchtower.tui.widgets.choices import Choices
+from switchtower.tui.widgets.choices import ChoiceList
 
-LONGEST = 256 * 1024
+LONGEST_REPLY = 256 * 1024
 _YES_NO = ("Yes", "No")
 
 
@@ -29,22 +29,22 @@ class DialogScreen(ModalScreen[Mapping[str, Any] | None]):
         Binding("ctrl+d", "dismissed", "Dismiss"),
     ]
 
-    def __init__(self, dialog: Dialog) -> None:
+    def __init__(self, dialog: PushDialog) -> None:
         super().__init__()
         self.dialog = dialog
         self._questions = list(dialog.questions) if dialog.method == "interview" else []
-        self._at = 0
+        self._index = 0
         self._responses: dict[str, Any] = {}
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question"):
-            yield Static(harmless.line(self.dialog.title), classes="question-title", markup=False)
+            yield Static(harmless.to_safe_line(self.dialog.title), classes="question-title", markup=False)
             if self.dialog.message:
-                yield Static(harmless.prose(self.dialog.message), classes="question-text", markup=False)
+                yield Static(harmless.escape_prose(self.dialog.message), classes="question-text", markup=False)
             yield Vertical(id="asked")
-            yield Static(self._foot(), classes="question-foot", markup=False)
+            yield Static(self._describe_keys(), classes="question-foot", markup=False)
 
-    def _foot(self) -> str:
+    def _describe_keys(self) -> str:
         send = "Ctrl-S sends" if self.dialog.method in ("editor", "interview") else "Enter sends"
         return f"{send} · Ctrl-D dismisses · Esc answers later"
 
@@ -57,18 +57,22 @@ class DialogScreen(ModalScreen[Mapping[str, Any] | None]):
         dialog = self.dialog
         match dialog.method:
             case "select":
-                await asked.mount(_options(dialog.options))
+                await asked.mount(_make_options(dialog.options))
             case "confirm":
-                await asked.mount(_options(_YES_NO))
+                await asked.mount(_make_options(_YES_NO))
             case "editor":
-                await asked.mount(TextArea(harmless.prose(dialog.prefill or ""), id="text"))
+                await asked.mount(TextArea(harmless.escape_prose(dialog.prefill or ""), id="text"))
             case "interview" if self._questions:
-                question = self._questions[self._at]
+                question = self._questions[self._index]
                 needed = " (needs an answer)" if question.required else ""
-                label = f"{self._at + 1}/{len(self._questions)}  {harmless.line(question.question)}{needed}"
-                await asked.mount(Static(label, markup=False), _field(question))
+                label = f"{self._index + 1}/{len(self._questions)}  {harmless.to_safe_line(question.question)}{needed}"
+                await asked.mount(Static(label, markup=False), _make_field(question))
             case _:
-                await asked.mount(Input(harmless.line(dialog.prefill or ""), placeholder=harmless.line(dialog.placeholder or "")))
+                await asked.mount(
+                    Input(
+                        harmless.to_safe_line(dialog.prefill or ""), placeholder=harmless.to_safe_line(dialog.placeholder or "")
+                    )
+                )
         asked.children[-1].focus()
 
     async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -78,54 +82,56 @@ class DialogScreen(ModalScreen[Mapping[str, Any] | None]):
             case "confirm":
                 self.dismiss({"confirmed": event.option_index == 0})
             case "interview":
-                question = self._questions[self._at]
-                await self._next(event.option_index == 0 if question.type == "boolean" else question.options[event.option_index])
+                question = self._questions[self._index]
+                await self._show_next(
+                    event.option_index == 0 if question.type == "boolean" else question.options[event.option_index]
+                )
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         if self.dialog.method == "interview":
-            await self._next(event.value)
+            await self._show_next(event.value)
         else:
-            self.dismiss({"value": event.value[:LONGEST]})
+            self.dismiss({"value": event.value[:LONGEST_REPLY]})
 
     async def action_send(self) -> None:
         if self.dialog.method == "editor":
-            self.dismiss({"value": self.query_one("#text", TextArea).text[:LONGEST]})
+            self.dismiss({"value": self.query_one("#text", TextArea).text[:LONGEST_REPLY]})
         elif self.dialog.method == "interview":
             several = self.query(SelectionList)
             one_line = self.query(Input)
             if several:
-                await self._next(list(several.first().selected))
+                await self._show_next(list(several.first().selected))
             elif one_line:
-                await self._next(one_line.first().value)
+                await self._show_next(one_line.first().value)
 
     def action_dismissed(self) -> None:
         self.dismiss({"dismissed": True})
 
-    async def _next(self, answer: Any) -> None:
-        question = self._questions[self._at]
+    async def _show_next(self, answer: Any) -> None:
+        question = self._questions[self._index]
         is_empty = answer in (None, []) or (isinstance(answer, str) and not answer.strip())
         if is_empty and question.required:
             self.notify("this one needs an answer", severity="warning", markup=False)
             return
         if not is_empty:
             self._responses[question.id] = answer
-        self._at += 1
-        if self._at >= len(self._questions):
+        self._index += 1
+        if self._index >= len(self._questions):
             self.dismiss({"responses": self._responses})
         else:
             await self._ask()
 
 
-def _field(question: Question) -> "OptionList | SelectionList[str] | Input":
+def _make_field(question: InterviewItem) -> "OptionList | SelectionList[str] | Input":
     match question.type:
         case "single":
-            return _options(question.options)
+            return _make_options(question.options)
         case "multi":
-            return SelectionList[str](*(Selection(Content(harmless.line(option)), option) for option in question.options))
+            return SelectionList[str](*(Selection(Content(harmless.to_safe_line(option)), option) for option in question.options))
         case "boolean":
-            return _options(_YES_NO)
+            return _make_options(_YES_NO)
     return Input()
 
 
-def _options(options: tuple[str, ...]) -> OptionList:
-    return Choices(*(Option(Content(harmless.line(option))) for option in options))
+def _make_options(options: tuple[str, ...]) -> OptionList:
+    return ChoiceList(*(Option(Content(harmless.to_safe_line(option))) for option in options))

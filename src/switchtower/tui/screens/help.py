@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from switchtower.tui.screens.reading import ReadingScreen
+from switchtower.tui.screens.reading import TextViewerScreen
 from switchtower.tui.state import slash
 
 _KEYS = (
@@ -34,27 +34,27 @@ _DECIDING = (
 )
 
 
-class HelpScreen(ReadingScreen):
+class HelpScreen(TextViewerScreen):
     def __init__(self) -> None:
-        super().__init__("Help", _lines())
+        super().__init__("Help", _list_help_lines())
 
 
-def _lines() -> Iterator[Text]:
+def _list_help_lines() -> Iterator[Text]:
     yield Text("Keys", "heading")
-    yield from (_row(key, about) for key, about in _KEYS)
+    yield from (_paint_help_row(key, about) for key, about in _KEYS)
     yield Text("")
     yield Text("When something waits for your decision", "heading")
-    yield from (_row(key, about) for key, about in _DECIDING)
+    yield from (_paint_help_row(key, about) for key, about in _DECIDING)
     yield Text("")
     yield Text("In a program's terminal", "heading")
-    yield _row("Ctrl-]", "leave it running; every other key is the program's")
+    yield _paint_help_row("Ctrl-]", "leave it running; every other key is the program's")
     yield Text("")
     yield Text("Commands", "heading")
     for command in slash.COMMANDS:
-        yield _row(f"/{command.name} {command.arguments}".rstrip(), command.about)
+        yield _paint_help_row(f"/{command.name} {command.arguments}".rstrip(), command.about)
     yield Text("")
     yield Text("Skills and prompts of the workspace are commands too, see /skills. @ names a file.", "dim")
 
 
-def _row(key: str, about: str) -> Text:
+def _paint_help_row(key: str, about: str) -> Text:
     return Text.assemble((f"  {key:<24} ", "accent"), about)

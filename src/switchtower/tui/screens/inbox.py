@@ -12,8 +12,8 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from switchtower.tui.state import decisions, harmless
-from switchtower.tui.state.inbox import Inbox, Pending
-from switchtower.tui.widgets.choices import Choices
+from switchtower.tui.state.inbox import ApprovalInbox, InboxItem
+from switchtower.tui.widgets.choices import ChoiceList
 
 
 class InboxScreen(ModalScreen[str | None]):
@@ -21,7 +21,7 @@ class InboxScreen(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "Back")]
 
-    def __init__(self, inbox: Inbox, *, now_ms: Callable[[], float]) -> None:
+    def __init__(self, inbox: ApprovalInbox, *, now_ms: Callable[[], float]) -> None:
         super().__init__()
         self._inbox = inbox
         self._now_ms = now_ms
@@ -30,18 +30,18 @@ class InboxScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="inbox"):
             yield Static("Waiting for a decision", id="inbox-title", markup=False)
-            yield Choices()
+            yield ChoiceList()
             yield Static("nothing waits for you", id="inbox-empty", markup=False)
             yield Static("Enter looks at it, Esc goes back", id="inbox-foot", markup=False)
 
     def on_mount(self) -> None:
-        self.draw()
-        self.set_interval(1.0, self.draw)
+        self.refresh_list()
+        self.set_interval(1.0, self.refresh_list)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.draw)
+        self.call_after_refresh(self.refresh_list)
 
-    def draw(self) -> None:
+    def refresh_list(self) -> None:
         if not self.query("#inbox-empty") or not self.query(OptionList):
             return  # it is being taken away
         options = self.query_one(OptionList)
@@ -50,26 +50,26 @@ class InboxScreen(ModalScreen[str | None]):
         options.display = bool(pending)
         if [one.id for one in pending] == self._drawn:
             for one in pending:
-                options.replace_option_prompt(one.id, self._row(one))
+                options.replace_option_prompt(one.id, self._paint_item(one))
             return
         self._drawn = [one.id for one in pending]
         at = options.highlighted or 0
-        options.set_options(Option(self._row(one), id=one.id) for one in pending)
+        options.set_options(Option(self._paint_item(one), id=one.id) for one in pending)
         if pending:
             options.highlighted = min(at, len(pending) - 1)
             options.focus()
 
-    def _row(self, one: Pending) -> Content:
+    def _paint_item(self, one: InboxItem) -> Content:
         left = one.seconds_left(self._now_ms())
-        command = next((part.text for part in decisions.parts(one.approval) if part.kind == "command"), None)
-        about = Content(" ".join((command or harmless.exact(one.approval.summary)).split()))
+        command = next((part.text for part in decisions.list_details(one.approval) if part.kind == "command"), None)
+        about = Content(" ".join((command or harmless.escape_exact(one.approval.summary)).split()))
         room = max(20, self.query_one("#inbox").size.width - 8)
-        where = " on ".join(harmless.line(part) for part in (one.session_name or one.session_id, one.host) if part)
+        where = " on ".join(harmless.to_safe_line(part) for part in (one.session_name or one.session_id, one.host) if part)
         return Content.assemble(
             ("◆ ", "bold $warning"),
-            (harmless.exact_line(one.approval.title), "bold"),
+            (harmless.escape_exact_line(one.approval.title), "bold"),
             (f"  {where}", "$muted"),
-            (f"  {decisions.countdown(left)}", "$error" if left < 60 else "$muted"),
+            (f"  {decisions.format_countdown(left)}", "$error" if left < 60 else "$muted"),
             "\n  ",
             about.truncate(room, ellipsis=True),
         )

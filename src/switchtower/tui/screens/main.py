@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
 from switchtower.tui.state import draft, harmless
-from switchtower.tui.state.history import History
+from switchtower.tui.state.history import InputHistory
 from switchtower.tui.widgets.composer import Composer
 from switchtower.tui.widgets.lines import StatusLine, TopLine
 from switchtower.tui.widgets.session_list import SessionList
@@ -32,12 +32,12 @@ class MainScreen(Screen[None]):
     class Uncovered(Message):
         """No other screen covers this one any more."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: InputHistory) -> None:
         super().__init__(id="main")
         self._history = history
         self._list_wanted: bool | None = None
         """What the person chose; None leaves it to the width."""
-        self._at_home = True
+        self._is_home_layout = True
 
     def compose(self) -> ComposeResult:
         yield TopLine(id="top")
@@ -69,10 +69,10 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.composer.page.focus()
-        self._place_list()
+        self._update_list_layout()
 
     def on_resize(self, event: events.Resize) -> None:
-        self._place_list()
+        self._update_list_layout()
 
     def on_screen_resume(self) -> None:
         self.post_message(self.Uncovered())
@@ -83,24 +83,24 @@ class MainScreen(Screen[None]):
     def is_narrow(self) -> bool:
         return self.size.width < NARROW
 
-    def set_at_home(self, at_home: bool) -> None:
+    def set_home_layout(self, at_home: bool) -> None:
         """No session is open: there is room for the list."""
-        if at_home != self._at_home:
-            self._at_home = at_home
+        if at_home != self._is_home_layout:
+            self._is_home_layout = at_home
             if self.is_narrow:
                 self._list_wanted = None
-            self._place_list()
+            self._update_list_layout()
 
     def show_list(self, wanted: bool) -> None:
         self._list_wanted = wanted
-        self._place_list()
+        self._update_list_layout()
 
     @property
-    def is_list_shown(self) -> bool:
+    def is_list_visible(self) -> bool:
         return bool(self.sessions.display)
 
-    def _place_list(self) -> None:
-        usual = self._at_home or not self.is_narrow
+    def _update_list_layout(self) -> None:
+        usual = self._is_home_layout or not self.is_narrow
         self.sessions.display = usual if self._list_wanted is None else self._list_wanted
         self.set_class(self.is_narrow, "narrow")
 
@@ -115,16 +115,16 @@ class MainScreen(Screen[None]):
         else:
             self.composer.page.focus()
 
-    def greet(self, wish: draft.Draft) -> None:
-        lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {harmless.line(wish.root)}", "dim"), Text()]
-        self.transcript.greet([*lines, *(Text(line, "dim") for line in _WELCOME)])
+    def show_greeting(self, wish: draft.SessionDraft) -> None:
+        lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {harmless.to_safe_line(wish.root)}", "dim"), Text()]
+        self.transcript.show_greeting([*lines, *(Text(line, "dim") for line in _WELCOME)])
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape" and self.transcript.has_focus:
             event.stop()
             self.composer.page.focus()
 
-    def on_composer_reads_back(self, message: Composer.ReadsBack) -> None:
+    def on_composer_scroll_key_pressed(self, message: Composer.ScrollKeyPressed) -> None:
         view = self.transcript
         page = max(1, view.size.height - 2)
         match message.key:

@@ -18,7 +18,7 @@ from switchtower.tui.paint import palette
 MOST_LINES = 20_000
 
 
-class ReadingScreen(ModalScreen[None]):
+class TextViewerScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "app.pop_screen", "Back"),
         Binding("down,j", "scroll(1)", "Down", show=False),
@@ -35,18 +35,18 @@ class ReadingScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="reading"):
             yield Static(self._title, id="reading-title", markup=False)
-            yield Lines(self._lines, id="reading-body")
+            yield StyledLines(self._lines, id="reading-body")
             yield Static("Esc goes back", id="reading-foot", markup=False)
 
     def action_scroll(self, lines: int) -> None:
-        self.query_one(Lines).scroll_relative(y=lines, animate=False)
+        self.query_one(StyledLines).scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        body = self.query_one(Lines)
+        body = self.query_one(StyledLines)
         body.scroll_relative(y=pages * max(1, body.size.height - 2), animate=False)
 
 
-class Lines(ScrollView, can_focus=True):
+class StyledLines(ScrollView, can_focus=True):
     """Lines with styles by the palette's names. Long ones are broken, not cut."""
 
     def __init__(self, lines: list[Text], *, id: str | None = None) -> None:

@@ -1,34 +1,34 @@
 """Numbers as people read them: ages, durations, tokens, money. Pure."""
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_SHORT_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
-def age(seconds: float) -> str:
+def format_short_age(seconds: float) -> str:
     """How long ago, in one unit."""
     whole = max(0, int(seconds))
-    for unit, name in _UNITS:
+    for unit, name in _SHORT_UNITS:
         if whole >= unit:
             return f"{whole // unit}{name}"
     return f"{whole}s"
 
 
-def duration(milliseconds: float) -> str:
+def format_duration(milliseconds: float) -> str:
     if milliseconds < 1_000:
         return f"{max(0, round(milliseconds))} ms"
     seconds = milliseconds / 1_000
     if seconds < 60:
         return f"{seconds:.1f} s"
-    return clock(seconds)
+    return format_clock(seconds)
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """As on a stop watch: `4:05`, `1:04:05`."""
     whole = max(0, int(seconds))
     hours, minutes = whole // 3_600, whole % 3_600 // 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
-def tokens(count: int) -> str:
+def format_tokens(count: int) -> str:
     if count < 1_000:
         return str(count)
     if count < 1_000_000:
@@ -36,9 +36,9 @@ def tokens(count: int) -> str:
     return f"{count / 1_000_000:.1f}M"
 
 
-def dollars(cost: float) -> str:
+def format_dollars(cost: float) -> str:
     return f"${cost:.2f}" if cost >= 1 or not cost else f"${cost:.4f}"
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
+def format_count(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"

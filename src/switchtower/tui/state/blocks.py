@@ -13,23 +13,23 @@ LONGEST_TEXT = 400_000
 """Characters of one block. Of more, the end is kept: it is what people look for, and the whole is in the journal."""
 
 
-class Block(Struct, kw_only=True, eq=False):
+class TranscriptBlock(Struct, kw_only=True, eq=False):
     seq: int
     """The event that began it."""
     ts: int = 0
     run_id: str | None = None
     version: int = 0
 
-    def touch(self) -> None:
+    def mark_changed(self) -> None:
         self.version += 1
 
-    def says(self) -> tuple[Any, ...]:
+    def get_content(self) -> tuple[Any, ...]:
         """All that it shows, to compare."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("version", "pieces", "chars")}
         return type(self).__name__, *fields.values(), getattr(self, "text", None)
 
 
-class Streamed(Block, kw_only=True, eq=False):
+class TextStreamBlock(TranscriptBlock, kw_only=True, eq=False):
     """Text that comes piece by piece."""
 
     pieces: list[str] = []
@@ -40,7 +40,7 @@ class Streamed(Block, kw_only=True, eq=False):
     void: bool = False
     """The model began this message again."""
 
-    def add(self, text: str) -> None:
+    def append(self, text: str) -> None:
         self.pieces.append(text)
         self.chars += len(text)
         if self.chars > LONGEST_TEXT + LONGEST_TEXT // 4:
@@ -48,7 +48,7 @@ class Streamed(Block, kw_only=True, eq=False):
             self.pieces[:] = [whole[-LONGEST_TEXT:]]
             self.dropped += len(whole) - LONGEST_TEXT
             self.chars = LONGEST_TEXT
-        self.touch()
+        self.mark_changed()
 
     @property
     def text(self) -> str:
@@ -57,15 +57,15 @@ class Streamed(Block, kw_only=True, eq=False):
         return self.pieces[0] if self.pieces else ""
 
 
-class Answer(Streamed, kw_only=True, eq=False):
+class AnswerBlock(TextStreamBlock, kw_only=True, eq=False):
     """What the model says, as Markdown."""
 
 
-class Thought(Streamed, kw_only=True, eq=False):
+class ThinkingBlock(TextStreamBlock, kw_only=True, eq=False):
     """What the model thinks, folded unless somebody wants to see it."""
 
 
-class Tool(Streamed, kw_only=True, eq=False):
+class ToolBlock(TextStreamBlock, kw_only=True, eq=False):
     """A tool's call, what it puts out while it works, and its result. `args` is None when the call was not seen."""
 
     name: str
@@ -80,20 +80,20 @@ class Tool(Streamed, kw_only=True, eq=False):
         return self.result is None and not self.done
 
 
-class Said(Block, kw_only=True, eq=False):
+class UserMessageBlock(TranscriptBlock, kw_only=True, eq=False):
     """What a person said. `how` is empty for an ordinary message."""
 
     text: str
     how: str = ""
 
 
-class Asked(Block, kw_only=True, eq=False):
+class ApprovalBlock(TranscriptBlock, kw_only=True, eq=False):
     """An approval. What was decided is a fact of its own, and may be known before the question."""
 
     approval: messages.ApprovalRequired
 
 
-class Notice(Block, kw_only=True, eq=False):
+class NoticeBlock(TranscriptBlock, kw_only=True, eq=False):
     """Anything else worth a line. `level` is `info`, `warning` or `error`."""
 
     level: str
@@ -102,7 +102,7 @@ class Notice(Block, kw_only=True, eq=False):
     remedy: str = ""
 
 
-class Ended(Block, kw_only=True, eq=False):
+class RunEndBlock(TranscriptBlock, kw_only=True, eq=False):
     """How a run ended."""
 
     outcome: str

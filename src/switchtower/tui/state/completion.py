@@ -6,29 +6,29 @@ from typing import NamedTuple
 from switchtower.tui.state import mentions, slash
 
 
-class Offer(NamedTuple):
+class CompletionOffer(NamedTuple):
     """`start` is where the replaced part begins in the text before the cursor."""
 
     start: int
-    options: list[slash.Option]
+    options: list[slash.SlashOption]
 
 
-NOTHING = Offer(0, [])
+NO_OFFER = CompletionOffer(0, [])
 
 
-def offers(
+def find_offer(
     before_cursor: str,
     *,
-    templates: Sequence[slash.Option] = (),
-    values: Sequence[slash.Option] = (),
+    templates: Sequence[slash.SlashOption] = (),
+    values: Sequence[slash.SlashOption] = (),
     files: Iterable[str] = (),
-) -> Offer:
-    if before_cursor.startswith("/") and (found := slash.options(before_cursor, templates, values)):
+) -> CompletionOffer:
+    if before_cursor.startswith("/") and (found := slash.complete_slash(before_cursor, templates, values)):
         # A command that stands there in full needs no completion.
-        return NOTHING if len(found) == 1 and found[0].text == before_cursor else Offer(0, found)
-    if (mention := mentions.being_typed(before_cursor)) is not None:
-        paths = mentions.options(mention.wanted, files)
+        return NO_OFFER if len(found) == 1 and found[0].text == before_cursor else CompletionOffer(0, found)
+    if (mention := mentions.find_mention(before_cursor)) is not None:
+        paths = mentions.rank_files(mention.wanted, files)
         if paths == [mention.wanted]:
-            return NOTHING
-        return Offer(mention.start, [slash.Option(mentions.spelled(path)) for path in paths])
-    return NOTHING
+            return NO_OFFER
+        return CompletionOffer(mention.start, [slash.SlashOption(mentions.format_mention(path)) for path in paths])
+    return NO_OFFER

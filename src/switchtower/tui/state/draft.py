@@ -11,7 +11,7 @@ from switchtower.protocols.push import messages
 AUTO: Final = "auto"
 
 
-class Draft(Struct, frozen=True):
+class SessionDraft(Struct, frozen=True):
     root: str
     provider: str = AUTO
     model: str | None = None
@@ -20,7 +20,7 @@ class Draft(Struct, frozen=True):
     preset: str | None = None
 
     @classmethod
-    def as_configured(cls, settings: config.Settings, root: str) -> "Draft":
+    def from_settings(cls, settings: config.Settings, root: str) -> "SessionDraft":
         # The configured model is the configured provider's. A policy is said only where somebody chose one: the daemon may
         # have been started with something stricter than the default.
         return cls(
@@ -30,11 +30,11 @@ class Draft(Struct, frozen=True):
             policy=cast(Any, settings.policy) if settings.policy != POLICIES[1] else None,
         )
 
-    def as_preset(self, name: str) -> "Draft":
+    def with_preset(self, name: str) -> "SessionDraft":
         """The preset says the rest; but what is the strictest stays: no file of a workspace is to lift that."""
-        return Draft(self.root, policy=self.policy if self.policy == POLICIES[0] else None, preset=name)
+        return SessionDraft(self.root, policy=self.policy if self.policy == POLICIES[0] else None, preset=name)
 
-    def request(
+    def build_request(
         self, repo: messages.Repo, *, command: str | None = None, size: tuple[int, int] | None = None
     ) -> messages.StartSession:
         """With `command`, a program in a terminal of this size."""

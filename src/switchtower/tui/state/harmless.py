@@ -16,68 +16,68 @@ _ESCAPE = re.compile(
     )""",
     re.VERBOSE,
 )
-_NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
-_IN_PROSE = frozenset("\u00a0\u00ad\u200c\u200d\u202f\u2009\u3000")
+_UNSAFE = re.compile(r"[^\x20-\x7e\n]")
+_UNSAFE_IN_PROSE = frozenset("\u00a0\u00ad\u200c\u200d\u202f\u2009\u3000")
 """Blanks and joiners that languages need. In what will run, even these are shown."""
 _TAB = "    "
 
 
-def prose(text: str) -> str:
+def escape_prose(text: str) -> str:
     """What somebody says: lines stay lines, other steering is shown."""
-    return _NOT_PLAIN.sub(_prose, text) if not text.isascii() or not text.isprintable() else text
+    return _UNSAFE.sub(_replace_in_prose, text) if not text.isascii() or not text.isprintable() else text
 
 
-def exact(text: str) -> str:
+def escape_exact(text: str) -> str:
     """What will run: every character that cannot be seen has its number in its place."""
-    return invisible.reveal(text, _spell_exactly, keep="\n")
+    return invisible.reveal(text, _escape_character, keep="\n")
 
 
-def exact_line(text: str) -> str:
+def escape_exact_line(text: str) -> str:
     """The same on one line: a title, or the beginning of what will run."""
-    return " ".join(exact(text).split())
+    return " ".join(escape_exact(text).split())
 
 
-def cell(text: str) -> str:
+def clean_cell(text: str) -> str:
     """What stands in one place of a program's screen, and takes no more room than that."""
     return text if text.isprintable() else "".join(c for c in text if c.isprintable()) or " "
 
 
-def line(text: str) -> str:
+def to_safe_line(text: str) -> str:
     """On one line."""
-    return prose(" ".join(text.split()))
+    return escape_prose(" ".join(text.split()))
 
 
-def program(text: str) -> str:
+def clean_program_output(text: str) -> str:
     """What a program wrote for a terminal: without its colours, and each line as it stood at its end."""
     plain = _ESCAPE.sub("", text).replace("\r\n", "\n")
     if "\r" in plain:
-        plain = "\n".join(_last_written(row) for row in plain.split("\n"))
-    return prose(plain.replace("\b", ""))
+        plain = "\n".join(_keep_last_written(row) for row in plain.split("\n"))
+    return escape_prose(plain.replace("\b", ""))
 
 
-def _last_written(row: str) -> str:
+def _keep_last_written(row: str) -> str:
     """A line that was written over shows its last version."""
     versions = row.rstrip("\r").split("\r")
     return versions[-1] or (versions[-2] if len(versions) > 1 else "")
 
 
-def _prose(found: re.Match[str]) -> str:
+def _replace_in_prose(found: re.Match[str]) -> str:
     character = found[0]
     if character == "\t":
         return _TAB
-    if character.isprintable() or character in _IN_PROSE or "\ufe00" <= character <= "\ufe0f":
+    if character.isprintable() or character in _UNSAFE_IN_PROSE or "\ufe00" <= character <= "\ufe0f":
         return character
-    return _shown(character)
+    return _describe_character(character)
 
 
-def _spell_exactly(character: str) -> str:
-    return "␉   " if character == "\t" else _shown(character)
+def _escape_character(character: str) -> str:
+    return "␉   " if character == "\t" else _describe_character(character)
 
 
-def _shown(character: str) -> str:
+def _describe_character(character: str) -> str:
     number = ord(character)
     if number < 0x20:
         return chr(0x2400 + number)  # its picture
     if number == 0x7F:
         return "␡"
-    return invisible.spell_number(character)
+    return invisible.format_code_point(character)

@@ -2,57 +2,57 @@
 
 from collections.abc import Iterable
 
-MOST = 500
-LONGEST = 20_000
+MOST_ENTRIES = 500
+LONGEST_ENTRY = 20_000
 """Characters of one that is remembered."""
 
 
-class History:
+class InputHistory:
     def __init__(self, earlier: Iterable[str] = ()) -> None:
-        self._sent = [text for text in earlier if text][-MOST:]
-        self._at: int | None = None
+        self._entries = [text for text in earlier if text][-MOST_ENTRIES:]
+        self._index: int | None = None
         self._draft = ""
 
     @property
-    def sent(self) -> list[str]:
-        return list(self._sent)
+    def entries(self) -> list[str]:
+        return list(self._entries)
 
     @property
-    def is_walking(self) -> bool:
-        return self._at is not None
+    def is_browsing(self) -> bool:
+        return self._index is not None
 
     def add(self, text: str) -> bool:
         """Whether it is a new one, worth keeping."""
-        self.stop()
-        if not text.strip() or len(text) > LONGEST or (self._sent and self._sent[-1] == text):
+        self.reset()
+        if not text.strip() or len(text) > LONGEST_ENTRY or (self._entries and self._entries[-1] == text):
             return False
-        self._sent.append(text)
-        del self._sent[:-MOST]
+        self._entries.append(text)
+        del self._entries[:-MOST_ENTRIES]
         return True
 
-    def stop(self) -> None:
+    def reset(self) -> None:
         """Whoever types something of their own is not walking any more."""
-        self._at = None
+        self._index = None
         self._draft = ""
 
-    def older(self, current: str) -> str | None:
+    def go_back(self, current: str) -> str | None:
         """The one before; None at the beginning. What is being written is kept for the way back."""
-        if self._at is None:
-            if not self._sent:
+        if self._index is None:
+            if not self._entries:
                 return None
-            self._draft, self._at = current, len(self._sent)
-        if self._at == 0:
+            self._draft, self._index = current, len(self._entries)
+        if self._index == 0:
             return None
-        self._at -= 1
-        return self._sent[self._at]
+        self._index -= 1
+        return self._entries[self._index]
 
-    def newer(self) -> str | None:
+    def go_forward(self) -> str | None:
         """The one after, at last what was being written; None when nobody walks."""
-        if self._at is None:
+        if self._index is None:
             return None
-        self._at += 1
-        if self._at < len(self._sent):
-            return self._sent[self._at]
+        self._index += 1
+        if self._index < len(self._entries):
+            return self._entries[self._index]
         draft = self._draft
-        self.stop()
+        self.reset()
         return draft

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import messages
 
 
-class Pending(Struct, frozen=True):
+class InboxItem(Struct, frozen=True):
     session_id: str
     run_id: str
     approval: messages.ApprovalRequired
@@ -27,58 +27,60 @@ class Pending(Struct, frozen=True):
         return max(0.0, (self.approval.expiresAt - now_ms) / 1000)
 
 
-class Inbox:
+class ApprovalInbox:
     def __init__(self) -> None:
-        self._pending: dict[str, Pending] = {}
-        self._aside: set[str] = set()
-        self._over: dict[str, None] = {}
+        self._pending: dict[str, InboxItem] = {}
+        self._deferred: set[str] = set()
+        self._removed: dict[str, None] = {}
         """Ids that are decided, so that a listing that is older than the decision brings none back. The oldest are forgotten."""
 
     @property
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[InboxItem]:
         """The one that expires first is first."""
         return sorted(self._pending.values(), key=lambda one: (one.approval.expiresAt, one.id))
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def of(self, session_id: str) -> list[Pending]:
+    def list_for_session(self, session_id: str) -> list[InboxItem]:
         return [one for one in self.pending if one.session_id == session_id]
 
-    def next_to_show(self, session_id: str) -> Pending | None:
+    def get_next(self, session_id: str) -> InboxItem | None:
         """The next approval of this session that was not put aside."""
-        return next((one for one in self.of(session_id) if one.id not in self._aside), None)
+        return next((one for one in self.list_for_session(session_id) if one.id not in self._deferred), None)
 
-    def get(self, approval_id: str) -> Pending | None:
+    def get(self, approval_id: str) -> InboxItem | None:
         return self._pending.get(approval_id)
 
-    def add(self, pending: Pending) -> None:
-        if pending.id not in self._over:
+    def add(self, pending: InboxItem) -> None:
+        if pending.id not in self._removed:
             self._pending[pending.id] = pending
 
-    def put_aside(self, approval_id: str) -> None:
-        self._aside.add(approval_id)
+    def defer(self, approval_id: str) -> None:
+        self._deferred.add(approval_id)
 
-    def is_over(self, approval_id: str) -> None:
+    def remove(self, approval_id: str) -> None:
         self._pending.pop(approval_id, None)
-        self._aside.discard(approval_id)
-        self._over[approval_id] = None
-        while len(self._over) > 1_000:
-            del self._over[next(iter(self._over))]
+        self._deferred.discard(approval_id)
+        self._removed[approval_id] = None
+        while len(self._removed) > 1_000:
+            del self._removed[next(iter(self._removed))]
 
-    def saw(self, event: Event, *, session_name: str = "", host: str = "") -> None:
+    def on_event(self, event: PushEvent, *, session_name: str = "", host: str = "") -> None:
         match event.payload:
             case messages.ApprovalRequired() if event.run_id is not None:
-                self.add(Pending(event.session_id, event.run_id, event.payload, session_name, host))
+                self.add(InboxItem(event.session_id, event.run_id, event.payload, session_name, host))
             case messages.ApprovalReceived(approval_id):
-                self.is_over(approval_id)
+                self.remove(approval_id)
             case messages.Warn("APPROVAL_EXPIRED" | "APPROVAL_WITHDRAWN", _, str(approval_id)):
-                self.is_over(approval_id)
+                self.remove(approval_id)
             case messages.RunComplete():
-                for one in self.of(event.session_id):
-                    self.is_over(one.id)
+                for one in self.list_for_session(event.session_id):
+                    self.remove(one.id)
 
-    def listed(self, listing: Iterable[Pending], *, sessions: Iterable[str] | None = None, but: str | None = None) -> None:
+    def apply_listing(
+        self, listing: Iterable[InboxItem], *, sessions: Iterable[str] | None = None, but: str | None = None
+    ) -> None:
         """All that is pending now: in every session, or in those that are named. What is missing there is over elsewhere, but
         in the session whose events are heard."""
         listing = list(listing)

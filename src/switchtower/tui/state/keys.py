@@ -1,6 +1,6 @@
 """Keys as a terminal would send them to its program. Pure. The names are Textual's."""
 
-LEAVE = "ctrl+right_square_bracket"
+DETACH_KEY = "ctrl+right_square_bracket"
 _NAMED = {
     "enter": "\r",
     "tab": "\t",
@@ -36,7 +36,7 @@ _FUNCTION = {
 _MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
 
 
-def sent(key: str, character: str | None, *, application_cursor: bool = False) -> str | None:
+def encode_key(key: str, character: str | None, *, application_cursor: bool = False) -> str | None:
     """What a key types; None when it types nothing. Programs may have switched their cursor keys to another spelling."""
     if key in _NAMED:
         return _NAMED[key]

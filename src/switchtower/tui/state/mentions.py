@@ -6,33 +6,33 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 MOST_OPTIONS = 50
-LONGEST = 1_024
+LONGEST_MENTION = 1_024
 """Characters before the cursor in which a name is looked for."""
 # The daemon reads a mention at the start of a word only: an address such as me@example.com is none.
 _BEING_TYPED = re.compile(r"(?:^|(?<=[\s(\[{,;]))@(?:\"([^\"\n]*)|([^\s\"]*))$")
 
 
-class Mention(NamedTuple):
+class FileMention(NamedTuple):
     """`start` is where the `@` is."""
 
     start: int
     wanted: str
 
 
-def being_typed(before_cursor: str) -> Mention | None:
-    cut = max(0, len(before_cursor) - LONGEST)
+def find_mention(before_cursor: str) -> FileMention | None:
+    cut = max(0, len(before_cursor) - LONGEST_MENTION)
     found = _BEING_TYPED.search(before_cursor[cut:])
     if found is None or (cut and not found.start()):
         return None
-    return Mention(cut + found.start(), found[1] if found[1] is not None else found[2] or "")
+    return FileMention(cut + found.start(), found[1] if found[1] is not None else found[2] or "")
 
 
-def spelled(path: str) -> str:
+def format_mention(path: str) -> str:
     """As the daemon reads it."""
     return f'@"{path}"' if re.search(r"[\s\"]", path) else f"@{path}"
 
 
-def options(wanted: str, paths: Iterable[str]) -> list[str]:
+def rank_files(wanted: str, paths: Iterable[str]) -> list[str]:
     """The files that are probably meant, the best first: by the name's beginning, by any part, by letters in order."""
     wanted = wanted.casefold()
     ranked = ((rank, len(path), path) for path in paths if (rank := _rank(wanted, path.casefold())) is not None)

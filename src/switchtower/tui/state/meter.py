@@ -5,11 +5,11 @@ from typing import NamedTuple
 from switchtower.protocols.push import extensions
 from switchtower.tui.state import amounts
 
-BAR = 10
-_FULL = 0.8
+BAR_WIDTH = 10
+_NEARLY_FULL = 0.8
 
 
-class Meter(NamedTuple):
+class SessionMeter(NamedTuple):
     model: str
     policy: str
     sandbox: str
@@ -18,36 +18,42 @@ class Meter(NamedTuple):
     is_nearly_full: bool
 
 
-def of(about: extensions.SessionInfo | None, *, provider: str = "", model: str | None = None, policy: str = "") -> Meter:
+def make_meter(
+    about: extensions.SessionInfo | None, *, provider: str = "", model: str | None = None, policy: str = ""
+) -> SessionMeter:
     """Before there is a session, what it would begin with."""
     if about is None:
-        return Meter(model or provider, policy, "", "", "", False)
+        return SessionMeter(model or provider, policy, "", "", "", False)
     if about.terminal is not None:
-        return Meter(about.terminal.tool, about.policy, about.sandbox, "", "", False)
+        return SessionMeter(about.terminal.tool, about.policy, about.sandbox, "", "", False)
     name = about.model or about.provider
     thinking = f" ({about.thinking})" if about.thinking and about.thinking != "off" else ""
     used, window = about.contextTokens, about.contextWindow
-    return Meter(
+    return SessionMeter(
         f"{name}{thinking}",
         about.policy,
         about.sandbox,
-        _spent(about.usage),
-        f"{bar(used, window)} {used / window:.0%}" if window else f"{amounts.tokens(used)} in context" if used else "",
-        bool(window) and used / (window or 1) >= _FULL,
+        _format_spent(about.usage),
+        f"{format_bar(used, window)} {used / window:.0%}"
+        if window
+        else f"{amounts.format_tokens(used)} in context"
+        if used
+        else "",
+        bool(window) and used / (window or 1) >= _NEARLY_FULL,
     )
 
 
-def _spent(usage: extensions.Usage) -> str:
+def _format_spent(usage: extensions.Usage) -> str:
     if not usage.calls:
         return ""
-    spent = f"↑{amounts.tokens(usage.inputTokens)} ↓{amounts.tokens(usage.outputTokens)}"
+    spent = f"↑{amounts.format_tokens(usage.inputTokens)} ↓{amounts.format_tokens(usage.outputTokens)}"
     if usage.unpricedCalls == usage.calls or not usage.cost:
         return spent
-    return f"{spent} {'≥' if usage.unpricedCalls else ''}{amounts.dollars(usage.cost)}"
+    return f"{spent} {'≥' if usage.unpricedCalls else ''}{amounts.format_dollars(usage.cost)}"
 
 
-def bar(used: int, window: int) -> str:
-    filled = min(BAR, max(0, round(BAR * used / window))) if window > 0 else 0
+def format_bar(used: int, window: int) -> str:
+    filled = min(BAR_WIDTH, max(0, round(BAR_WIDTH * used / window))) if window > 0 else 0
     if used > 0 and not filled:
         filled = 1
-    return "▰" * filled + "▱" * (BAR - filled)
+    return "▰" * filled + "▱" * (BAR_WIDTH - filled)

@@ -14,5 +14,5 @@ _REMEDIES = {
 }
 
 
-def remedy_for(code: str) -> str:
+def find_remedy(code: str) -> str:
     return _REMEDIES.get(code, "")

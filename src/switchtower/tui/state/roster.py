@@ -8,7 +8,7 @@ from msgspec import Struct
 from switchtower.protocols.push import extensions, listings, messages
 
 WAITING = "awaiting_approval"
-MARKS = {
+STATE_MARKS = {
     "running": "●",
     WAITING: "◆",
     "idle": "○",
@@ -17,10 +17,10 @@ MARKS = {
     "cancelled": "◌",
 }
 """How a state looks without colour."""
-WORDS = {WAITING: "needs you", "completed": "done"}
+STATE_LABELS = {WAITING: "needs you", "completed": "done"}
 
 
-class Row(Struct, frozen=True):
+class SessionListRow(Struct, frozen=True):
     session_id: str
     state: str
     updated_ms: int
@@ -34,15 +34,15 @@ class Row(Struct, frozen=True):
     """What a program waits for."""
 
     @property
-    def mark(self) -> str:
-        return MARKS.get(self.state, "·")
+    def state_mark(self) -> str:
+        return STATE_MARKS.get(self.state, "·")
 
     @property
-    def word(self) -> str:
-        return WORDS.get(self.state, self.state)
+    def state_label(self) -> str:
+        return STATE_LABELS.get(self.state, self.state)
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.state == WAITING
 
     @property
@@ -55,14 +55,14 @@ class Row(Struct, frozen=True):
         return PurePath(self.root).name or self.root
 
 
-def row(listed: messages.ListedSession, about: extensions.SessionInfo | None) -> Row:
+def make_row(listed: messages.ListedSession, about: extensions.SessionInfo | None) -> SessionListRow:
     """What the list says, and what is known of the session besides. The list is newer, so its state counts."""
     if about is None:
         # A newer daemon may tell more in its list than the document asks for.
         title, model = getattr(listed, "title", None) or "", getattr(listed, "model", None) or ""
-        return Row(listed.sessionId, listed.state, listed.updatedAt, listed.repo.rootPath, title, model)
+        return SessionListRow(listed.sessionId, listed.state, listed.updatedAt, listed.repo.rootPath, title, model)
     terminal = about.terminal
-    return Row(
+    return SessionListRow(
         session_id=listed.sessionId,
         state=listed.state,
         updated_ms=listed.updatedAt,
@@ -75,9 +75,9 @@ def row(listed: messages.ListedSession, about: extensions.SessionInfo | None) ->
     )
 
 
-def row_of_card(card: listings.Card, *, node: str = "") -> Row:
+def make_row_from_card(card: listings.Card, *, node: str = "") -> SessionListRow:
     """`node` is what its home is called, where there are several."""
-    return Row(
+    return SessionListRow(
         session_id=card.sessionId,
         state=card.state,
         updated_ms=card.updatedAt,
@@ -90,33 +90,33 @@ def row_of_card(card: listings.Card, *, node: str = "") -> Row:
     )
 
 
-def ordered(rows: Iterable[Row]) -> list[Row]:
+def sort_rows(rows: Iterable[SessionListRow]) -> list[SessionListRow]:
     """What waits for somebody first, then the latest."""
-    return sorted(rows, key=lambda one: (not one.waits, -one.updated_ms, one.session_id))
+    return sorted(rows, key=lambda one: (not one.is_waiting, -one.updated_ms, one.session_id))
 
 
-def matching(rows: Iterable[Row], wanted: str) -> list[Row]:
+def filter_rows(rows: Iterable[SessionListRow], wanted: str) -> list[SessionListRow]:
     """Those that have every word of it somewhere."""
     words = wanted.casefold().split()
-    return [one for one in rows if all(word in _searched(one) for word in words)]
+    return [one for one in rows if all(word in _get_search_text(one) for word in words)]
 
 
-def _searched(one: Row) -> str:
-    return " ".join((one.title, one.session_id, one.state, one.word, one.root, one.model, one.host)).casefold()
+def _get_search_text(one: SessionListRow) -> str:
+    return " ".join((one.title, one.session_id, one.state, one.state_label, one.root, one.model, one.host)).casefold()
 
 
-def find(rows: Iterable[Row], wanted: str) -> Row | None:
+def find_row(rows: Iterable[SessionListRow], wanted: str) -> SessionListRow | None:
     """A session by its id, the end of its id, or its title. None when it is none or several."""
     rows = list(rows)
     exact = [one for one in rows if wanted in (one.session_id, one.title)]
     ending = [one for one in rows if one.session_id.casefold().endswith(wanted.casefold())]
-    for found in (exact, ending, matching(rows, wanted)):
+    for found in (exact, ending, filter_rows(rows, wanted)):
         if len(found) == 1:
             return found[0]
     return None
 
 
-def stale(
+def find_stale(
     listed: Iterable[messages.ListedSession], known: Mapping[str, tuple[int, extensions.SessionInfo]], *, most: int
 ) -> list[str]:
     """Whose details to ask for: those that changed since, the latest first."""

@@ -12,7 +12,7 @@ ROWS = (1, 500)
 MOST_AT_ONCE = 64 * 1024
 """Characters that are drawn at most; of more, the end: the rest would be gone from the screen anyway."""
 
-_LEFT_OUT = re.compile(
+_UNSUPPORTED = re.compile(
     r"""\x1b(?:
         \[[<=>][0-?]*[ -/]*[@-~]                      # keyboards and versions
       | \[[0-?]*[ -/]+[@-~]                           # cursor shapes and the like
@@ -31,7 +31,7 @@ _ONE_SPELLING = str.maketrans({"\x9b": "\x1b[", "\x9d": "\x1b]", "\x90": "\x1bP"
 _APPLICATION_CURSOR = 1 << 5
 
 
-class Cell(NamedTuple):
+class ScreenCell(NamedTuple):
     text: str
     fg: str = "default"
     bg: str = "default"
@@ -43,16 +43,16 @@ class Cell(NamedTuple):
 
 class ProgramScreen:
     def __init__(self, cols: int, rows: int) -> None:
-        self.cols, self.rows = _within(cols, COLUMNS), _within(rows, ROWS)
-        self._rest = ""
-        self._begin()
+        self.cols, self.rows = _clamp(cols, COLUMNS), _clamp(rows, ROWS)
+        self._unparsed = ""
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         import pyte  # costs 40 ms: only who looks at a program pays
 
         self._screen = pyte.Screen(self.cols, self.rows)
         self._stream = self._new_stream()
-        self._aside: Any = None
+        self._saved_screen: Any = None
 
     def _new_stream(self) -> Any:
         import pyte
@@ -62,39 +62,39 @@ class ProgramScreen:
         return stream
 
     def feed(self, text: str) -> None:
-        text = _DOUBLED.sub("", self._rest + text.translate(_ONE_SPELLING))
-        self._rest = ""
+        text = _DOUBLED.sub("", self._unparsed + text.translate(_ONE_SPELLING))
+        self._unparsed = ""
         if len(text) > MOST_AT_ONCE:
             text = text[-MOST_AT_ONCE:]
         if found := _UNFINISHED.search(text):
-            text, self._rest = text[: found.start()], found[0]
+            text, self._unparsed = text[: found.start()], found[0]
         at = 0
         for switch in _ALTERNATE.finditer(text):
-            self._draw(text[at : switch.start()])
-            self._switch(alternate=switch[1] == "h")
+            self._write(text[at : switch.start()])
+            self._switch_buffer(alternate=switch[1] == "h")
             at = switch.end()
-        self._draw(text[at:])
+        self._write(text[at:])
 
-    def _draw(self, text: str) -> None:
-        for piece in _SEQUENCES.split(_LEFT_OUT.sub("", text)):
+    def _write(self, text: str) -> None:
+        for piece in _SEQUENCES.split(_UNSUPPORTED.sub("", text)):
             try:
                 self._stream.feed(piece)
             except Exception:
                 # pyte raises where a sequence has more numbers than it knows. What it drew so far is right.
                 self._stream = self._new_stream()
 
-    def _switch(self, *, alternate: bool) -> None:
-        if alternate and self._aside is None:
-            self._aside = deepcopy(self._screen.buffer), deepcopy(self._screen.cursor)
+    def _switch_buffer(self, *, alternate: bool) -> None:
+        if alternate and self._saved_screen is None:
+            self._saved_screen = deepcopy(self._screen.buffer), deepcopy(self._screen.cursor)
             self._screen.erase_in_display(2)
             self._screen.cursor_position()
-        elif not alternate and self._aside is not None:
-            self._screen.buffer, self._screen.cursor = self._aside
+        elif not alternate and self._saved_screen is not None:
+            self._screen.buffer, self._screen.cursor = self._saved_screen
             self._screen.dirty.update(range(self.rows))
-            self._aside = None
+            self._saved_screen = None
 
     def resize(self, cols: int, rows: int) -> None:
-        self.cols, self.rows = _within(cols, COLUMNS), _within(rows, ROWS)
+        self.cols, self.rows = _clamp(cols, COLUMNS), _clamp(rows, ROWS)
         self._screen.resize(self.rows, self.cols)
 
     @property
@@ -107,21 +107,21 @@ class ProgramScreen:
     def application_cursor(self) -> bool:
         return _APPLICATION_CURSOR in self._screen.mode
 
-    def row(self, y: int) -> Iterator[Cell]:
+    def read_row(self, y: int) -> Iterator[ScreenCell]:
         row: Any = self._screen.buffer.get(y, {})
         for x in range(self.cols):
             if x not in row:
                 yield _BLANK
             else:
                 char = row[x]
-                yield Cell(char.data, char.fg, char.bg, char.bold, char.italics, char.underscore, char.reverse)
+                yield ScreenCell(char.data, char.fg, char.bg, char.bold, char.italics, char.underscore, char.reverse)
 
-    def lines(self) -> list[str]:
-        return ["".join(cell.text for cell in self.row(y)).rstrip() for y in range(self.rows)]
-
-
-_BLANK = Cell(" ")
+    def read_lines(self) -> list[str]:
+        return ["".join(cell.text for cell in self.read_row(y)).rstrip() for y in range(self.rows)]
 
 
-def _within(value: int, limits: tuple[int, int]) -> int:
+_BLANK = ScreenCell(" ")
+
+
+def _clamp(value: int, limits: tuple[int, int]) -> int:
     return max(limits[0], min(value, limits[1]))

@@ -14,7 +14,7 @@ THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 FORMATS = ("markdown", "html", "jsonl")
 
 
-class Command(NamedTuple):
+class SlashCommand(NamedTuple):
     name: str
     about: str
     arguments: str = ""
@@ -23,57 +23,57 @@ class Command(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
-COMMANDS: tuple[Command, ...] = (
-    Command("help", "keys and commands", aliases=("?",)),
-    Command("new", "begin another session, here or in a folder", "[FOLDER]", aliases=("clear",)),
-    Command("model", "choose the model", "[NAME]"),
-    Command("provider", "choose the provider, with its usual model", "[NAME]"),
-    Command("policy", "what may happen unasked", "[PROFILE]", POLICIES),
-    Command("thinking", "how long the model thinks", "[LEVEL]", THINKING),
-    Command("preset", "begin a new session as a preset says", "[NAME]"),
-    Command("session", "go to a session, or say all about this one", "[NAME]"),
-    Command("sessions", "the list of sessions"),
-    Command("inbox", "what waits for a decision", aliases=("approvals",)),
-    Command("skills", "skills and prompts that can be used here"),
-    Command("exec", "run a program in a terminal of its own", "COMMAND"),
-    Command("queue", "send a message when this run has succeeded", "TEXT"),
-    Command("cancel", "stop the run", aliases=("stop",)),
-    Command("undo", "take back what the last run changed"),
-    Command("redo", "make it again"),
-    Command("diff", "what the session has changed"),
-    Command("compact", "summarise the conversation to make room", "[INSTRUCTIONS]"),
-    Command("fork", "go on from here in a second session", "[TITLE]"),
-    Command("rename", "call the session something", "TITLE"),
-    Command("delete", "remove the session for good"),
-    Command("search", "find text in all sessions", "TEXT"),
-    Command("export", "write the session to a file", "[FORMAT] [FILE]", FORMATS),
-    Command("copy", "copy the last answer"),
-    Command("theme", "light or dark", "[light|dark]", ("dark", "light")),
-    Command("exit", "leave; what runs goes on", aliases=("quit", "q")),
+COMMANDS: tuple[SlashCommand, ...] = (
+    SlashCommand("help", "keys and commands", aliases=("?",)),
+    SlashCommand("new", "begin another session, here or in a folder", "[FOLDER]", aliases=("clear",)),
+    SlashCommand("model", "choose the model", "[NAME]"),
+    SlashCommand("provider", "choose the provider, with its usual model", "[NAME]"),
+    SlashCommand("policy", "what may happen unasked", "[PROFILE]", POLICIES),
+    SlashCommand("thinking", "how long the model thinks", "[LEVEL]", THINKING),
+    SlashCommand("preset", "begin a new session as a preset says", "[NAME]"),
+    SlashCommand("session", "go to a session, or say all about this one", "[NAME]"),
+    SlashCommand("sessions", "the list of sessions"),
+    SlashCommand("inbox", "what waits for a decision", aliases=("approvals",)),
+    SlashCommand("skills", "skills and prompts that can be used here"),
+    SlashCommand("exec", "run a program in a terminal of its own", "COMMAND"),
+    SlashCommand("queue", "send a message when this run has succeeded", "TEXT"),
+    SlashCommand("cancel", "stop the run", aliases=("stop",)),
+    SlashCommand("undo", "take back what the last run changed"),
+    SlashCommand("redo", "make it again"),
+    SlashCommand("diff", "what the session has changed"),
+    SlashCommand("compact", "summarise the conversation to make room", "[INSTRUCTIONS]"),
+    SlashCommand("fork", "go on from here in a second session", "[TITLE]"),
+    SlashCommand("rename", "call the session something", "TITLE"),
+    SlashCommand("delete", "remove the session for good"),
+    SlashCommand("search", "find text in all sessions", "TEXT"),
+    SlashCommand("export", "write the session to a file", "[FORMAT] [FILE]", FORMATS),
+    SlashCommand("copy", "copy the last answer"),
+    SlashCommand("theme", "light or dark", "[light|dark]", ("dark", "light")),
+    SlashCommand("exit", "leave; what runs goes on", aliases=("quit", "q")),
 )
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
 
-class Typed(NamedTuple):
+class SlashInput(NamedTuple):
     """A command of ours with what stands behind it."""
 
-    command: Command
+    command: SlashCommand
     rest: str
 
 
-class Unknown(NamedTuple):
+class UnknownSlashCommand(NamedTuple):
     name: str
     suggestion: str | None
 
 
-class Option(NamedTuple):
+class SlashOption(NamedTuple):
     """One way to go on: what the word becomes, and what it means."""
 
     text: str
     about: str = ""
 
 
-def parse(text: str, templates: Iterable[str] = ()) -> Typed | Unknown | None:
+def parse_slash(text: str, templates: Iterable[str] = ()) -> SlashInput | UnknownSlashCommand | None:
     """None when it is no command, so that it is said to the model: a path (`/etc/hosts is …`) and a skill are none."""
     if not text.startswith("/") or text.startswith("//"):
         return None
@@ -81,32 +81,32 @@ def parse(text: str, templates: Iterable[str] = ()) -> Typed | Unknown | None:
     word, newline, more = word.partition("\n")
     rest = (f"{newline}{more} {rest}" if newline else rest).strip()
     if (command := _BY_NAME.get(word.lower())) is not None:
-        return Typed(command, rest)
+        return SlashInput(command, rest)
     templates = list(templates)
     if not word or "/" in word or "." in word or word in templates:
         return None
     near = get_close_matches(word.lower(), [*_BY_NAME, *templates], n=1)
-    return Unknown(word, near[0] if near else None)
+    return UnknownSlashCommand(word, near[0] if near else None)
 
 
-def options(text: str, templates: Sequence[Option] = (), values: Sequence[Option] = ()) -> list[Option]:
+def complete_slash(text: str, templates: Sequence[SlashOption] = (), values: Sequence[SlashOption] = ()) -> list[SlashOption]:
     """How the text may go on. `values` are what the app knows that may stand behind this command, such as models."""
     if not text.startswith("/") or "\n" in text:
         return []
     word, space, rest = text[1:].partition(" ")
     if not space:
-        found = [Option(f"/{one.name}", _about(one)) for one in COMMANDS if one.name.startswith(word.lower())]
-        found += [Option(f"/{one.text}", one.about) for one in templates if one.text.startswith(word)]
+        found = [SlashOption(f"/{one.name}", _describe_command(one)) for one in COMMANDS if one.name.startswith(word.lower())]
+        found += [SlashOption(f"/{one.text}", one.about) for one in templates if one.text.startswith(word)]
         return found
     command = _BY_NAME.get(word.lower())
     if command is None or " " in rest:
         return []
-    offered = [*(Option(choice) for choice in command.choices), *values]
+    offered = [*(SlashOption(choice) for choice in command.choices), *values]
     wanted = rest.casefold()
     starting = [one for one in offered if one.text.casefold().startswith(wanted)]
     inside = [one for one in offered if one not in starting and wanted in one.text.casefold()]
-    return [Option(f"/{word} {one.text}", one.about) for one in (*starting, *inside)]
+    return [SlashOption(f"/{word} {one.text}", one.about) for one in (*starting, *inside)]
 
 
-def _about(command: Command) -> str:
+def _describe_command(command: SlashCommand) -> str:
     return f"{command.arguments}  {command.about}" if command.arguments else command.about

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from msgspec import UNSET
 
 from switchtower.client import dialogs
-from switchtower.client.frames import Event
+from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import messages
 from switchtower.tui.state import blocks
-from switchtower.tui.state.facts import BEGINNINGS, Facts
-from switchtower.tui.state.remedies import remedy_for
+from switchtower.tui.state.facts import START_PHASES, RunFacts
+from switchtower.tui.state.remedies import find_remedy
 
 _SILENT_PHASES = (
     "Checkpoint ",
@@ -35,32 +35,32 @@ _SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHA
 MOST_BLOCKS = 6_000
 
 
-class Transcript:
+class TranscriptModel:
     def __init__(self) -> None:
-        self.blocks: list[blocks.Block] = []
-        self.facts = Facts()
+        self.blocks: list[blocks.TranscriptBlock] = []
+        self.facts = RunFacts()
         self.first_seq = 0
         """The oldest event that is folded in; 0 before the first."""
         self.last_seq = 0
-        self._stream: blocks.Answer | blocks.Thought | None = None
-        self._message: list[blocks.Streamed] = []
+        self._stream: blocks.AnswerBlock | blocks.ThinkingBlock | None = None
+        self._message: list[blocks.TextStreamBlock] = []
         """What was streamed of the message that is under way."""
-        self._open: list[blocks.Tool] = []
+        self._open_tools: list[blocks.ToolBlock] = []
         self._after_gap = False
-        self._head: list[Event] = []
+        self._head: list[PushEvent] = []
         """The events up to the first settled point."""
         self._head_blocks = 0
         self._settled = False
 
     # New events
 
-    def extend(self, events: Iterable[Event]) -> None:
+    def extend(self, events: Iterable[PushEvent]) -> None:
         for event in events:
-            self.facts.saw(event)
+            self.facts.on_event(event)
             self._fold(event)
-        self._forget_the_oldest()
+        self._drop_oldest()
 
-    def _fold(self, event: Event) -> None:
+    def _fold(self, event: PushEvent) -> None:
         if not self.first_seq:
             self.first_seq = event.seq
         self.last_seq = event.seq
@@ -70,108 +70,110 @@ class Transcript:
             self._settled = True
             self._head_blocks = len(self.blocks)
 
-    def _show(self, event: Event) -> bool:
+    def _show(self, event: PushEvent) -> bool:
         """Whether nothing is under way any more behind this event."""
         match event.payload:
             case messages.Token(text):
-                self._streamed(event, text)
+                self._append_stream(event, text)
             case messages.AssistantDone():
-                self._all_done()
+                self._close_all()
                 return True
             case messages.ToolCall(_, name, arguments):
                 self._end_stream()
-                card = blocks.Tool(seq=event.seq, ts=event.ts, run_id=event.run_id, name=name, args=arguments, pieces=[])
-                self._open.append(card)
+                card = blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=name, args=arguments, pieces=[])
+                self._open_tools.append(card)
                 self.blocks.append(card)
             case messages.ToolResult():
-                self._finished(event, event.payload)
+                self._finish_tool(event, event.payload)
             case messages.Status(_, phase, detail):
-                return self._status(event, phase, "" if detail is UNSET else detail)
+                return self._add_status(event, phase, "" if detail is UNSET else detail)
             case messages.ApprovalRequired():
                 self._end_stream()
-                self.blocks.append(blocks.Asked(seq=event.seq, ts=event.ts, run_id=event.run_id, approval=event.payload))
+                self.blocks.append(blocks.ApprovalBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, approval=event.payload))
             case messages.Warn():
-                self._warning(event, event.payload)
+                self._add_warning(event, event.payload)
             case messages.Failure(code, message, _, detail):
-                self._notice(event, "error", message, detail="" if detail is UNSET else detail, remedy=remedy_for(code))
+                self._add_notice(event, "error", message, detail="" if detail is UNSET else detail, remedy=find_remedy(code))
             case messages.RunComplete(_, outcome, summary, acceptance):
-                self._all_done()
-                ended = blocks.Ended(
+                self._close_all()
+                ended = blocks.RunEndBlock(
                     seq=event.seq, ts=event.ts, run_id=event.run_id, outcome=outcome, summary=summary, results=acceptance.results
                 )
                 self.blocks.append(ended)
                 return True
             case messages.SessionSnapshot():
-                self._snapshot(event, event.payload)
+                self._apply_snapshot(event, event.payload)
             case messages.SessionStarted() | messages.ApprovalReceived() | None:
                 pass  # push, Protocol Versioning: unknown event types are ignored
         return False
 
-    def _streamed(self, event: Event, text: str) -> None:
-        kind = blocks.Answer if event.type == "assistant_token" else blocks.Thought
+    def _append_stream(self, event: PushEvent, text: str) -> None:
+        kind = blocks.AnswerBlock if event.type == "assistant_token" else blocks.ThinkingBlock
         if type(self._stream) is not kind:
             self._end_stream()
             self._stream = kind(seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[])
             self._message.append(self._stream)
             self.blocks.append(self._stream)
-        self._stream.add(text)
+        self._stream.append(text)
 
     def _end_stream(self) -> None:
         if self._stream is not None:
             self._stream.done = True
-            self._stream.touch()
+            self._stream.mark_changed()
             self._stream = None
 
-    def _all_done(self) -> None:
+    def _close_all(self) -> None:
         self._end_stream()
         self._message.clear()
         self._after_gap = False
-        for card in self._open:
+        for card in self._open_tools:
             card.done = True
-            card.touch()
-        self._open.clear()
+            card.mark_changed()
+        self._open_tools.clear()
 
-    def _finished(self, event: Event, result: messages.ToolResult) -> None:
+    def _finish_tool(self, event: PushEvent, result: messages.ToolResult) -> None:
         # push, beyond the document: results come in the order of their calls.
-        card = next((card for card in self._open if card.name == result.toolName), None)
+        card = next((card for card in self._open_tools if card.name == result.toolName), None)
         if card is None:
-            card = blocks.Tool(seq=event.seq, ts=event.ts, run_id=event.run_id, name=result.toolName, pieces=[])
+            card = blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=result.toolName, pieces=[])
             self.blocks.append(card)
         else:
-            self._open.remove(card)
+            self._open_tools.remove(card)
         self._end_stream()
         self._message.clear()
         card.result = result.text[-blocks.LONGEST_TEXT :]
         card.duration_ms, card.is_error, card.done = result.durationMs, result.isError, True
         if result.structuredError is not None:
             card.problem = result.structuredError.message
-        card.touch()
+        card.mark_changed()
 
-    def _status(self, event: Event, phase: str, detail: str) -> bool:
+    def _add_status(self, event: PushEvent, phase: str, detail: str) -> bool:
         if phase == "Tool output":
-            if not self._open:
-                card = blocks.Tool(seq=event.seq, ts=event.ts, run_id=event.run_id, name="", pieces=[])
-                self._open.append(card)
+            if not self._open_tools:
+                card = blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name="", pieces=[])
+                self._open_tools.append(card)
                 self.blocks.append(card)
-            self._open[-1].add(detail)
-        elif phase in BEGINNINGS:
-            self._all_done()
+            self._open_tools[-1].append(detail)
+        elif phase in START_PHASES:
+            self._close_all()
             if phase == "Run started":
-                self.blocks.append(blocks.Said(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail))
+                self.blocks.append(blocks.UserMessageBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail))
             else:
-                self._notice(event, "info", BEGINNINGS[phase] or f"$ {detail}")
+                self._add_notice(event, "info", START_PHASES[phase] or f"$ {detail}")
             return True
         elif phase == "Message delivered":
             self._end_stream()
-            self.blocks.append(blocks.Said(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail, how="while it worked"))
+            self.blocks.append(
+                blocks.UserMessageBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail, how="while it worked")
+            )
         elif not phase.startswith(_SILENT_PHASES):
-            self._notice(event, "info", f"{phase}: {detail}" if detail else phase)
+            self._add_notice(event, "info", f"{phase}: {detail}" if detail else phase)
         return False
 
-    def _warning(self, event: Event, warning: messages.Warn) -> None:
+    def _add_warning(self, event: PushEvent, warning: messages.Warn) -> None:
         detail = "" if warning.detail is UNSET else warning.detail
-        if (dialog := dialogs.opened(warning)) is not None:
-            self._notice(event, "info", f"Asks: {dialog.title}")
+        if (dialog := dialogs.decode_dialog_opened(warning)) is not None:
+            self._add_notice(event, "info", f"Asks: {dialog.title}")
             return
         match warning.code:
             case code if code in _SILENT_WARNINGS:
@@ -179,53 +181,53 @@ class Transcript:
             case "MODEL_RETRY":
                 for block in self._message:
                     block.void = True
-                    block.touch()
+                    block.mark_changed()
                 self._end_stream()
                 self._message.clear()
-                self._notice(event, "warning", warning.message, detail=detail)
+                self._add_notice(event, "warning", warning.message, detail=detail)
             case "SESSION_CONFIGURED":
-                self._notice(event, "info", f"Configured: {detail or 'nothing'}")
+                self._add_notice(event, "info", f"Configured: {detail or 'nothing'}")
             case "EVENT_GAP":
                 self._after_gap = True
-                self._notice(event, "info", "What came before is no longer kept in full")
+                self._add_notice(event, "info", "What came before is no longer kept in full")
             case code:
-                self._notice(event, "warning", warning.message, detail=detail, remedy=remedy_for(code))
+                self._add_notice(event, "warning", warning.message, detail=detail, remedy=find_remedy(code))
 
-    def _snapshot(self, event: Event, snapshot: messages.SessionSnapshot) -> None:
+    def _apply_snapshot(self, event: PushEvent, snapshot: messages.SessionSnapshot) -> None:
         if self._after_gap and snapshot.lastAssistantText:
             self._end_stream()
-            answer = blocks.Answer(
+            answer = blocks.AnswerBlock(
                 seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[snapshot.lastAssistantText], done=True
             )
             self.blocks.append(answer)
         self._after_gap = False
 
-    def _notice(self, event: Event, level: str, text: str, *, detail: str = "", remedy: str = "") -> None:
+    def _add_notice(self, event: PushEvent, level: str, text: str, *, detail: str = "", remedy: str = "") -> None:
         self._end_stream()
-        notice = blocks.Notice(
+        notice = blocks.NoticeBlock(
             seq=event.seq, ts=event.ts, run_id=event.run_id, level=level, text=text, detail=detail, remedy=remedy
         )
         self.blocks.append(notice)
 
     # Older events
 
-    def prepend(self, page: Sequence[Event]) -> int:
+    def prepend(self, page: Sequence[PushEvent]) -> int:
         """Puts the events that came directly before the first one in front. Returns how many blocks there are more."""
         if not page:
             return 0
-        older = Transcript()
+        older = TranscriptModel()
         for event in page:
-            self.facts.saw(event)
+            self.facts.on_event(event)
             older._fold(event)
         for event in self._head:
             older._fold(event)
         before = len(self.blocks)
         if not self._settled:
             # All that is here belongs to something that began in the page.
-            self._stream, self._message, self._open, self._after_gap = (
+            self._stream, self._message, self._open_tools, self._after_gap = (
                 older._stream,
                 older._message,
-                older._open,
+                older._open_tools,
                 older._after_gap,
             )
             self.blocks[:] = older.blocks
@@ -235,13 +237,13 @@ class Transcript:
         self.first_seq = page[0].seq
         return len(self.blocks) - before
 
-    def _forget_the_oldest(self) -> None:
+    def _drop_oldest(self) -> None:
         """Memory is bounded: what is dropped here can be read again like any older page. Cut where a run begins."""
         if len(self.blocks) <= MOST_BLOCKS + MOST_BLOCKS // 4:
             return
         for at in range(len(self.blocks) - MOST_BLOCKS, len(self.blocks)):
             block = self.blocks[at]
-            if isinstance(block, blocks.Said) and not block.how:
+            if isinstance(block, blocks.UserMessageBlock) and not block.how:
                 del self.blocks[:at]
                 self.first_seq, self._head, self._head_blocks, self._settled = block.seq, [], 0, True
                 return

@@ -5,10 +5,10 @@ from textual.strip import Strip
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-_TURNED = Style(reverse=True)
+_REVERSED = Style(reverse=True)
 
 
-class Choices(OptionList):
+class ChoiceList(OptionList):
     def __init__(self, *options: Option, id: str | None = None) -> None:
         super().__init__(*options, id=id, markup=False)
 
@@ -16,7 +16,7 @@ class Choices(OptionList):
         strip = super().render_line(y)
         # https://no-color.org: what colour says is said otherwise.
         if self.app.no_color and self._is_chosen(y):
-            return strip.apply_style(_TURNED)
+            return strip.apply_style(_REVERSED)
         return strip
 
     def _is_chosen(self, y: int) -> bool:

@@ -15,80 +15,80 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from switchtower.tui.state import completion, harmless, slash
-from switchtower.tui.state.history import History
-from switchtower.tui.widgets.choices import Choices
+from switchtower.tui.state.history import InputHistory
+from switchtower.tui.widgets.choices import ChoiceList
 
 _MOST_ROWS = 8
 
 
 class Composer(Vertical):
-    class Written(Message):
+    class MessageSubmitted(Message):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    class Left(Message):
+    class EscapePressed(Message):
         """Esc, with nothing here that it could close."""
 
-    class ReadsBack(Message):
+    class ScrollKeyPressed(Message):
         """The keys with which one moves in what was said, while one writes."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
             self.key = key
 
-    def __init__(self, history: History, *, id: str | None = None) -> None:
+    def __init__(self, history: InputHistory, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.history = history
         self.files: Sequence[str] = ()
-        self.templates: Sequence[slash.Option] = ()
-        self.values: Callable[[str], Sequence[slash.Option]] = lambda command: ()
+        self.templates: Sequence[slash.SlashOption] = ()
+        self.values: Callable[[str], Sequence[slash.SlashOption]] = lambda command: ()
         """What may stand behind a command, as far as it is known."""
-        self._offer = completion.NOTHING
-        self._quiet = False
+        self._offer = completion.NO_OFFER
+        self._keeps_history_position = False
 
     def compose(self) -> ComposeResult:
-        yield Choices(id="offers")
-        yield Page(id="page", soft_wrap=True, tab_behavior="focus", show_line_numbers=False, compact=True)
+        yield ChoiceList(id="offers")
+        yield ComposerText(id="page", soft_wrap=True, tab_behavior="focus", show_line_numbers=False, compact=True)
 
     @property
-    def page(self) -> "Page":
-        return self.query_one(Page)
+    def page(self) -> "ComposerText":
+        return self.query_one(ComposerText)
 
     @property
     def text(self) -> str:
         return self.page.text
 
-    def put(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """Another text, with the cursor at its end."""
         self.page.text = text
         self.page.move_cursor(self.page.document.end)
 
-    def say(self, placeholder: str) -> None:
+    def set_placeholder(self, placeholder: str) -> None:
         self.page.placeholder = Content(placeholder)
 
     # Completion
 
     @property
-    def is_offering(self) -> bool:
+    def has_offer(self) -> bool:
         return bool(self._offer.options)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        if self.history.is_walking and not self._quiet:
-            self.history.stop()
-        self._quiet = False
-        self.renew()
+        if self.history.is_browsing and not self._keeps_history_position:
+            self.history.reset()
+        self._keeps_history_position = False
+        self.refresh_offers()
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
-        self.renew()
+        self.refresh_offers()
 
-    def renew(self) -> None:
+    def refresh_offers(self) -> None:
         """Looks at what may be completed now."""
         before = self.page.before_cursor
-        offer = completion.NOTHING
-        if not self.history.is_walking:
+        offer = completion.NO_OFFER
+        if not self.history.is_browsing:
             command = before[1:].partition(" ")[0] if before.startswith("/") else ""
-            offer = completion.offers(
+            offer = completion.find_offer(
                 before, templates=self.templates, values=self.values(command) if " " in before else (), files=self.files
             )
         if offer != self._offer:
@@ -97,27 +97,27 @@ class Composer(Vertical):
 
     def _show_offer(self) -> None:
         offers = self.query_one("#offers", OptionList)
-        offers.set_options(Option(_row(option)) for option in self._offer.options)
-        offers.display = self.is_offering
+        offers.set_options(Option(_paint_option(option)) for option in self._offer.options)
+        offers.display = self.has_offer
         offers.styles.height = min(_MOST_ROWS, len(self._offer.options))
         # A command is completed by Enter; a value that somebody may leave out is taken only when it was chosen.
-        offers.highlighted = 0 if self.is_offering and not self._offers_values else None
+        offers.highlighted = 0 if self.has_offer and not self._is_offering_values else None
 
     @property
-    def _offers_values(self) -> bool:
+    def _is_offering_values(self) -> bool:
         before = self.page.before_cursor
         return self._offer.start == 0 and before.startswith("/") and " " in before
 
-    def move_in_offers(self, step: int) -> None:
+    def move_selection(self, step: int) -> None:
         offers = self.query_one("#offers", OptionList)
         at = offers.highlighted
         count = len(self._offer.options)
         offers.highlighted = (0 if step > 0 else count - 1) if at is None else (at + step) % count
 
-    def take_offer(self) -> bool:
+    def accept_offer(self) -> bool:
         """Whether the text is another now."""
         index = self.query_one("#offers", OptionList).highlighted
-        if not self.is_offering or index is None or index >= len(self._offer.options):
+        if not self.has_offer or index is None or index >= len(self._offer.options):
             return False
         start, taken = self._offer.start, self._offer.options[index].text
         before = self.page.before_cursor
@@ -127,18 +127,18 @@ class Composer(Vertical):
         return True
 
     @property
-    def is_whole_command(self) -> bool:
+    def is_complete_command(self) -> bool:
         """Nothing can stand behind it."""
-        typed = slash.parse(self.text.strip())
-        return isinstance(typed, slash.Typed) and not typed.command.arguments
+        typed = slash.parse_slash(self.text.strip())
+        return isinstance(typed, slash.SlashInput) and not typed.command.arguments
 
     def close_offer(self) -> None:
-        self._offer = completion.NOTHING
+        self._offer = completion.NO_OFFER
         self._show_offer()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.take_offer()
+        self.accept_offer()
         self.page.focus()
 
     # What the page cannot decide alone
@@ -146,26 +146,26 @@ class Composer(Vertical):
     def submit(self) -> None:
         text = self.text
         if text.endswith("\\"):  # where a terminal has no other way to say it
-            self.put(text[:-1] + "\n")
+            self.set_text(text[:-1] + "\n")
             return
         if not text.strip():
             return
         self.close_offer()
-        self.put("")
+        self.set_text("")
         self.history.add(text)
-        self.post_message(self.Written(text))
+        self.post_message(self.MessageSubmitted(text))
 
-    def walk(self, text: str | None) -> None:
+    def show_history_entry(self, text: str | None) -> None:
         if text is not None and text != self.text:
-            self._quiet = True
-            self.put(text)
+            self._keeps_history_position = True
+            self.set_text(text)
 
 
-def _row(option: slash.Option) -> Content:
-    return Content.assemble(harmless.line(option.text), ("  " + harmless.line(option.about), "$muted"))
+def _paint_option(option: slash.SlashOption) -> Content:
+    return Content.assemble(harmless.to_safe_line(option.text), ("  " + harmless.to_safe_line(option.about), "$muted"))
 
 
-class Page(TextArea):
+class ComposerText(TextArea):
     """The text itself."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -195,25 +195,25 @@ class Page(TextArea):
         handled = True
         match event.key:
             case "enter":
-                if not (composer.is_offering and composer.take_offer()) or composer.is_whole_command:
+                if not (composer.has_offer and composer.accept_offer()) or composer.is_complete_command:
                     composer.submit()
-            case "tab" if composer.is_offering:
-                composer.take_offer()
-            case "up" if composer.is_offering:
-                composer.move_in_offers(-1)
-            case "down" if composer.is_offering:
-                composer.move_in_offers(1)
+            case "tab" if composer.has_offer:
+                composer.accept_offer()
+            case "up" if composer.has_offer:
+                composer.move_selection(-1)
+            case "down" if composer.has_offer:
+                composer.move_selection(1)
             case "up" if self.cursor_at_first_line:
-                composer.walk(composer.history.older(self.text))
+                composer.show_history_entry(composer.history.go_back(self.text))
             case "down" if self.cursor_at_last_line:
-                composer.walk(composer.history.newer())
+                composer.show_history_entry(composer.history.go_forward())
             case "pageup" | "pagedown" | "ctrl+home" | "ctrl+end":
-                composer.post_message(Composer.ReadsBack(event.key))
+                composer.post_message(Composer.ScrollKeyPressed(event.key))
             case "escape":
-                if composer.is_offering:
+                if composer.has_offer:
                     composer.close_offer()
                 else:
-                    composer.post_message(Composer.Left())
+                    composer.post_message(Composer.EscapePressed())
             case _:
                 handled = False
         if handled:
@@ -226,7 +226,7 @@ class Page(TextArea):
         """What was copied from elsewhere may hold anything."""
         event.prevent_default()
         event.stop()
-        text = harmless.prose(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = harmless.escape_prose(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         if self.read_only or not text:
             return
         start, end = self.selection

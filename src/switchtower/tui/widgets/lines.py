@@ -13,7 +13,7 @@ _LINKS = {"connected": ("●", "$success"), "connecting": ("◌", "$warning"), "
 class TopLine(Static):
     """The session's name, and what anybody must see wherever they are."""
 
-    class InboxWanted(Message):
+    class InboxRequested(Message):
         pass
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -45,7 +45,9 @@ class TopLine(Static):
             (f" {said} ", style),
         )
         right = right.truncate(max(10, self.size.width - 12), ellipsis=True)
-        left = Content.assemble((" Switchtower ", "bold"), (harmless.line(name), ""), (f"  {harmless.line(where)}", "$muted"))
+        left = Content.assemble(
+            (" Switchtower ", "bold"), (harmless.to_safe_line(name), ""), (f"  {harmless.to_safe_line(where)}", "$muted")
+        )
         room = self.size.width - right.cell_length - 1
         if left.cell_length > room:
             left = left.truncate(max(1, room), ellipsis=True)
@@ -53,7 +55,7 @@ class TopLine(Static):
 
     def on_click(self) -> None:
         if self._state is not None and self._state[4]:
-            self.post_message(self.InboxWanted())
+            self.post_message(self.InboxRequested())
 
 
 class StatusLine(Static):
@@ -62,20 +64,20 @@ class StatusLine(Static):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id, markup=False)
 
-    def show(self, what: meter.Meter, *, running_seconds: float | None, note: str, queued: int, beat: int) -> None:
+    def show(self, what: meter.SessionMeter, *, running_seconds: float | None, note: str, queued: int, beat: int) -> None:
         if running_seconds is not None:
             left = Content.assemble(
                 (f" {SPINNER[beat % len(SPINNER)]} ", "$accent"),
-                (f"{amounts.clock(running_seconds)} ", ""),
+                (f"{amounts.format_clock(running_seconds)} ", ""),
                 (note or "working", ""),
                 ("  Esc cancels", "$muted"),
             )
         else:
             left = Content.assemble((f" {note}" if note else "", "$muted"))
         if queued:
-            left = Content.assemble(left, (f"  {amounts.counted(queued, 'message')} queued", "$warning"))
+            left = Content.assemble(left, (f"  {amounts.format_count(queued, 'message')} queued", "$warning"))
         parts: list[tuple[str, str]] = [
-            (harmless.line(what.model), ""),
+            (harmless.to_safe_line(what.model), ""),
             (what.policy, "bold $error" if what.policy == "yolo" else "$muted"),
             (what.sandbox, "$muted"),
             (what.spent, "$muted"),

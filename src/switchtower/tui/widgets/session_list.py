@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from switchtower.tui.state import amounts, harmless, roster
-from switchtower.tui.widgets.choices import Choices
+from switchtower.tui.widgets.choices import ChoiceList
 
 _STYLES = {"running": "$success", roster.WAITING: "bold $warning", "failed": "$error"}
 
@@ -27,12 +27,12 @@ class SessionList(Vertical):
         Binding("slash", "filter", "Filter"),
     ]
 
-    class Chosen(Message):
+    class SessionChosen(Message):
         def __init__(self, session_id: str) -> None:
             super().__init__()
             self.session_id = session_id
 
-    class Wished(Message):
+    class ActionRequested(Message):
         """Something is to be done with a session. `what` is `new`, `rename`, `fork` or `delete`."""
 
         def __init__(self, what: str, session_id: str | None) -> None:
@@ -40,50 +40,55 @@ class SessionList(Vertical):
             self.what = what
             self.session_id = session_id
 
-    class Left(Message):
+    class ListClosed(Message):
         """Esc."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._rows: Sequence[roster.Row] = ()
+        self._rows: Sequence[roster.SessionListRow] = ()
         self._drawn: list[tuple[object, ...]] = []
         self._open: str | None = None
         self._now_ms = 0.0
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="filter sessions", id="filter", compact=True)
-        yield Choices(id="names")
+        yield ChoiceList(id="names")
         yield Static("no session yet", id="nobody", markup=False)
 
-    def show(self, rows: Sequence[roster.Row], *, now_ms: float, open_id: str | None) -> None:
+    def show(self, rows: Sequence[roster.SessionListRow], *, now_ms: float, open_id: str | None) -> None:
         self._rows, self._now_ms, self._open = rows, now_ms, open_id
         self._draw()
 
     @property
-    def picked(self) -> str | None:
-        option = self.query_one(Choices).highlighted_option
+    def selected_id(self) -> str | None:
+        option = self.query_one(ChoiceList).highlighted_option
         return option.id if option is not None else None
 
-    def focus_names(self) -> None:
-        names = self.query_one(Choices)
+    def focus_list(self) -> None:
+        names = self.query_one(ChoiceList)
         if names.highlighted is None and names.option_count:
             names.highlighted = 0
         names.focus()
 
     def _draw(self) -> None:
         wanted = self.query_one("#filter", Input).value
-        rows = roster.matching(self._rows, wanted)
-        names = self.query_one(Choices)
+        rows = roster.filter_rows(self._rows, wanted)
+        names = self.query_one(ChoiceList)
         width = max(12, self.size.width - 3)
-        looks = [(row, amounts.age((self._now_ms - row.updated_ms) / 1000), row.session_id == self._open, width) for row in rows]
+        looks = [
+            (row, amounts.format_short_age((self._now_ms - row.updated_ms) / 1000), row.session_id == self._open, width)
+            for row in rows
+        ]
         nobody = self.query_one("#nobody", Static)
         nobody.display = not rows
         nobody.update("nothing matches" if self._rows else "no session yet")
         if looks == self._drawn:
             return
         self._drawn = list(looks)
-        picked, scroll = self.picked, names.scroll_y
-        names.set_options(Option(_row(row, age, width, is_open=is_open), id=row.session_id) for row, age, is_open, width in looks)
+        picked, scroll = self.selected_id, names.scroll_y
+        names.set_options(
+            Option(_paint_session_row(row, age, width, is_open=is_open), id=row.session_id) for row, age, is_open, width in looks
+        )
         for index, row in enumerate(rows):
             if row.session_id == (picked or self._open):
                 names.highlighted = index
@@ -99,12 +104,12 @@ class SessionList(Vertical):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if self._drawn:
-            self.focus_names()
+            self.focus_list()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if event.option_id is not None:
-            self.post_message(self.Chosen(event.option_id))
+            self.post_message(self.SessionChosen(event.option_id))
 
     def on_key(self, event: events.Key) -> None:
         field = self.query_one("#filter", Input)
@@ -113,33 +118,35 @@ class SessionList(Vertical):
             if field.value:
                 field.value = ""
             else:
-                self.post_message(self.Left())
+                self.post_message(self.ListClosed())
         elif event.key == "down" and field.has_focus:
             event.stop()
-            self.focus_names()
+            self.focus_list()
 
     def action_filter(self) -> None:
         self.query_one("#filter", Input).focus()
 
     def action_wish(self, what: str) -> None:
-        self.post_message(self.Wished(what, self.picked))
+        self.post_message(self.ActionRequested(what, self.selected_id))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # In the filter these are letters like others.
         return not (action in ("wish", "filter") and self.query_one("#filter", Input).has_focus)
 
 
-def _row(row: roster.Row, age: str, width: int, *, is_open: bool) -> Content:
+def _paint_session_row(row: roster.SessionListRow, age: str, width: int, *, is_open: bool) -> Content:
     style = _STYLES.get(row.state, "$muted")
-    name = _fit(harmless.line(row.name), width - 2 - len(age) - 1)
+    name = _fit_width(harmless.to_safe_line(row.name), width - 2 - len(age) - 1)
     gap = " " * max(1, width - 2 - Content(name).cell_length - len(age))
-    first = Content.assemble((f"{row.mark} ", style), (name, "bold" if is_open or row.waits else ""), gap, (age, "$muted"))
-    about = [row.word if row.waits else "", row.folder, row.model, row.host, f"asks: {row.asks}" if row.asks else ""]
-    rest = _fit(harmless.line(" · ".join(part for part in about if part)), width - 2)
-    return Content.assemble(first, "\n  ", (rest, "$warning" if row.waits else "$muted"))
+    first = Content.assemble(
+        (f"{row.state_mark} ", style), (name, "bold" if is_open or row.is_waiting else ""), gap, (age, "$muted")
+    )
+    about = [row.state_label if row.is_waiting else "", row.folder, row.model, row.host, f"asks: {row.asks}" if row.asks else ""]
+    rest = _fit_width(harmless.to_safe_line(" · ".join(part for part in about if part)), width - 2)
+    return Content.assemble(first, "\n  ", (rest, "$warning" if row.is_waiting else "$muted"))
 
 
-def _fit(text: str, width: int) -> str:
+def _fit_width(text: str, width: int) -> str:
     content = Content(text)
     if content.cell_length <= max(1, width):
         return text

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from switchtower.tui.state import harmless, keys
-from switchtower.tui.state.screen import Cell, ProgramScreen
+from switchtower.tui.state.screen import ScreenCell, ProgramScreen
 
 _NAMES = {"brown": "yellow", "brightbrown": "bright_yellow"}
 
@@ -20,18 +20,18 @@ _NAMES = {"brown": "yellow", "brightbrown": "bright_yellow"}
 class TerminalView(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    class Typed(Message):
+    class KeysTyped(Message):
         def __init__(self, keys: str) -> None:
             super().__init__()
             self.keys = keys
 
-    class Resized(Message):
+    class ViewResized(Message):
         def __init__(self, cols: int, rows: int) -> None:
             super().__init__()
             self.cols = cols
             self.rows = rows
 
-    class Left(Message):
+    class FocusReleased(Message):
         """Ctrl-]: the program goes on without us."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -39,14 +39,14 @@ class TerminalView(Widget, can_focus=True):
         self._screen = ProgramScreen(80, 24)
         self._takes_keys = True
 
-    def begin(self, cols: int, rows: int, *, takes_keys: bool) -> None:
+    def start_program(self, cols: int, rows: int, *, takes_keys: bool) -> None:
         self._screen = ProgramScreen(cols, rows)
         self._takes_keys = takes_keys
         if takes_keys and self.size.width:
-            self.post_message(self.Resized(self.size.width, self.size.height))
+            self.post_message(self.ViewResized(self.size.width, self.size.height))
         self.refresh()
 
-    def ended(self) -> None:
+    def mark_ended(self) -> None:
         self._takes_keys = False
         self.refresh()
 
@@ -60,8 +60,8 @@ class TerminalView(Widget, can_focus=True):
             self._screen.resize(cols, rows)
             self.refresh()
 
-    def lines(self) -> list[str]:
-        return self._screen.lines()
+    def read_lines(self) -> list[str]:
+        return self._screen.read_lines()
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -70,39 +70,39 @@ class TerminalView(Widget, can_focus=True):
         cursor = self._screen.cursor if self.has_focus and self._takes_keys else None
         at = cursor[1] if cursor is not None and cursor[0] == y else None
         segments = []
-        for x, cell in enumerate(self._screen.row(y)):
+        for x, cell in enumerate(self._screen.read_row(y)):
             if cell.text:
-                style = _style(cell) if cell[1:] != _PLAIN else Style.null()
-                segments.append(Segment(harmless.cell(cell.text), style + Style(reverse=True) if x == at else style))
+                style = _make_style(cell) if cell[1:] != _PLAIN else Style.null()
+                segments.append(Segment(harmless.clean_cell(cell.text), style + Style(reverse=True) if x == at else style))
         return Strip(segments).simplify().crop_extend(0, width, None).apply_style(self.rich_style)
 
     def on_resize(self, event: events.Resize) -> None:
         if self._takes_keys and event.size.width and event.size.height:
-            self.post_message(self.Resized(event.size.width, event.size.height))
+            self.post_message(self.ViewResized(event.size.width, event.size.height))
 
     async def _on_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
-        if event.key == keys.LEAVE or (event.key in ("escape", "q") and not self._takes_keys):
-            self.post_message(self.Left())
+        if event.key == keys.DETACH_KEY or (event.key in ("escape", "q") and not self._takes_keys):
+            self.post_message(self.FocusReleased())
         elif self._takes_keys:
-            typed = keys.sent(event.key, event.character, application_cursor=self._screen.application_cursor)
+            typed = keys.encode_key(event.key, event.character, application_cursor=self._screen.application_cursor)
             if typed is not None:
-                self.post_message(self.Typed(typed))
+                self.post_message(self.KeysTyped(typed))
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         if self._takes_keys and event.text:
-            self.post_message(self.Typed(event.text.replace("\n", "\r")))
+            self.post_message(self.KeysTyped(event.text.replace("\n", "\r")))
 
 
-_PLAIN = Cell("")[1:]
+_PLAIN = ScreenCell("")[1:]
 
 
-def _style(cell: Cell) -> Style:
+def _make_style(cell: ScreenCell) -> Style:
     return Style(
-        color=_colour(cell.fg),
-        bgcolor=_colour(cell.bg),
+        color=_parse_colour(cell.fg),
+        bgcolor=_parse_colour(cell.bg),
         bold=cell.bold,
         italic=cell.italics,
         underline=cell.underscore,
@@ -110,7 +110,7 @@ def _style(cell: Cell) -> Style:
     )
 
 
-def _colour(name: str) -> str | None:
+def _parse_colour(name: str) -> str | None:
     if name == "default":
         return None
     if len(name) == 6 and all(digit in "0123456789abcdefABCDEF" for digit in name):

@@ -19,14 +19,14 @@ from textual.strip import Strip
 
 from switchtower.tui.paint import cards, palette
 from switchtower.tui.state import blocks
-from switchtower.tui.state.transcript import Transcript
+from switchtower.tui.state.transcript import TranscriptModel
 
-WINDOW = 150
+WINDOW_BLOCKS = 150
 """Blocks that are painted at first, and how many more when somebody reaches the top."""
 _NEAR_TOP = 3
 
 
-class _Painted(NamedTuple):
+class _PaintedBlock(NamedTuple):
     key: tuple[object, ...]
     strips: list[Strip]
 
@@ -43,10 +43,10 @@ class TranscriptView(ScrollView, can_focus=True):
         Binding("enter,space", "fold", "Unfold", show=False),
     ]
 
-    class WantsOlder(Message):
+    class OlderRequested(Message):
         """The top is reached, and there is more in the journal."""
 
-    class Followed(Message):
+    class FollowChanged(Message):
         """Whether the end is in view."""
 
         def __init__(self, *, at_end: bool) -> None:
@@ -55,9 +55,9 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._transcript = Transcript()
-        self._painter = cards.Painter()
-        self._shown: list[_Painted] = []
+        self._transcript = TranscriptModel()
+        self._painter = cards.BlockPainter()
+        self._painted: list[_PaintedBlock] = []
         self._first = 0
         """The first block that is painted."""
         self._starts: list[int] = [0]
@@ -65,7 +65,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._unfolded: set[int] = set()
         self._all_unfolded = False
         self._picked: int | None = None
-        self._beat = 0
+        self._frame = 0
         self._has_older = False
         self._at_end = True
         self._width = 0
@@ -74,71 +74,71 @@ class TranscriptView(ScrollView, can_focus=True):
 
     # What is shown
 
-    def show(self, transcript: Transcript, *, has_older: bool) -> None:
+    def show(self, transcript: TranscriptModel, *, has_older: bool) -> None:
         """Another session."""
         self._transcript = transcript
         self._has_older = has_older
         self._unfolded.clear()
         self._picked = None
-        self._shown.clear()
-        self._first = max(0, len(transcript.blocks) - WINDOW)
+        self._painted.clear()
+        self._first = max(0, len(transcript.blocks) - WINDOW_BLOCKS)
         self._at_end = True
-        self.changed()
+        self.refresh_end()
 
-    def changed(self) -> None:
+    def refresh_end(self) -> None:
         """The transcript has grown or changed at its end."""
         if not self._width:
             return
         count = len(self._transcript.blocks)
-        if self._at_end and count - self._first > 2 * WINDOW:
-            self._shown.clear()
-            self._first = count - WINDOW
+        if self._at_end and count - self._first > 2 * WINDOW_BLOCKS:
+            self._painted.clear()
+            self._first = count - WINDOW_BLOCKS
         self._first = min(self._first, count)
         self._paint()
         if self._at_end:
-            self._to_end()
+            self._scroll_to_end()
 
-    def prepended(self, count: int, *, has_older: bool) -> None:
+    def insert_blocks(self, count: int, *, has_older: bool) -> None:
         """So many blocks are there now before all others. What is on the screen stays where it is."""
         self._has_older = has_older
         before = self._starts[-1]
         self._first += max(0, count)
-        self._shown.clear()
+        self._painted.clear()
         if self._picked is not None:
             self._picked = None
-        self._more(before)
+        self._grow_window(before)
 
-    def _more(self, lines_before: int) -> None:
-        self._first = max(0, self._first - WINDOW)
-        self._shown.clear()
+    def _grow_window(self, lines_before: int) -> None:
+        self._first = max(0, self._first - WINDOW_BLOCKS)
+        self._painted.clear()
         self._paint()
         self.scroll_to(y=self.scroll_y + self._starts[-1] - lines_before, animate=False, immediate=True, force=True)
 
-    def _to_end(self) -> None:
+    def _scroll_to_end(self) -> None:
         self.scroll_end(animate=False, immediate=True, force=True)
 
     def tick(self) -> None:
         """What is under way moves."""
-        if any(cards.is_moving(block) for block in self._transcript.blocks[-20:]):
-            self._beat += 1
+        if any(cards.is_animated(block) for block in self._transcript.blocks[-20:]):
+            self._frame += 1
             self._paint()
 
     @property
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         return self._at_end
 
-    def greet(self, lines: Iterable[Text]) -> None:
+    def show_greeting(self, lines: Iterable[Text]) -> None:
         """What stands there before anything was said."""
         self._greeting = list(lines)
         if self._width:
             self._paint()
 
     def _paint(self) -> None:
-        look = cards.Look(
+        look = cards.PaintOptions(
             max(20, self._width - 1), palette.DARK if self.app.current_theme.dark else palette.LIGHT, self._transcript.facts
         )
         window = self._transcript.blocks[self._first :]
-        painted: list[_Painted] = []
+        painted: list[_PaintedBlock] = []
         for at, block in enumerate(window):
             unfolded = self._is_unfolded(block)
             key = (
@@ -147,28 +147,28 @@ class TranscriptView(ScrollView, can_focus=True):
                 look.width,
                 look.palette.dark,
                 unfolded,
-                self._beat if cards.is_moving(block) else 0,
-                self._fact(block),
+                self._frame if cards.is_animated(block) else 0,
+                self._find_block_facts(block),
             )
-            if at < len(self._shown) and self._shown[at].key == key:
-                painted.append(self._shown[at])
+            if at < len(self._painted) and self._painted[at].key == key:
+                painted.append(self._painted[at])
             else:
-                lines = self._painter.lines(block, look._replace(unfolded=unfolded, beat=self._beat))
-                painted.append(_Painted(key, [Strip(line) for line in lines]))
-        self._shown = painted
-        self._empty = [] if painted else [Strip(line) for line in cards.wrapped(self._greeting, look)]
+                lines = self._painter.paint_block(block, look._replace(unfolded=unfolded, beat=self._frame))
+                painted.append(_PaintedBlock(key, [Strip(line) for line in lines]))
+        self._painted = painted
+        self._empty = [] if painted else [Strip(line) for line in cards.wrap_lines(self._greeting, look)]
         self._starts = [0, *accumulate(len(one.strips) for one in painted)]
         self.virtual_size = Size(self._width, self._starts[-1])
         self.refresh()
 
-    def _is_unfolded(self, block: blocks.Block) -> bool:
+    def _is_unfolded(self, block: blocks.TranscriptBlock) -> bool:
         return (block.seq in self._unfolded) != self._all_unfolded
 
-    def _fact(self, block: blocks.Block) -> object:
+    def _find_block_facts(self, block: blocks.TranscriptBlock) -> object:
         facts = self._transcript.facts
-        if isinstance(block, blocks.Asked):
-            return facts.decided(block.approval.approvalId)
-        if isinstance(block, blocks.Ended) and (run := facts.runs.get(block.run_id or "")) is not None:
+        if isinstance(block, blocks.ApprovalBlock):
+            return facts.get_decision(block.approval.approvalId)
+        if isinstance(block, blocks.RunEndBlock) and (run := facts.runs.get(block.run_id or "")) is not None:
             return run.started_ms, run.ended_ms, run.tokens_in, run.tokens_out
         return None
 
@@ -184,18 +184,18 @@ class TranscriptView(ScrollView, can_focus=True):
         if line >= self._starts[-1]:
             return Strip.blank(width, style)
         at = bisect_right(self._starts, line) - 1
-        strip = self._shown[at].strips[line - self._starts[at]]
+        strip = self._painted[at].strips[line - self._starts[at]]
         if self._picked is not None and self._first + at == self._picked and self.has_focus:
-            strip = strip.crop_extend(0, width, None).apply_style(self._picked_style())
-        strip = self._selected(strip, line)
+            strip = strip.crop_extend(0, width, None).apply_style(self._get_picked_style())
+        strip = self._paint_selection(strip, line)
         return strip.crop_extend(0, width, style).apply_style(style).apply_offsets(0, line)
 
-    def _picked_style(self) -> Style:
+    def _get_picked_style(self) -> Style:
         if self.app.no_color:
             return Style(reverse=True)
         return Style(bgcolor="#21262d" if self.app.current_theme.dark else "#d8dee4")
 
-    def _selected(self, strip: Strip, line: int) -> Strip:
+    def _paint_selection(self, strip: Strip, line: int) -> Strip:
         if (selection := self.text_selection) is None or (span := selection.get_span(line)) is None:
             return strip
         start, end = span
@@ -208,7 +208,7 @@ class TranscriptView(ScrollView, can_focus=True):
         return Strip.join([before, chosen, after])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        text = "\n".join(strip.text.rstrip() for one in self._shown for strip in one.strips)
+        text = "\n".join(strip.text.rstrip() for one in self._painted for strip in one.strips)
         return selection.extract(text), "\n"
 
     def notify_style_update(self) -> None:
@@ -221,27 +221,27 @@ class TranscriptView(ScrollView, can_focus=True):
         if width != self._width:
             self._width = width
             if self._at_end:
-                self._first = max(0, len(self._transcript.blocks) - WINDOW)
-            self._shown.clear()
+                self._first = max(0, len(self._transcript.blocks) - WINDOW_BLOCKS)
+            self._painted.clear()
             self._paint()
         if self._at_end:
-            self.call_after_refresh(self._to_end)
+            self.call_after_refresh(self._scroll_to_end)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         at_end = new_value >= self.max_scroll_y - 1
         if at_end != self._at_end:
             self._at_end = at_end
-            self.post_message(self.Followed(at_end=at_end))
+            self.post_message(self.FollowChanged(at_end=at_end))
         if new_value <= _NEAR_TOP and new_value < old_value:
-            self._reached_top()
+            self._on_top_reached()
 
-    def _reached_top(self) -> None:
+    def _on_top_reached(self) -> None:
         if self._first > 0:
-            self.call_later(self._more, self._starts[-1])
+            self.call_later(self._grow_window, self._starts[-1])
         elif self._has_older:
             self._has_older = False  # asked once, until it is answered
-            self.post_message(self.WantsOlder())
+            self.post_message(self.OlderRequested())
 
     async def on_click(self, event: events.Click) -> None:
         line = self.scroll_offset.y + event.y
@@ -259,7 +259,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def action_oldest(self) -> None:
         self.scroll_home(animate=False)
-        self._reached_top()
+        self._on_top_reached()
 
     def action_newest(self) -> None:
         self.scroll_end(animate=False)
@@ -294,11 +294,11 @@ class TranscriptView(ScrollView, can_focus=True):
         self._unfolded.clear()
         self._paint()
         if self._at_end:
-            self._to_end()
+            self._scroll_to_end()
 
-    def _fold(self, block: blocks.Block) -> None:
+    def _fold(self, block: blocks.TranscriptBlock) -> None:
         self._unfolded ^= {block.seq}
         was_at_end = self._at_end
         self._paint()
         if was_at_end and self._starts[-1] <= self.size.height:
-            self._to_end()
+            self._scroll_to_end()

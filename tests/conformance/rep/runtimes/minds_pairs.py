@@ -12,7 +12,7 @@ pending = b""
 polls = 0
 
 
-def next_line() -> bytes:
+def read_line() -> bytes:
     global pending
     while b"\n" not in pending:
         piece = os.read(0, 65536)
@@ -24,7 +24,7 @@ def next_line() -> bytes:
 
 
 while True:
-    request = json.loads(next_line())
+    request = json.loads(read_line())
     if select.select([0], [], [], 0.03)[0]:
         heard += os.read(0, 65536)
     heard += pending

@@ -44,15 +44,15 @@ KEYS = (
 )
 
 
-def node(identity: str, kind: str = "log", params: Document | None = None, **more: Any) -> Document:
+def make_node(identity: str, kind: str = "log", params: Document | None = None, **more: Any) -> Document:
     return {"id": identity, "type": kind, "with": params or {}, "timeout_ms": 0, "retry": {"max": 0, "backoff_ms": 0}, **more}
 
 
-def edge(source: str, target: str, on: str = "success", **more: Any) -> Document:
+def make_edge(source: str, target: str, on: str = "success", **more: Any) -> Document:
     return {"from": source, "to": target, "on": on, **more}
 
 
-def document(nodes: list[Document], edges: list[Document] | None = None, inputs: Document | None = None) -> Document:
+def make_document(nodes: list[Document], edges: list[Document] | None = None, inputs: Document | None = None) -> Document:
     return {
         "version": "1.0.0",
         "flow": {"name": "demo", "timeout_ms": 0},
@@ -64,7 +64,7 @@ def document(nodes: list[Document], edges: list[Document] | None = None, inputs:
 
 
 @st.composite
-def valid(draw: st.DrawFn) -> Document:
+def valid_flows(draw: st.DrawFn) -> Document:
     """A flow without circles, in which members that may be left out sometimes are."""
     ids = draw(st.lists(NAMES, min_size=1, max_size=6, unique=True))
     nodes = [
@@ -83,18 +83,18 @@ def valid(draw: st.DrawFn) -> Document:
     ]
     pairs = [(source, target) for place, source in enumerate(ids) for target in ids[place + 1 :]]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=6, unique=True)) if pairs else []
-    edges = [edge(*pair, on=draw(st.sampled_from(["success", "failure"]))) for pair in chosen]
+    edges = [make_edge(*pair, on=draw(st.sampled_from(["success", "failure"]))) for pair in chosen]
     inputs = draw(
         st.dictionaries(NAMES, st.fixed_dictionaries({"type": st.sampled_from(["string", "number", "array"])}), max_size=3)
     )
-    return {**document(nodes, edges, inputs), **draw(st.dictionaries(st.just("more"), VALUES, max_size=1))}
+    return {**make_document(nodes, edges, inputs), **draw(st.dictionaries(st.just("more"), VALUES, max_size=1))}
 
 
-def spoilt(flow: Document, chance: random.Random) -> object:
+def spoil_flow(flow: Document, chance: random.Random) -> object:
     """The same with up to three changes anywhere in it. It may be valid still."""
     changed: Any = copy.deepcopy(flow)
     for _ in range(chance.randint(1, 3)):
-        target = chance.choice(_containers(changed))
+        target = chance.choice(_list_containers(changed))
         odd = copy.deepcopy(chance.choice(ODD))
         way = chance.choice(("replace", "replace", "delete", "add"))
         if target and way != "add":
@@ -110,6 +110,6 @@ def spoilt(flow: Document, chance: random.Random) -> object:
     return changed
 
 
-def _containers(value: Any) -> list[Any]:
+def _list_containers(value: Any) -> list[Any]:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return [] if inner is None else [value, *(each for one in inner for each in _containers(one))]
+    return [] if inner is None else [value, *(each for one in inner for each in _list_containers(one))]

@@ -51,26 +51,26 @@ TYPES = "`string`, `number`, `integer`, `boolean`, `object`, `array`"
 TAG = "tag:yaml.org,2002:python/object:os.x"
 
 
-def compiled(text: str) -> dict[str, Any]:
+def compile_flow(text: str) -> dict[str, Any]:
     return compiler.compile_yaml(text, "flow.yaml", NOW)
 
 
-def told(text: str) -> list[str]:
+def list_problems(text: str) -> list[str]:
     with pytest.raises(source.InvalidSource) as caught:
-        compiled(text)
+        compile_flow(text)
     return str(caught.value).splitlines()
 
 
-def edges(text: str) -> list[str]:
+def list_edges(text: str) -> list[str]:
     return sorted(
         f"{edge['from']} {edge['on']} {edge['to']}" + (f" {edge['case']}" if "case" in edge else "")
-        for edge in compiled(text)["graph"]["edges"]
+        for edge in compile_flow(text)["graph"]["edges"]
     )
 
 
 @pytest.mark.requirement("rep:ir:compiled")
 def test_a_flow_becomes_ir() -> None:
-    flow = compiled(WEATHER)
+    flow = compile_flow(WEATHER)
     nodes = {node["id"]: node for node in flow["graph"]["nodes"]}
     assert flow | {"graph": None} == {
         "version": "1.0.0",
@@ -96,11 +96,11 @@ def test_a_flow_becomes_ir() -> None:
     assert list(nodes)[-2:] == ["outputs", "finish"]
     assert (nodes["outputs"]["type"], nodes["outputs"]["with"]) == ("dsl.emit", {"body": "$step.fetch.body"})
     assert (nodes["finish"]["type"], nodes["finish"]["with"]) == ("finish", {})
-    assert ir.parse(flow).step_kinds(control=False) == ["http.get", "log"]
+    assert ir.parse_flow(flow).list_step_kinds(control=False) == ["http.get", "log"]
 
 
 def test_every_way_leads_to_the_end() -> None:
-    assert edges(WEATHER) == [
+    assert list_edges(WEATHER) == [
         "alarm success outputs",
         "bad success outputs",
         "fetch failure alarm",
@@ -114,13 +114,13 @@ def test_every_way_leads_to_the_end() -> None:
 
 def test_a_list_runs_from_top_to_bottom_and_a_map_as_its_needs_say() -> None:
     steps = "{id: a, kind: log}, {id: b, kind: log}, {id: c, kind: log, needs: a}"
-    assert edges(f"name: x\nsteps: [{steps}]") == ["a success b", "a success c", "b success finish", "c success finish"]
+    assert list_edges(f"name: x\nsteps: [{steps}]") == ["a success b", "a success c", "b success finish", "c success finish"]
     steps = "{a: {kind: log}, b: {kind: log}, c: {kind: log, needs: [a, b]}}"
-    assert edges(f"name: x\nsteps: {steps}") == ["a success c", "b success c", "c success finish"]
+    assert list_edges(f"name: x\nsteps: {steps}") == ["a success c", "b success c", "c success finish"]
 
 
 def test_names_of_the_end_give_way_to_those_of_steps() -> None:
-    flow = compiled("name: x\nsteps: {finish: {kind: log}, outputs: {kind: log}}\noutputs: {a: b}")
+    flow = compile_flow("name: x\nsteps: {finish: {kind: log}, outputs: {kind: log}}\noutputs: {a: b}")
     assert [node["id"] for node in flow["graph"]["nodes"]] == ["finish", "outputs", "outputs_", "finish_"]
 
 
@@ -133,7 +133,7 @@ def test_names_of_the_end_give_way_to_those_of_steps() -> None:
 )
 def test_a_default_has_the_type_of_its_input(said: str, kind: str, value: object) -> None:
     declared = f"{{type: {kind}, default: {said}, required: false, description: d}}"
-    assert compiled(f"name: x\ninputs: {{i: {declared}}}\nsteps: {{a: {{kind: log}}}}")["inputs_schema"] == {
+    assert compile_flow(f"name: x\ninputs: {{i: {declared}}}\nsteps: {{a: {{kind: log}}}}")["inputs_schema"] == {
         "i": {"type": kind, "default": value, "required": False, "description": "d"}
     }
 
@@ -151,7 +151,7 @@ def test_a_default_has_the_type_of_its_input(said: str, kind: str, value: object
     ],
 )
 def test_a_default_of_another_type_is_refused(said: str, kind: str) -> None:
-    (sentence,) = told(f"name: x\ninputs:\n  i: {{type: {kind}, default: {said}}}\nsteps: {{a: {{kind: log}}}}")
+    (sentence,) = list_problems(f"name: x\ninputs:\n  i: {{type: {kind}, default: {said}}}\nsteps: {{a: {{kind: log}}}}")
     assert sentence.startswith(f"flow.yaml:3:{24 + len(kind)}: the default of the input `i` must be ")
 
 
@@ -193,11 +193,11 @@ def test_a_default_of_another_type_is_refused(said: str, kind: str) -> None:
     ],
 )
 def test_a_mistake_is_told_at_its_line_and_column(text: str, sentence: str) -> None:
-    assert f"flow.yaml:{sentence}" in told(text)
+    assert f"flow.yaml:{sentence}" in list_problems(text)
 
 
 def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
-    assert told("name: x\ntimeout: 1\nsteps:\n  a: {kind: log, retry: x}\n  b: {kind: finish}\n  c d: {kind: log}") == [
+    assert list_problems("name: x\ntimeout: 1\nsteps:\n  a: {kind: log, retry: x}\n  b: {kind: finish}\n  c d: {kind: log}") == [
         f"flow.yaml:2:10: `timeout` {NO_TIME}",
         "flow.yaml:4:25: `retry` must be a whole number from 0",
         "flow.yaml:5:13: `kind` must name work to do; hint: `switch` chooses, `outputs` emits, and the end comes by itself",
@@ -206,19 +206,21 @@ def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
 
 
 def test_what_the_graph_check_finds_is_told_where_it_stands_in_the_file() -> None:
-    (circle,) = told("name: x\nsteps:\n  a: {kind: log, needs: b}\n  b: {kind: log, needs: a}")
+    (circle,) = list_problems("name: x\nsteps:\n  a: {kind: log, needs: b}\n  b: {kind: log, needs: a}")
     assert circle.startswith("flow.yaml:3:3: node `a`: these nodes wait for each other: `a` → `b` → `a`")
-    (early,) = told("name: x\nsteps:\n- id: a\n  kind: log\n  with:\n    list:\n    - $step.b\n- {id: b, kind: log}")
+    (early,) = list_problems("name: x\nsteps:\n- id: a\n  kind: log\n  with:\n    list:\n    - $step.b\n- {id: b, kind: log}")
     assert early.startswith("flow.yaml:7:7: node `a`: it refers to the step `b`, which does not come before it")
-    (nothing,) = told("name: x\nsteps: {a: {kind: log}}\noutputs:\n  o: $input.zz")
+    (nothing,) = list_problems("name: x\nsteps: {a: {kind: log}}\noutputs:\n  o: $input.zz")
     assert nothing == "flow.yaml:4:6: node `outputs`: it refers to the input `zz`, which `inputs_schema` does not have"
 
 
 def test_in_a_list_what_a_step_follows_must_be_clear() -> None:
-    (sentence,) = told("name: x\nsteps:\n- {id: a, kind: log, on_failure: b}\n- {id: b, kind: log}\n- {id: c, kind: log}")
+    (sentence,) = list_problems(
+        "name: x\nsteps:\n- {id: a, kind: log, on_failure: b}\n- {id: b, kind: log}\n- {id: c, kind: log}"
+    )
     assert sentence.startswith("flow.yaml:5:8: the step above runs only sometimes")
     steps = "- {id: s, switch: $input.i, default: b}\n- {id: c, kind: log}\n- {id: b, kind: log}"
-    (sentence,) = told(f"name: x\ninputs: {{i: string}}\nsteps:\n{steps}")
+    (sentence,) = list_problems(f"name: x\ninputs: {{i: string}}\nsteps:\n{steps}")
     assert sentence.startswith("flow.yaml:5:8: the step above is a switch, and no case leads here")
 
 
@@ -226,42 +228,42 @@ def test_in_a_list_what_a_step_follows_must_be_clear() -> None:
 
 
 def test_an_alias_stands_for_what_it_names() -> None:
-    flow = compiled("name: x\nsteps: {a: {kind: log, with: &w {m: 1}}, b: {kind: log, with: *w}}")
+    flow = compile_flow("name: x\nsteps: {a: {kind: log, with: &w {m: 1}}, b: {kind: log, with: *w}}")
     assert [node["with"] for node in flow["graph"]["nodes"]] == [{"m": "1"}, {"m": "1"}, {}]
 
 
 def test_aliases_that_multiply_are_refused_before_they_are_expanded() -> None:
     levels = [f"l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * 10)}]" for level in range(1, 20)]
-    (sentence,) = told("\n".join(["l0: &l0 [x]", *levels]))
+    (sentence,) = list_problems("\n".join(["l0: &l0 [x]", *levels]))
     assert "this becomes more than 50000 items" in sentence
 
 
 def test_nesting_is_bounded_with_and_without_aliases() -> None:
-    assert "flow.yaml:1:51: this is more than 50 levels deep" in told("[" * 100_000)
+    assert "flow.yaml:1:51: this is more than 50 levels deep" in list_problems("[" * 100_000)
     deep = [f"l{level}: &l{level} [*l{level - 1}]" for level in range(1, 100)]
-    assert "this is more than 50 levels deep" in told("\n".join(["l0: &l0 [x]", *deep]))[0]
+    assert "this is more than 50 levels deep" in list_problems("\n".join(["l0: &l0 [x]", *deep]))[0]
 
 
 def test_a_file_that_is_too_long_is_not_read() -> None:
-    assert told("#" * (source.LARGEST + 1)) == ["flow.yaml:1:1: a flow has at most 256 KiB"]
+    assert list_problems("#" * (source.LARGEST + 1)) == ["flow.yaml:1:1: a flow has at most 256 KiB"]
 
 
 @pytest.mark.parametrize(
     "text", ["\x00", "a: \x07", "\ud800", 'x: "\\UFFFFFFFF"', "\ufffe", "%YAML 9.9\n---\na: b", "a: @b", "\t- a"]
 )
 def test_rubbish_is_refused_with_a_place(text: str) -> None:
-    assert told(text)[0].startswith("flow.yaml:")
+    assert list_problems(text)[0].startswith("flow.yaml:")
 
 
 @settings(max_examples=150)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"%@`#,? \n\t0\\x", max_size=40) | st.text(max_size=30))
 def test_no_text_does_anything_but_compile_or_be_refused(text: str) -> None:
     try:
-        flow = compiled(text)
+        flow = compile_flow(text)
     except source.InvalidSource as invalid:
         found = invalid.problems
     else:
-        ir.parse(flow)
+        ir.parse_flow(flow)
         return
     assert found
     assert all(problem.line >= 1 and problem.column >= 1 for problem in found)
@@ -292,7 +294,7 @@ def sources(draw: st.DrawFn) -> str:
 @settings(max_examples=150)
 @given(sources())
 def test_what_is_compiled_passes_every_check(text: str) -> None:
-    flow = ir.parse(compiled(text))
+    flow = ir.parse_flow(compile_flow(text))
     assert flow.nodes[-1].kind == "finish"
     assert {edge.source for edge in flow.edges if edge.on == "success"} == {node.id for node in flow.nodes[:-1]}
 
@@ -303,7 +305,7 @@ def test_what_is_compiled_passes_every_check(text: str) -> None:
 def test_the_example_of_the_documentation_compiles() -> None:
     page = (Path(__file__).parents[4] / "docs" / "flows.md").read_text()
     example = page.split("```yaml\n")[1].split("```")[0]
-    assert compiled(example)["flow"] == {"name": "weather", "timeout_ms": 120_000}
+    assert compile_flow(example)["flow"] == {"name": "weather", "timeout_ms": 120_000}
 
 
 def test_the_room_is_imported_without_a_yaml_library() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.engines.flow.ir.documents import document, edge, node
+from tests.engines.flow.ir.documents import make_document, make_edge, make_node
 
 from switchtower.engines.flow import ir
 from switchtower.engines.flow.ir import parsing, problems, references
@@ -11,13 +11,13 @@ from switchtower.engines.flow.ir import parsing, problems, references
 INPUTS = {"a": {"type": "object"}, "s": {"type": "string"}, "x.y": {"type": "string"}}
 
 
-def told(value: object) -> list[str]:
+def list_problems(value: object) -> list[str]:
     """Problems of a node `here` that is given this, behind `first` and `sec.ond`, and beside `other`."""
     names = ("first", "sec.ond", "here", "after", "other")
-    nodes = [node(name, params={"value": value} if name == "here" else None) for name in names]
-    edges = [edge("first", "sec.ond", "failure"), edge("sec.ond", "here"), edge("here", "after")]
+    nodes = [make_node(name, params={"value": value} if name == "here" else None) for name in names]
+    edges = [make_edge("first", "sec.ond", "failure"), make_edge("sec.ond", "here"), make_edge("here", "after")]
     try:
-        ir.parse(document(nodes, edges, INPUTS))
+        ir.parse_flow(make_document(nodes, edges, INPUTS))
     except ir.InvalidFlow as invalid:
         return [problem.message for problem in invalid.problems]
     return []
@@ -34,7 +34,7 @@ def told(value: object) -> list[str]:
     ],
 )
 def test_references_to_what_is_there_and_literals_are_fine(value: object) -> None:
-    assert told(value) == []
+    assert list_problems(value) == []
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_references_to_what_is_there_and_literals_are_fine(value: object) -> Non
     ],
 )
 def test_references_to_what_is_not_there_by_then_are_refused(value: object, sentence: str) -> None:
-    assert told(value) == [sentence]
+    assert list_problems(value) == [sentence]
 
 
 @pytest.mark.parametrize("name", ["zz", "x"])
 def test_where_inputs_are_closed_a_reference_to_one_that_is_not_declared_is_a_problem(name: str) -> None:
-    found = problems.Problems()
-    flow = document([node("here", params={"value": f"$input.{name}"})], inputs=INPUTS)
-    parsing.check(flow, found, are_inputs_closed=True)
+    found = problems.FlowProblems()
+    flow = make_document([make_node("here", params={"value": f"$input.{name}"})], inputs=INPUTS)
+    parsing.check_document(flow, found, are_inputs_closed=True)
     assert [problem.message for problem in found.listed] == [
         f"it refers to the input `{name}`, which `inputs_schema` does not have"
     ]
@@ -75,7 +75,7 @@ def test_where_inputs_are_closed_a_reference_to_one_that_is_not_declared_is_a_pr
 def test_a_problem_says_where_in_the_parameters_it_is() -> None:
     params = {"list": ["x", {"odd name": "$step.zz"}]}
     with pytest.raises(ir.InvalidFlow) as caught:
-        ir.parse(document([node("here", params=params)]))
+        ir.parse_flow(make_document([make_node("here", params=params)]))
     (problem,) = caught.value.problems
     assert (problem.path, problem.node) == ('$.graph.nodes[0].with.list[1]["odd name"]', "here")
 
@@ -84,14 +84,14 @@ def test_deep_parameters_need_no_deep_stack() -> None:
     value: Any = "$step.zz"
     for _ in range(100_000):
         value = [value]
-    ((place, reference),) = ((place(), reference) for place, reference in references.inside(value, "$"))
+    ((place, reference),) = ((place(), reference) for place, reference in references.iterate_references(value, "$"))
     assert (place, reference) == ("$" + "[0]" * 100_000, references.Reference("step", ("zz",)))
     while isinstance(value, list):
         value = value.pop()
 
 
 def test_of_names_with_dots_the_longest_is_meant() -> None:
-    reference = references.read("$step.a.b.c")
+    reference = references.parse_reference("$step.a.b.c")
     assert reference is not None
     assert reference.split(inputs=(), steps={"a", "a.b"}) == ("a.b", ("c",))
     assert reference.split(inputs=(), steps={"a"}) == ("a", ("b", "c"))
@@ -103,5 +103,5 @@ def test_a_path_without_end_is_cut() -> None:
     for _ in range(100):
         params = {"a name of some length": params}
     with pytest.raises(ir.InvalidFlow) as caught:
-        ir.parse(document([node("here", params=params)]))
+        ir.parse_flow(make_document([make_node("here", params=params)]))
     assert len(caught.value.problems[0].path) == 501

@@ -10,7 +10,9 @@ from switchtower.engines.flow.runtime import events, executor, faults, reading, 
 from switchtower.engines.flow.runtime.kinds import port, registry
 
 
-def node(node_id: str, kind: str, *, timeout_ms: int = 0, retries: int = 0, backoff_ms: int = 0, **given: Any) -> dict[str, Any]:
+def make_node(
+    node_id: str, kind: str, *, timeout_ms: int = 0, retries: int = 0, backoff_ms: int = 0, **given: Any
+) -> dict[str, Any]:
     spelled: dict[str, Any] = {"id": node_id, "type": kind, "with": given}
     if timeout_ms:
         spelled["timeout_ms"] = timeout_ms
@@ -19,11 +21,11 @@ def node(node_id: str, kind: str, *, timeout_ms: int = 0, retries: int = 0, back
     return spelled
 
 
-def edge(source: str, target: str, *, on: str = "success", **more: str) -> dict[str, str]:
+def make_edge(source: str, target: str, *, on: str = "success", **more: str) -> dict[str, str]:
     return {"from": source, "to": target, "on": on, **more}
 
 
-def document(
+def make_document(
     nodes: list[dict[str, Any]], edges: list[dict[str, str]] | None = None, *, timeout_ms: int = 0, **inputs: str
 ) -> dict[str, Any]:
     return {
@@ -36,7 +38,7 @@ def document(
     }
 
 
-class Work:
+class CountingStepKind:
     """A kind that keeps count: who ran, and how many at once. It puts out what it is given."""
 
     def __init__(self) -> None:
@@ -45,7 +47,7 @@ class Work:
         self.most_active = 0
         self.cancelled: list[str] = []
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         self.ran.append(context.step_id)
         self.active += 1
         self.most_active = max(self.most_active, self.active)
@@ -58,14 +60,14 @@ class Work:
             self.active -= 1
         return given
 
-    async def do(self, given: Mapping[str, Any], context: port.Context) -> None:
+    async def do(self, given: Mapping[str, Any], context: port.StepContext) -> None:
         for _ in range(int(given.get("turns", 0))):
             await asyncio.sleep(0)
         if context.attempt < int(given.get("fails", 0)):
             raise faults.StepFailed("it was told to fail", retriable=given.get("retriable", True), details={"why": "told"})
 
 
-class Gate(Work):
+class BlockingStepKind(CountingStepKind):
     """Waits to be opened."""
 
     def __init__(self) -> None:
@@ -73,12 +75,12 @@ class Gate(Work):
         self.entered = asyncio.Event()
         self.opened = asyncio.Event()
 
-    async def do(self, given: Mapping[str, Any], context: port.Context) -> None:
+    async def do(self, given: Mapping[str, Any], context: port.StepContext) -> None:
         self.entered.set()
         await self.opened.wait()
 
 
-class Stage:
+class FlowRuntimeHarness:
     def __init__(
         self,
         described: Mapping[str, Any],
@@ -87,17 +89,17 @@ class Stage:
         workspace: Path = Path("/nonexistent"),
         concurrency: int = 4,
         allow_shell: bool = False,
-        tower: port.Tower | None = None,
-        **more: port.Kind,
+        tower: port.SessionSteps | None = None,
+        **more: port.StepKind,
     ) -> None:
-        self.work = Work()
-        self.setting = port.Setting(
-            run_id="run-1", workspace=str(workspace), events=events.Events(), allow_shell=allow_shell, tower=tower
+        self.work = CountingStepKind()
+        self.setting = port.StepEnvironment(
+            run_id="run-1", workspace=str(workspace), events=events.EventBuffer(), allow_shell=allow_shell, tower=tower
         )
-        flow = reading.flow_of(described)
-        kinds = registry.Registry({"work": self.work, **more})
-        self.run = run.Run(flow, reading.inputs_for(flow, inputs or {}), kinds, self.setting)
-        self.execution = executor.Execution(self.run, concurrency=concurrency)
+        flow = reading.load_flow(described)
+        kinds = registry.KindRegistry({"work": self.work, **more})
+        self.run = run.FlowRunState(flow, reading.resolve_inputs(flow, inputs or {}), kinds, self.setting)
+        self.execution = executor.FlowExecution(self.run, concurrency=concurrency)
 
     async def play(self) -> dict[str, Any]:
         """Executes, and returns what one poll says afterwards."""
@@ -106,13 +108,13 @@ class Stage:
         return self.poll()
 
     def poll(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.run.told())
+        told: dict[str, Any] = json.loads(self.run.encode_poll())
         return told
 
 
 async def play(described: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    return await Stage(described, inputs, **options).play()
+    return await FlowRuntimeHarness(described, inputs, **options).play()
 
 
-def states(told: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+def list_states(told: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     return [(event["step_id"], event["state"], event["attempt"]) for event in told["events"] if event["type"] == "step"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines.flow.runtime.stage import Stage, document, edge, node
+from tests.engines.flow.runtime.stage import FlowRuntimeHarness, make_document, make_edge, make_node
 
 Graph = tuple[list[dict[str, Any]], list[dict[str, str]]]
 
@@ -24,24 +24,24 @@ def graphs(draw: st.DrawFn) -> Graph:
             cases = dict(zip("abcd", targets, strict=False))
             key = draw(st.sampled_from("abcdz"))
             default = {"default": draw(st.sampled_from(targets))} if draw(st.booleans()) else {}
-            nodes.append(node(name, "switch", key_from=f"$.inputs.{key}", cases=cases, **default))
-            edges += [edge(name, target) for target in targets]
+            nodes.append(make_node(name, "switch", key_from=f"$.inputs.{key}", cases=cases, **default))
+            edges += [make_edge(name, target) for target in targets]
             if draw(st.booleans()):
-                edges.append(edge(name, draw(st.sampled_from(later)), on="failure"))
+                edges.append(make_edge(name, draw(st.sampled_from(later)), on="failure"))
             continue
         fails = draw(st.sampled_from([0, 0, 0, 1, 9]))
-        nodes.append(node(name, "work", fails=fails, turns=draw(st.integers(0, 4)), retries=draw(st.sampled_from([0, 2]))))
-        edges += [edge(name, target, on=draw(st.sampled_from(["success", "success", "failure"]))) for target in targets]
+        nodes.append(make_node(name, "work", fails=fails, turns=draw(st.integers(0, 4)), retries=draw(st.sampled_from([0, 2]))))
+        edges += [make_edge(name, target, on=draw(st.sampled_from(["success", "success", "failure"]))) for target in targets]
     return nodes, edges
 
 
-def succeeds(described: dict[str, Any]) -> bool:
+def is_successful(described: dict[str, Any]) -> bool:
     if described["type"] == "switch":
-        return chosen(described) is not None
+        return choose_branch(described) is not None
     return bool(described["with"]["fails"] <= described.get("retry", {}).get("max", 0))
 
 
-def chosen(switch: dict[str, Any]) -> str | None:
+def choose_branch(switch: dict[str, Any]) -> str | None:
     key = switch["with"]["key_from"].removeprefix("$.inputs.")
     target: str | None = switch["with"]["cases"].get(key, switch["with"].get("default"))
     return target
@@ -62,12 +62,12 @@ def interpret(graph: Graph, *, stop_at_failure: bool) -> tuple[set[str], set[str
             and (
                 one["on"] == "failure"
                 or next(n for n in nodes if n["id"] == one["from"])["type"] != "switch"
-                or chosen(next(n for n in nodes if n["id"] == one["from"])) == name
+                or choose_branch(next(n for n in nodes if n["id"] == one["from"])) == name
             )
         ]
         if leading and not taken:
             continue
-        ended[name] = "success" if succeeds(described) else "failure"
+        ended[name] = "success" if is_successful(described) else "failure"
         if ended[name] == "failure" and not any(one["from"] == name and one["on"] == "failure" for one in edges):
             fatal.add(name)
             if stop_at_failure:
@@ -78,8 +78,8 @@ def interpret(graph: Graph, *, stop_at_failure: bool) -> tuple[set[str], set[str
 @settings(max_examples=300, deadline=None)
 @given(graph=graphs(), concurrency=st.integers(1, 4))
 def test_a_run_executes_what_the_reference_executes_and_ends_as_it_does(graph: Graph, concurrency: int) -> None:
-    described = document(*graph, a="string", b="string", c="string", d="string", z="string")
-    stage = Stage(described, {letter: letter for letter in "abcdz"}, concurrency=concurrency)
+    described = make_document(*graph, a="string", b="string", c="string", d="string", z="string")
+    stage = FlowRuntimeHarness(described, {letter: letter for letter in "abcdz"}, concurrency=concurrency)
     told = asyncio.run(stage.play())
 
     wanted, fatal = interpret(graph, stop_at_failure=False)

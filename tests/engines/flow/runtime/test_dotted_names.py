@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines.flow.runtime.stage import Stage, document, edge, node
+from tests.engines.flow.runtime.stage import FlowRuntimeHarness, make_document, make_edge, make_node
 
 from switchtower.engines.flow.runtime import faults
 
@@ -17,14 +17,14 @@ NOTHING = object()
 paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=5).map(".".join)
 
 
-def meant(path: str, declared: set[str]) -> tuple[str, list[str]] | None:
+def find_meant_name(path: str, declared: set[str]) -> tuple[str, list[str]] | None:
     """The longest declared name that the path begins with, and the rest."""
     fitting = [name for name in declared if f"{path}.".startswith(f"{name}.")]
     name = max(fitting, key=len, default=None)
     return None if name is None else (name, path[len(name) + 1 :].split(".") if path != name else [])
 
 
-def inside(way: list[str]) -> Any:
+def read_inside(way: list[str]) -> Any:
     value: Any = INSIDE
     for part in way:
         if not isinstance(value, dict) or part not in value:
@@ -38,25 +38,25 @@ def inside(way: list[str]) -> Any:
 def test_a_reference_to_a_step_means_the_same_whoever_ran(ran: set[str], skipped: set[str], path: str) -> None:
     skipped -= ran
     nodes = [
-        node("go", "work"),
-        *(node(name, "work", **INSIDE) for name in sorted(ran | skipped)),
-        node("tell", "dsl.emit", answer=f"$step.{path}"),
+        make_node("go", "work"),
+        *(make_node(name, "work", **INSIDE) for name in sorted(ran | skipped)),
+        make_node("tell", "dsl.emit", answer=f"$step.{path}"),
     ]
     # The failure edges are those that are not taken.
-    edges = [edge("go", name, on="success" if name in ran else "failure") for name in sorted(ran | skipped)]
-    edges += [edge(name, "tell") for name in ("go", *sorted(ran | skipped))]
-    wanted = meant(path, ran | skipped)
+    edges = [make_edge("go", name, on="success" if name in ran else "failure") for name in sorted(ran | skipped)]
+    edges += [make_edge(name, "tell") for name in ("go", *sorted(ran | skipped))]
+    wanted = find_meant_name(path, ran | skipped)
 
     try:
-        stage = Stage(document(nodes, edges))
-    except faults.Invalid:
+        stage = FlowRuntimeHarness(make_document(nodes, edges))
+    except faults.FlowRejected:
         assert wanted is None
         return
     told = asyncio.run(stage.play())
 
     assert wanted is not None
     name, way = wanted
-    value = None if name in skipped else inside(way)
+    value = None if name in skipped else read_inside(way)
     if value is NOTHING:
         assert told["summary"]["error"]["message"] == f"`$step.{path}` refers to nothing"
     else:
@@ -73,15 +73,15 @@ def test_a_reference_to_a_step_means_the_same_whoever_ran(ran: set[str], skipped
 def test_a_reference_to_an_input_means_the_same_whatever_is_given(
     declared: set[str], given_too: set[str], left_out: set[str], path: str
 ) -> None:
-    described = document([node("tell", "dsl.emit", answer=f"$input.{path}")])
+    described = make_document([make_node("tell", "dsl.emit", answer=f"$input.{path}")])
     described["inputs_schema"] = {name: {"type": "object", "required": name not in left_out} for name in declared}
     inputs = dict.fromkeys((declared - left_out) | (given_too - declared), INSIDE)
     first, *rest = path.split(".")
-    name, way = meant(path, declared) or (first, rest)
+    name, way = find_meant_name(path, declared) or (first, rest)
 
-    told = asyncio.run(Stage(described, inputs).play())
+    told = asyncio.run(FlowRuntimeHarness(described, inputs).play())
 
-    value = inside(way) if name in inputs else NOTHING
+    value = read_inside(way) if name in inputs else NOTHING
     if value is NOTHING:
         assert told["summary"]["error"]["message"] == f"`$input.{path}` refers to nothing"
     else:

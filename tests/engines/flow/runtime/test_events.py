@@ -8,17 +8,17 @@ import msgspec
 from switchtower.engines.flow.runtime import events
 
 
-def drained(kept: events.Events, **options: int) -> list[dict[str, Any]]:
+def drain_events(kept: events.EventBuffer, **options: int) -> list[dict[str, Any]]:
     return [msgspec.json.decode(event) for event in kept.drain(**options)[0]]
 
 
 def test_events_come_once_and_in_their_order() -> None:
-    kept = events.Events()
-    kept.log("info", "first")
-    kept.step("a", "started", 0)
-    kept.log("info", "second", step_id="a")
+    kept = events.EventBuffer()
+    kept.add_log("info", "first")
+    kept.add_step("a", "started", 0)
+    kept.add_log("info", "second", step_id="a")
 
-    told = drained(kept)
+    told = drain_events(kept)
     assert [event.get("message", event.get("state")) for event in told] == ["first", "started", "second"]
     assert [event.get("step_id") for event in told] == [None, "a", "a"]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["timestamp"]) for event in told)
@@ -26,41 +26,41 @@ def test_events_come_once_and_in_their_order() -> None:
 
 
 def test_a_flood_of_logs_keeps_the_newest_and_says_how_many_were_dropped() -> None:
-    kept = events.Events(most_logs=3)
-    kept.step("a", "started", 0)
+    kept = events.EventBuffer(most_logs=3)
+    kept.add_step("a", "started", 0)
     for number in range(10):
-        kept.log("info", str(number))
+        kept.add_log("info", str(number))
 
-    warning, step, *logs = drained(kept)
+    warning, step, *logs = drain_events(kept)
     assert (warning["level"], warning["message"].split()[0]) == ("warning", "7")
     assert step["type"] == "step"
     assert [log["message"] for log in logs] == ["7", "8", "9"]
-    kept.log("info", "calm")
-    assert [log["message"] for log in drained(kept)] == ["calm"]
+    kept.add_log("info", "calm")
+    assert [log["message"] for log in drain_events(kept)] == ["calm"]
 
 
 def test_steps_and_bytes_are_bounded_too() -> None:
-    kept = events.Events(most_steps=2, most_bytes=1500)
+    kept = events.EventBuffer(most_steps=2, most_bytes=1500)
     for attempt in range(5):
-        kept.step("a", "started", attempt)
-    assert [event.get("attempt") for event in drained(kept)] == [None, 3, 4]
+        kept.add_step("a", "started", attempt)
+    assert [event.get("attempt") for event in drain_events(kept)] == [None, 3, 4]
     for number in range(5):
-        kept.log("info", f"{number}" * 900)
-    assert [event["message"][0] for event in drained(kept)[1:]] == ["4"]
+        kept.add_log("info", f"{number}" * 900)
+    assert [event["message"][0] for event in drain_events(kept)[1:]] == ["4"]
 
 
 def test_one_poll_takes_only_so_much_and_at_least_one() -> None:
-    kept = events.Events()
+    kept = events.EventBuffer()
     for number in range(3):
-        kept.log("info", f"{number}" * 500)
+        kept.add_log("info", f"{number}" * 500)
 
     first, is_all = kept.drain(most_bytes=900)
     assert (len(first), is_all) == (1, False)
-    assert len(drained(kept, most_bytes=1)) == 1
+    assert len(drain_events(kept, most_bytes=1)) == 1
     assert kept.drain()[1]
 
 
 def test_a_long_message_is_cut() -> None:
-    kept = events.Events()
-    kept.log("info", "x" * 1_000_000)
-    assert len(drained(kept)[0]["message"]) == events.LONGEST_MESSAGE
+    kept = events.EventBuffer()
+    kept.add_log("info", "x" * 1_000_000)
+    assert len(drain_events(kept)[0]["message"]) == events.LONGEST_MESSAGE

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.flow.runtime.stage import Stage, document, edge, node, play
+from tests.engines.flow.runtime.stage import FlowRuntimeHarness, make_document, make_edge, make_node, play
 
 from switchtower.engines.flow.runtime import faults
 from switchtower.engines.flow.runtime.kinds import catalogue, port
 
 
-def outputs_of(told: Mapping[str, Any], step_id: str) -> Any:
+def get_outputs(told: Mapping[str, Any], step_id: str) -> Any:
     return next(event["outputs"] for event in told["events"] if event.get("step_id") == step_id and "outputs" in event)
 
 
-def complaint(told: Mapping[str, Any]) -> str:
+def get_error(told: Mapping[str, Any]) -> str:
     assert told["summary"]["error"]["code"] == 2001
     return str(told["summary"]["error"]["message"])
 
 
-def runs(pid: str) -> bool:
+def is_running(pid: str) -> bool:
     """Whether there is such a process, and more of it than an entry that nobody has collected."""
     try:
         status = Path(f"/proc/{pid.strip()}/stat").read_text()
@@ -34,13 +34,13 @@ def runs(pid: str) -> bool:
 
 
 async def test_a_file_is_written_and_read_in_the_runs_folder(tmp_path: Path) -> None:
-    described = document(
-        [node("w", "file.write", path="made/here.txt", content="grüß"), node("r", "file.read", path="made/here.txt")],
-        [edge("w", "r")],
+    described = make_document(
+        [make_node("w", "file.write", path="made/here.txt", content="grüß"), make_node("r", "file.read", path="made/here.txt")],
+        [make_edge("w", "r")],
     )
     told = await play(described, workspace=tmp_path)
 
-    assert outputs_of(told, "r") == {"path": "made/here.txt", "content": "grüß", "bytes": 6}
+    assert get_outputs(told, "r") == {"path": "made/here.txt", "content": "grüß", "bytes": 6}
     assert (tmp_path / "made" / "here.txt").read_text() == "grüß"
 
 
@@ -53,39 +53,41 @@ async def test_no_file_outside_or_odd_is_touched(tmp_path: Path, kind: str, path
     (folder / "link").symlink_to(tmp_path / "out.txt")
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
     content = "\ud800" if path in ("nothing", "binary") else "new"
-    told = await play(document([node("f", kind, path=path, content=content)]), workspace=folder)
+    told = await play(make_document([make_node("f", kind, path=path, content=content)]), workspace=folder)
 
-    assert "secret" not in complaint(told)
+    assert "secret" not in get_error(told)
     assert (tmp_path / "out.txt").read_text() == "secret"
 
 
 async def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * (1024 * 1024 + 1))
-    assert "larger" in complaint(await play(document([node("f", "file.read", path="big")]), workspace=tmp_path))
+    assert "larger" in get_error(await play(make_document([make_node("f", "file.read", path="big")]), workspace=tmp_path))
 
 
 async def test_a_command_puts_out_what_it_wrote(tmp_path: Path) -> None:
-    told = await play(document([node("s", "shell", command="pwd; echo bad >&2")]), workspace=tmp_path, allow_shell=True)
-    assert outputs_of(told, "s") == {"exit_code": 0, "stdout": f"{tmp_path}\n", "stderr": "bad\n"}
+    told = await play(make_document([make_node("s", "shell", command="pwd; echo bad >&2")]), workspace=tmp_path, allow_shell=True)
+    assert get_outputs(told, "s") == {"exit_code": 0, "stdout": f"{tmp_path}\n", "stderr": "bad\n"}
 
 
 async def test_a_command_that_fails_says_how_and_can_be_tried_again(tmp_path: Path) -> None:
     command = "echo x >> tries; test $(wc -l < tries) -ge 3 || { echo not yet >&2; exit 7; }"
-    told = await play(document([node("s", "shell", command=command, retries=1)]), workspace=tmp_path, allow_shell=True)
+    told = await play(make_document([make_node("s", "shell", command=command, retries=1)]), workspace=tmp_path, allow_shell=True)
     assert told["summary"]["error"]["data"] == {
         "step_id": "s",
         "attempt": 1,
         "retriable": True,
         "details": {"exit_code": 7, "stderr": "not yet\n"},
     }
-    assert (await play(document([node("s", "shell", command=command)]), workspace=tmp_path, allow_shell=True))["status"] == (
-        "completed"
-    )
+    assert (await play(make_document([make_node("s", "shell", command=command)]), workspace=tmp_path, allow_shell=True))[
+        "status"
+    ] == ("completed")
 
 
 async def test_a_cancelled_command_and_one_left_in_the_background_are_gone_after_the_run(tmp_path: Path) -> None:
     command = "sleep 1000 & echo $! > left; echo $$ > shell; wait"
-    stage = Stage(document([node("s", "shell", command=command, timeout_ms=60_000)]), workspace=tmp_path, allow_shell=True)
+    stage = FlowRuntimeHarness(
+        make_document([make_node("s", "shell", command=command, timeout_ms=60_000)]), workspace=tmp_path, allow_shell=True
+    )
     playing = asyncio.create_task(stage.play())
     async with asyncio.timeout(60):
         while not (tmp_path / "shell").exists() or not (tmp_path / "shell").read_text():
@@ -93,50 +95,50 @@ async def test_a_cancelled_command_and_one_left_in_the_background_are_gone_after
     stage.execution.cancel()
     await playing
 
-    assert not runs((tmp_path / "left").read_text())
-    assert not runs((tmp_path / "shell").read_text())
+    assert not is_running((tmp_path / "left").read_text())
+    assert not is_running((tmp_path / "shell").read_text())
 
 
 async def test_what_a_finished_command_left_behind_ends_with_the_run(tmp_path: Path) -> None:
     command = "sleep 1000 > /dev/null 2>&1 & echo $! > left"
-    told = await play(document([node("s", "shell", command=command)]), workspace=tmp_path, allow_shell=True)
+    told = await play(make_document([make_node("s", "shell", command=command)]), workspace=tmp_path, allow_shell=True)
 
     assert told["status"] == "completed"
-    assert not runs((tmp_path / "left").read_text())
+    assert not is_running((tmp_path / "left").read_text())
 
 
 def test_a_flow_with_a_command_is_refused_before_it_runs_unless_the_run_allows_it() -> None:
-    with pytest.raises(faults.Invalid, match="allow_shell") as refused:
-        Stage(document([node("s", "shell", command="true")]))
+    with pytest.raises(faults.FlowRejected, match="allow_shell") as refused:
+        FlowRuntimeHarness(make_document([make_node("s", "shell", command="true")]))
     assert (refused.value.code, refused.value.step_id) == (1002, "s")
 
 
 @pytest.mark.parametrize("kind", ["agent.run", "approval", "no.such.kind"])
 def test_a_kind_that_cannot_be_had_here_is_refused_before_the_run(kind: str) -> None:
-    with pytest.raises(faults.Invalid) as refused:
-        Stage(document([node("ok", "log", message="x"), node("odd", kind)]))
+    with pytest.raises(faults.FlowRejected) as refused:
+        FlowRuntimeHarness(make_document([make_node("ok", "log", message="x"), make_node("odd", kind)]))
     assert (refused.value.code, refused.value.step_id, refused.value.details) == (1002, "odd", {"kind": kind})
 
 
 async def test_a_tower_does_what_only_a_tower_can() -> None:
     class Yes:
-        async def do(self, kind: str, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+        async def do(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
             if kind == "approval":
                 raise faults.StepFailed("somebody said no")
             return {"did": given["task"]}
 
-    described = document([node("a", "agent.run", task="dig"), node("b", "approval")], [edge("a", "b")])
+    described = make_document([make_node("a", "agent.run", task="dig"), make_node("b", "approval")], [make_edge("a", "b")])
     told = await play(described, tower=Yes())
 
-    assert outputs_of(told, "a") == {"did": "dig"}
-    assert complaint(told) == "somebody said no"
+    assert get_outputs(told, "a") == {"did": "dig"}
+    assert get_error(told) == "somebody said no"
 
 
 async def test_a_log_step_tells_its_message_at_its_level() -> None:
-    told = await play(document([node("l", "log", message="$input", level="Warning")], x="number"), {"x": 1})
+    told = await play(make_document([make_node("l", "log", message="$input", level="Warning")], x="number"), {"x": 1})
     log = next(event for event in told["events"] if event["type"] == "log")
     assert (log["level"], log["message"], log["step_id"]) == ("warning", '{"x":1}', "l")
-    assert "loud" in complaint(await play(document([node("l", "log", message="x", level="loud")])))
+    assert "loud" in get_error(await play(make_document([make_node("l", "log", message="x", level="loud")])))
 
 
 @pytest.mark.parametrize(
@@ -152,21 +154,21 @@ async def test_a_log_step_tells_its_message_at_its_level() -> None:
     ],
 )
 async def test_an_assertion_holds_or_fails_its_step(given: dict[str, Any], holds: bool) -> None:
-    told = await play(document([node("a", "assert", **given)]))
+    told = await play(make_document([make_node("a", "assert", **given)]))
     assert told["status"] == ("completed" if holds else "failed")
     assert [event["state"] for event in told["events"]] == ["started", "succeeded" if holds else "failed"]
 
 
 @pytest.mark.parametrize("given", [{"ms": "1"}, {"seconds": "0.001"}])
 async def test_a_step_sleeps_as_long_as_it_is_told(given: dict[str, Any]) -> None:
-    assert outputs_of(await play(document([node("z", "sleep", **given)])), "z") == {"seconds": 0.001}
+    assert get_outputs(await play(make_document([make_node("z", "sleep", **given)])), "z") == {"seconds": 0.001}
 
 
 async def test_a_sleep_without_a_length_fails() -> None:
-    assert "seconds" in complaint(await play(document([node("z", "sleep")])))
+    assert "seconds" in get_error(await play(make_document([make_node("z", "sleep")])))
 
 
-class Answers(BaseHTTPRequestHandler):
+class FixedReplyHandler(BaseHTTPRequestHandler):
     seen: list[tuple[str, str, bytes]]
 
     def _answer(self) -> None:
@@ -191,7 +193,7 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def site() -> Iterator[tuple[str, list[tuple[str, str, bytes]]]]:
     seen: list[tuple[str, str, bytes]] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Answers,), {"seen": seen}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (FixedReplyHandler,), {"seen": seen}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}", seen
@@ -205,8 +207,8 @@ Site = tuple[str, list[tuple[str, str, bytes]]]
 
 async def test_http_get_puts_out_status_body_and_json(site: Site) -> None:
     url, seen = site
-    told = await play(document([node("g", "http.get", url=f"{url}/200/json", params={"q": "a b"})]))
-    answer = outputs_of(told, "g")
+    told = await play(make_document([make_node("g", "http.get", url=f"{url}/200/json", params={"q": "a b"})]))
+    answer = get_outputs(told, "g")
     assert (answer["status"], answer["body"], answer["json"]) == (200, '{"n": 1}', {"n": 1})
     assert seen == [("GET", "/200/json?q=a+b", b"")] or seen == [("GET", "/200/json?q=a%20b", b"")]
 
@@ -214,7 +216,8 @@ async def test_http_get_puts_out_status_body_and_json(site: Site) -> None:
 async def test_http_request_sends_what_it_is_given(site: Site) -> None:
     url, seen = site
     await play(
-        document([node("p", "http.request", url=f"{url}/200", method="post", json={"a": "$input.x"})], x="number"), {"x": 2}
+        make_document([make_node("p", "http.request", url=f"{url}/200", method="post", json={"a": "$input.x"})], x="number"),
+        {"x": 2},
     )
     assert seen == [("POST", "/200", b'{"a":2}')]
 
@@ -224,39 +227,42 @@ async def test_an_answer_that_may_change_is_retriable_and_another_is_not(site: S
     url, seen = site
     for status, tries in ((503, 2), (429, 2), (404, 1)):
         seen.clear()
-        told = await play(document([node("g", "http.get", url=f"{url}/{status}?token=hunter2", retries=1)]))
-        assert complaint(told) == f"`127.0.0.1` answered {status}"
+        told = await play(make_document([make_node("g", "http.get", url=f"{url}/{status}?token=hunter2", retries=1)]))
+        assert get_error(told) == f"`127.0.0.1` answered {status}"
         assert len(seen) == tries
         assert "hunter2" not in str(told)
-    told = await play(document([node("g", "http.get", url=f"{url}/404", fail_on_status="false")]))
-    assert outputs_of(told, "g")["status"] == 404
+    told = await play(make_document([make_node("g", "http.get", url=f"{url}/404", fail_on_status="false")]))
+    assert get_outputs(told, "g")["status"] == 404
 
 
 async def test_what_cannot_be_asked_fails_its_step(site: Site) -> None:
     url, _ = site
     for wrong in ("ftp://x/", "nonsense", "http://", "http://[", f"{url}/302", f"{url}/200/big", "http://127.0.0.1:1/"):
-        told = await play(document([node("g", "http.get", url=wrong)]))
-        assert "passwd" not in complaint(told)
+        told = await play(make_document([make_node("g", "http.get", url=wrong)]))
+        assert "passwd" not in get_error(told)
 
 
 async def test_an_mcp_server_is_started_once_called_twice_and_ended(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text(SERVER)
     call = {"command": sys.executable, "args": [str(server)], "tool": "add"}
-    described = document(
-        [node("a", "mcp.call", **call, arguments={"a": 1, "b": 2}), node("b", "mcp.call", **call, arguments={"a": 3, "b": 4})],
-        [edge("a", "b")],
+    described = make_document(
+        [
+            make_node("a", "mcp.call", **call, arguments={"a": 1, "b": 2}),
+            make_node("b", "mcp.call", **call, arguments={"a": 3, "b": 4}),
+        ],
+        [make_edge("a", "b")],
     )
     told = await play(described, workspace=tmp_path, allow_shell=True)
 
-    assert [outputs_of(told, step)["text"] for step in "ab"] == ["3", "7"]
+    assert [get_outputs(told, step)["text"] for step in "ab"] == ["3", "7"]
     (pid,) = (tmp_path / "pids").read_text().split()
-    assert not runs(pid)
+    assert not is_running(pid)
 
 
 async def test_an_mcp_server_that_would_be_a_program_needs_the_runs_permission() -> None:
-    told = await play(document([node("a", "mcp.call", command="true", tool="x")]))
-    assert "allow_shell" in complaint(told)
+    told = await play(make_document([make_node("a", "mcp.call", command="true", tool="x")]))
+    assert "allow_shell" in get_error(told)
 
 
 SERVER = """
@@ -298,18 +304,18 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("plugin")
 async def test_a_package_adds_kinds_and_takes_none_of_ours() -> None:
-    assert {"shout", "gone"} <= set(catalogue.step_kinds())
-    assert set(catalogue.plugins()) == {"shout", "gone"}
-    assert outputs_of(await play(document([node("s", "shout", word="hey")])), "s") == {"said": "HEY"}
+    assert {"shout", "gone"} <= set(catalogue.list_step_kinds())
+    assert set(catalogue.list_plugins()) == {"shout", "gone"}
+    assert get_outputs(await play(make_document([make_node("s", "shout", word="hey")])), "s") == {"said": "HEY"}
 
 
 @pytest.mark.usefixtures("plugin")
 def test_a_kind_that_cannot_be_loaded_is_refused_before_the_run() -> None:
-    with pytest.raises(faults.Invalid, match="cannot be loaded"):
-        Stage(document([node("g", "gone")]))
+    with pytest.raises(faults.FlowRejected, match="cannot be loaded"):
+        FlowRuntimeHarness(make_document([make_node("g", "gone")]))
 
 
 def test_the_catalogue_is_sorted_and_names_the_towers_kinds_only_with_a_tower() -> None:
-    without = catalogue.step_kinds()
+    without = catalogue.list_step_kinds()
     assert without == sorted(without)
-    assert set(catalogue.step_kinds(tower=True)) - set(without) == {"agent.run", "approval"}
+    assert set(catalogue.list_step_kinds(tower=True)) - set(without) == {"agent.run", "approval"}

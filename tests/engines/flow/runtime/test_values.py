@@ -3,15 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.engines.flow.runtime.stage import document, node
+from tests.engines.flow.runtime.stage import make_document, make_node
 
 from switchtower.engines.flow.runtime import faults, reading, values
 
 
-def scope() -> values.Scope:
-    nodes = [node(name, "work") for name in ("fetch", "fetch.again", "fetch.never", "later")]
-    flow = reading.flow_of(document(nodes, **{"a": "object", "dotted.name": "integer", "a.left.out": "string"}))
-    made = values.Scope(flow, {"a": {"b": [10, {"c": "deep"}], "left": {"out": 1}}, "dotted.name": 1, "undeclared": 1})
+def make_scope() -> values.ReferenceValues:
+    nodes = [make_node(name, "work") for name in ("fetch", "fetch.again", "fetch.never", "later")]
+    flow = reading.load_flow(make_document(nodes, **{"a": "object", "dotted.name": "integer", "a.left.out": "string"}))
+    made = values.ReferenceValues(flow, {"a": {"b": [10, {"c": "deep"}], "left": {"out": 1}}, "dotted.name": 1, "undeclared": 1})
     made.steps["fetch"] = {"status": 200, "items": ["x"]}
     made.steps["fetch.again"] = {"status": 201}
     return made
@@ -37,7 +37,7 @@ def scope() -> values.Scope:
     ],
 )
 def test_a_reference_is_replaced_and_a_literal_stays(reference: Any, value: Any) -> None:
-    assert scope().resolved(reference) == value
+    assert make_scope().resolve(reference) == value
 
 
 @pytest.mark.parametrize(
@@ -49,23 +49,23 @@ def test_a_reference_is_replaced_and_a_literal_stays(reference: Any, value: Any)
 )
 def test_a_reference_to_nothing_fails_the_step_for_good(reference: str) -> None:
     with pytest.raises(faults.StepFailed, match="refers to nothing") as failed:
-        scope().resolved({"x": [reference]})
+        make_scope().resolve({"x": [reference]})
     assert not failed.value.retriable
 
 
 def test_a_reference_into_a_step_without_outputs_names_that_step() -> None:
-    made = scope()
+    made = make_scope()
     made.steps["later"] = {}
     with pytest.raises(faults.StepFailed, match=r"^`\$step\.later\.x` refers to nothing: the step `later` gave no outputs$"):
-        made.resolved("$step.later.x")
+        made.resolve("$step.later.x")
 
 
 def test_a_step_that_did_not_run_is_null_for_who_asks_for_that_and_what_is_missing_in_one_that_ran_is_not() -> None:
     asked = {"x": ["$step.later.field", "$step.fetch.never"], "y": "$step.fetch.status"}
-    assert scope().resolved(asked, skipped_is_null=True) == {"x": [None, None], "y": 200}
+    assert make_scope().resolve(asked, skipped_is_null=True) == {"x": [None, None], "y": 200}
     for nothing in ("$step.fetch.zzz", "$input.a.left.out", "$step.zzz"):
         with pytest.raises(faults.StepFailed, match="refers to nothing"):
-            scope().resolved(nothing, skipped_is_null=True)
+            make_scope().resolve(nothing, skipped_is_null=True)
 
 
 def test_what_is_nested_too_deeply_fails_the_step() -> None:
@@ -73,49 +73,49 @@ def test_what_is_nested_too_deeply_fails_the_step() -> None:
     for _ in range(100):
         deep = [deep]
     with pytest.raises(faults.StepFailed, match="deep"):
-        scope().resolved(deep)
+        make_scope().resolve(deep)
 
 
 def test_a_switch_has_its_own_spelling_of_references() -> None:
-    assert scope().key("$.inputs.a.b.0") == 10
-    assert scope().key("$.vars.fetch.status") == 200
+    assert make_scope().resolve_key("$.inputs.a.b.0") == 10
+    assert make_scope().resolve_key("$.vars.fetch.status") == 200
     for nothing in ("$.inputs.zzz", "$input.a", 7, None):
-        with pytest.raises(values.Missing):
-            scope().key(nothing)
+        with pytest.raises(values.MissingValue):
+            make_scope().resolve_key(nothing)
 
 
 @pytest.mark.requirement("rep:ir:scalars")
 @pytest.mark.parametrize(("value", "number"), [("72", 72), (1.5, 1.5), ("0", 0), ("1e2", 100)])
 def test_a_number_may_be_spelled_as_a_text(value: Any, number: float) -> None:
-    assert values.number({"n": value}, "n") == number
+    assert values.get_number({"n": value}, "n") == number
 
 
 @pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", -1, True, [], {}, 10**400, None])
 def test_what_is_no_number_from_0_on_is_refused(value: Any) -> None:
     with pytest.raises(faults.StepFailed, match="`n`"):
-        values.number({"n": value}, "n")
+        values.get_number({"n": value}, "n")
 
 
 def test_a_number_above_the_most_is_refused_and_a_missing_one_has_its_default() -> None:
-    assert values.number({}, "n", 3) == 3
+    assert values.get_number({}, "n", 3) == 3
     with pytest.raises(faults.StepFailed, match="to 5"):
-        values.number({"n": 6}, "n", most=5)
+        values.get_number({"n": 6}, "n", most=5)
 
 
 @pytest.mark.requirement("rep:ir:scalars")
 @pytest.mark.parametrize(("value", "flag"), [("true", True), ("No", False), (False, False), ("1", True), ("", False)])
 def test_a_flag_may_be_spelled_as_a_text(value: Any, flag: bool) -> None:
-    assert values.flag({"f": value}, "f", default=not flag) is flag
+    assert values.get_flag({"f": value}, "f", default=not flag) is flag
 
 
 @pytest.mark.parametrize("value", ["perhaps", 7, None])
 def test_what_is_neither_true_nor_false_is_refused(value: Any) -> None:
     with pytest.raises(faults.StepFailed, match="neither"):
-        values.flag({"f": value}, "f", default=True)
+        values.get_flag({"f": value}, "f", default=True)
 
 
 def test_texts_are_names_with_scalars() -> None:
-    assert values.texts({"h": {"a": 1, "b": "x"}}, "h") == {"a": "1", "b": "x"}
+    assert values.get_texts({"h": {"a": 1, "b": "x"}}, "h") == {"a": "1", "b": "x"}
     for wrong in ({"a": []}, {"a": True}, "x"):
         with pytest.raises(faults.StepFailed):
-            values.texts({"h": wrong}, "h")
+            values.get_texts({"h": wrong}, "h")

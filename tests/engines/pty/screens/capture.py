@@ -74,10 +74,10 @@ def capture(argv: list[str], typed: list[bytes], place: str) -> bytes:
     output = b""
     try:
         for answer in [*typed, b""]:
-            output += until_silent(ours)
+            output += wait_until_silent(ours)
             os.write(ours, answer)
     finally:
-        for found in children(process.pid):
+        for found in list_children(process.pid):
             os.kill(found, signal.SIGKILL)
         process.kill()
         process.wait()
@@ -85,7 +85,7 @@ def capture(argv: list[str], typed: list[bytes], place: str) -> bytes:
     return output
 
 
-def until_silent(terminal: int) -> bytes:
+def wait_until_silent(terminal: int) -> bytes:
     output = b""
     while select.select([terminal], [], [], SILENCE_S)[0]:
         try:
@@ -95,9 +95,9 @@ def until_silent(terminal: int) -> bytes:
     return output
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in map(int, listed) for each in (*children(child), child)]
+    return [each for child in map(int, listed) for each in (*list_children(child), child)]
 
 
 if __name__ == "__main__":

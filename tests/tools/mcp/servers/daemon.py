@@ -17,8 +17,8 @@ async def main(workspace: str, session_id: str, daemon_id: str, called: str = ""
         print(code, message, flush=True)
 
     processes.become_subreaper()
-    servers = mcp.Servers(None, environment=lambda: {**os.environ, "TOWER_DAEMON": daemon_id})
-    tools = await servers.tools_for(session_id, workspace, sandbox="local", admit=admit, report=report)
+    servers = mcp.McpServers(None, environment=lambda: {**os.environ, "TOWER_DAEMON": daemon_id})
+    tools = await servers.list_tools(session_id, workspace, sandbox="local", admit=admit, report=report)
     print(*(tool.name for tool in tools), flush=True)
     for tool in tools:
         if tool.name == called:

@@ -7,7 +7,7 @@ from msgspec import Struct
 _DELIMITER = re.compile(r"""(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<escape>\\?)(?P<bare>[\w.-]+))(?=[\s;&|<>()]|$)""")
 
 
-class Document(Struct, frozen=True):
+class HereDocument(Struct, frozen=True):
     """One that has been announced."""
 
     end: str
@@ -16,24 +16,24 @@ class Document(Struct, frozen=True):
     indented: bool
 
 
-class Body(Struct, frozen=True):
+class HereDocumentBody(Struct, frozen=True):
     text: str
     ends_at: int
     """Behind the line that ends it."""
     is_ended: bool
 
 
-def announced(text: str, at: int, operator: str) -> tuple[Document, int] | None:
+def parse_here_document(text: str, at: int, operator: str) -> tuple[HereDocument, int] | None:
     """What follows `<<` or `<<-` at that place, and where reading goes on. `None` where that is hard to say."""
     delimiter = _DELIMITER.match(text, at)
     if delimiter is None:
         return None
     end = delimiter["quoted"] or delimiter["bare"]
     expanded = not delimiter["quote"] and not delimiter["escape"]
-    return Document(end, expanded=expanded, indented=operator == "<<-"), delimiter.end()
+    return HereDocument(end, expanded=expanded, indented=operator == "<<-"), delimiter.end()
 
 
-def body(document: Document, text: str, start: int) -> Body:
+def read_body(document: HereDocument, text: str, start: int) -> HereDocumentBody:
     at = start
     while at < len(text):
         newline = text.find("\n", at)
@@ -41,6 +41,6 @@ def body(document: Document, text: str, start: int) -> Body:
         line = text[at:line_end]
         behind = line_end if newline < 0 else line_end + 1
         if (line.lstrip("\t") if document.indented else line) == document.end:
-            return Body(text[start:at], behind, is_ended=True)
+            return HereDocumentBody(text[start:at], behind, is_ended=True)
         at = behind
-    return Body(text[start:], len(text), is_ended=False)
+    return HereDocumentBody(text[start:], len(text), is_ended=False)

@@ -1,6 +1,6 @@
 """What has been found in a text so far, and how much of it is too much to go on."""
 
-from switchtower.core.policy.shell.script import Command, Script
+from switchtower.core.policy.shell.script import ShellCommand, Script
 
 _MOST_COMMANDS = 500
 _MOST_WORDS = 4000
@@ -8,9 +8,9 @@ _MOST_WILD_WORDS = 32
 _MOST_DOUBTS = 8
 
 
-class Harvest:
+class ScriptBuilder:
     def __init__(self) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.pipelines: list[tuple[tuple[int, int], ...]] = []
         self.documents: list[str] = []
         self.words = 0
@@ -30,26 +30,26 @@ class Harvest:
     def has_too_many_wildcards(self) -> bool:
         return self.wild_words > _MOST_WILD_WORDS
 
-    def doubt(self, reason: str, *, unreadable: bool = False) -> None:
+    def add_doubt(self, reason: str, *, unreadable: bool = False) -> None:
         self._unreadable |= unreadable
         if len(self._doubts) < _MOST_DOUBTS and reason not in self._doubts:
             self._doubts.append(reason)
 
-    def absorb(self, other: "Harvest") -> None:
+    def merge(self, other: "ScriptBuilder") -> None:
         """Takes over what another text holds, behind what is here."""
         shift = len(self.commands)
         for command in other.commands:
-            inner = _shifted(command.inner, shift)
-            self.commands.append(Command(command.words, command.assignments, command.values, command.redirects, inner))
-        self.pipelines.extend(tuple(_shifted(stage, shift) for stage in pipeline) for pipeline in other.pipelines)
+            inner = _shift_range(command.inner, shift)
+            self.commands.append(ShellCommand(command.words, command.assignments, command.values, command.redirects, inner))
+        self.pipelines.extend(tuple(_shift_range(stage, shift) for stage in pipeline) for pipeline in other.pipelines)
         self.documents.extend(other.documents)
         self.words += other.words
         self.wild_words += other.wild_words
         for reason in other._doubts:
-            self.doubt(reason)
+            self.add_doubt(reason)
         self._unreadable |= other._unreadable
 
-    def script(self, text: str) -> Script:
+    def build_script(self, text: str) -> Script:
         return Script(
             text,
             tuple(self.commands),
@@ -60,6 +60,6 @@ class Harvest:
         )
 
 
-def _shifted(commands: tuple[int, int], by: int) -> tuple[int, int]:
+def _shift_range(commands: tuple[int, int], by: int) -> tuple[int, int]:
     first, last = commands
     return first + by, last + by

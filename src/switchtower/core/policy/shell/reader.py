@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from switchtower.core.policy.shell import documents, harvest, simple, words
-from switchtower.core.policy.shell.script import Redirect, Script, Word
+from switchtower.core.policy.shell.script import Redirect, Script, ShellWord
 
 LONGEST = 64 * 1024
 _DEEPEST = 24
@@ -23,34 +23,34 @@ _PLAIN_TARGET = re.compile(r"[\w./~][\w./~-]*")
 _BRACE_ALONE = re.compile(r"[{}](?=[ \t\n;&|()<>]|$)")
 
 
-def read(text: str) -> Script:
+def parse_script(text: str) -> Script:
     if len(text) > LONGEST:
         return Script(text[:LONGEST], (), doubts=("is too long to be read",), unreadable=True)
-    reader = _Reader(text)
+    reader = _ScriptReader(text)
     reader.read_to_the_end()
-    return reader.script()
+    return reader.build_script()
 
 
-class _Reader:
+class _ScriptReader:
     def __init__(self, text: str, depth: int = 0) -> None:
         self.text = text
         self.at = 0
         self._depth = depth
-        self._found = harvest.Harvest()
-        self._announced: list[documents.Document] = []
+        self._found = harvest.ScriptBuilder()
+        self._announced: list[documents.HereDocument] = []
 
-    def script(self) -> Script:
-        return self._found.script(self.text)
+    def build_script(self) -> Script:
+        return self._found.build_script(self.text)
 
-    def doubt(self, reason: str, *, unreadable: bool = False) -> None:
-        self._found.doubt(reason, unreadable=unreadable)
+    def add_doubt(self, reason: str, *, unreadable: bool = False) -> None:
+        self._found.add_doubt(reason, unreadable=unreadable)
 
     def read_to_the_end(self) -> None:
         if _UNSEEN.search(self.text):
-            self.doubt("has characters that cannot be seen", unreadable=True)
+            self.add_doubt("has characters that cannot be seen", unreadable=True)
         self._read_list("")
         if self._announced:
-            self.doubt("announces a text that does not follow", unreadable=True)
+            self.add_doubt("announces a text that does not follow", unreadable=True)
 
     def enter(self) -> bool:
         if self._depth >= _DEEPEST:
@@ -68,23 +68,23 @@ class _Reader:
         announced = bool(self._announced)
         self._read_list(")")
         if announced or self._announced:
-            self.doubt("announces a text around or inside an expansion", unreadable=True)
+            self.add_doubt("announces a text around or inside an expansion", unreadable=True)
         self.leave()
 
     def read_quoted_commands(self, text: str) -> None:
-        self._absorb(text, _Reader.read_to_the_end)
+        self._absorb(text, _ScriptReader.read_to_the_end)
 
-    def _absorb(self, text: str, how: "Callable[[_Reader], None]") -> None:
+    def _absorb(self, text: str, how: "Callable[[_ScriptReader], None]") -> None:
         """Reads another text and takes over what it holds."""
         if not self.enter():
             return
-        other = _Reader(text, self._depth)
+        other = _ScriptReader(text, self._depth)
         how(other)
         self.leave()
-        self._found.absorb(other._found)
+        self._found.merge(other._found)
 
     def _give_up(self, reason: str) -> None:
-        self.doubt(reason, unreadable=True)
+        self.add_doubt(reason, unreadable=True)
         self.at = len(self.text)
 
     def _read_list(self, closer: str) -> None:
@@ -93,7 +93,7 @@ class _Reader:
         start = len(self._found.commands)
         while True:
             self._skip_blanks()
-            operator = self._operator(in_braces=closer == "}")
+            operator = self._read_operator(in_braces=closer == "}")
             if operator == "|":
                 stages.append((start, len(self._found.commands)))
                 start = len(self._found.commands)
@@ -110,19 +110,19 @@ class _Reader:
                 stages, start = [], len(self._found.commands)
             if operator == "":
                 if closer:
-                    self.doubt(f"has no `{closer}` to end a group", unreadable=True)
+                    self.add_doubt(f"has no `{closer}` to end a group", unreadable=True)
                 return
             if operator in (")", "}"):
                 self.at += 1
                 if operator == closer:
                     return
-                self.doubt(f"has a `{operator}` without a beginning", unreadable=True)
+                self.add_doubt(f"has a `{operator}` without a beginning", unreadable=True)
             elif operator in ("&&", "||", ";", "&"):
                 self.at += len(operator)
             elif operator is None:
                 self._read_command_or_group()
 
-    def _operator(self, *, in_braces: bool = False) -> str | None:
+    def _read_operator(self, *, in_braces: bool = False) -> str | None:
         """What separates commands here; "" is the end and None no separator."""
         pair = self.text[self.at : self.at + 2]
         if pair in ("&&", "||"):
@@ -138,7 +138,7 @@ class _Reader:
             self._give_up("has too many commands")
         elif self.text[self.at] == "(":
             if self.text.startswith("((", self.at):
-                self.doubt("has the shell calculate")
+                self.add_doubt("has the shell calculate")
             self.at += 1
             self.read_nested()
         elif _BRACE_ALONE.match(self.text, self.at) and self.text[self.at] == "{":
@@ -151,13 +151,13 @@ class _Reader:
 
     def _read_command(self) -> None:
         first_inner = len(self._found.commands)
-        command = simple.Unfinished()
+        command = simple.CommandBuilder()
         while True:
             self._skip_blanks()
-            if self.at >= len(self.text) or self._operator() is not None:
+            if self.at >= len(self.text) or self._read_operator() is not None:
                 break
             if self.text[self.at] == "(":
-                self.doubt("has a parenthesis in the middle of a command", unreadable=True)
+                self.add_doubt("has a parenthesis in the middle of a command", unreadable=True)
                 break
             if redirect := _REDIRECT.match(self.text, self.at):
                 self.at = redirect.end()
@@ -169,17 +169,17 @@ class _Reader:
                 break
             self._read_word(command)
         if not command.is_empty:
-            self._found.commands.append(command.finished((first_inner, len(self._found.commands))))
+            self._found.commands.append(command.build((first_inner, len(self._found.commands))))
 
-    def _read_word(self, command: simple.Unfinished) -> None:
+    def _read_word(self, command: simple.CommandBuilder) -> None:
         start = self.at
-        word = words.read(self)
+        word = words.read_word(self)
         raw = self.text[start : self.at]
         self._found.wild_words += word.wild
         if self._found.has_too_many_wildcards:
             self._give_up("has too many wildcards")
         if self.at == start:
-            self.doubt(f"has a `{self.text[start]}` that says nothing here", unreadable=True)
+            self.add_doubt(f"has a `{self.text[start]}` that says nothing here", unreadable=True)
             self.at += 1
         else:
             command.add(word, raw, self.text[self.at : self.at + 1], self)
@@ -188,43 +188,43 @@ class _Reader:
         self._found.words += 1
         self._skip_blanks()
         if operator in ("<<", "<<-"):
-            return self._announce(operator)
+            return self._read_here_redirect(operator)
         if operator in (">&-", "<&-"):
-            return Redirect(operator, Word(""))
+            return Redirect(operator, ShellWord(""))
         start = self.at
-        target = words.read(self)
+        target = words.read_word(self)
         if self.at == start:
-            self.doubt("has a redirection to nowhere", unreadable=True)
+            self.add_doubt("has a redirection to nowhere", unreadable=True)
         if operator != "<<<" and (target.wild or "$?" in target.text):
-            self.doubt("has a redirection to a file that is not written out")
+            self.add_doubt("has a redirection to a file that is not written out")
         if operator in (">&", "<&") and not _PLAIN_TARGET.fullmatch(self.text, start, self.at):
             # Bash works off the quotes of this one twice.
-            self.doubt("joins a descriptor with something unusual", unreadable=True)
+            self.add_doubt("joins a descriptor with something unusual", unreadable=True)
         return Redirect(operator, target)
 
-    def _announce(self, operator: str) -> Redirect:
-        announced = documents.announced(self.text, self.at, operator)
+    def _read_here_redirect(self, operator: str) -> Redirect:
+        announced = documents.parse_here_document(self.text, self.at, operator)
         if announced is None:
-            self.doubt("announces a text in a way that is hard to read", unreadable=True)
-            words.read(self)
+            self.add_doubt("announces a text in a way that is hard to read", unreadable=True)
+            words.read_word(self)
         else:
             document, self.at = announced
             self._announced.append(document)
-        return Redirect(operator, Word(""))
+        return Redirect(operator, ShellWord(""))
 
     def _read_documents(self) -> None:
         """The here-documents that begin on this line, one behind the other."""
         announced, self._announced = self._announced, []
         for document in announced:
-            body = documents.body(document, self.text, self.at)
+            body = documents.read_body(document, self.text, self.at)
             self.at = body.ends_at
             if not body.is_ended:
-                self.doubt("announces a text that does not end", unreadable=True)
+                self.add_doubt("announces a text that does not end", unreadable=True)
             self._found.documents.append(body.text)
             if document.expanded and re.search(r"[$`\\]", body.text):
-                self.doubt("has a text that the shell fills in")
+                self.add_doubt("has a text that the shell fills in")
                 if "\\" in body.text:
-                    self.doubt("has a text with backslashes that the shell works off", unreadable=True)
+                    self.add_doubt("has a text with backslashes that the shell works off", unreadable=True)
                 self._absorb(body.text, words.scan_document)
 
     def _skip_blanks(self) -> None:
@@ -237,7 +237,7 @@ class _Reader:
             elif char == "\\" and text[self.at + 1 : self.at + 2] == "\n":
                 # Bash takes the pair out before it looks for operators: without a blank beside it, it can join two.
                 if text[self.at - 1 : self.at] not in (" ", "\t", "\n") and text[self.at + 2 : self.at + 3] not in (" ", "\t"):
-                    self.doubt("breaks a line in the middle of a word", unreadable=True)
+                    self.add_doubt("breaks a line in the middle of a word", unreadable=True)
                 self.at += 2
             elif char == "#":
                 newline = text.find("\n", self.at)

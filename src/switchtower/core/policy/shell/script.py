@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Word(Struct, frozen=True):
+class ShellWord(Struct, frozen=True):
     """One word of a command, quotes and backslashes worked off."""
 
     text: str
@@ -15,7 +15,7 @@ class Word(Struct, frozen=True):
 
 class Redirect(Struct, frozen=True):
     operator: str
-    target: Word
+    target: ShellWord
     """A file; for `<<<` the text itself; for `<<` nothing."""
 
     @property
@@ -32,13 +32,13 @@ class Redirect(Struct, frozen=True):
         return self.target.text
 
 
-class Command(Struct, frozen=True):
+class ShellCommand(Struct, frozen=True):
     """One simple command. Without words it is assignments or the redirections of a group."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     assignments: tuple[str, ...] = ()
     """The names of the variables that it sets."""
-    values: tuple[Word, ...] = ()
+    values: tuple[ShellWord, ...] = ()
     """What it sets them to."""
     redirects: tuple[Redirect, ...] = ()
     inner: tuple[int, int] = (0, 0)
@@ -49,7 +49,7 @@ class Script(Struct, frozen=True):
     """Everything that a text would run, in the order in which it is written."""
 
     text: str
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     pipelines: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Each a row of commands (from, to) that feed the next."""
     documents: tuple[str, ...] = ()

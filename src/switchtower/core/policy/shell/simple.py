@@ -2,8 +2,8 @@
 
 import re
 
-from switchtower.core.policy.shell.script import Command, Redirect, Word
-from switchtower.core.policy.shell.source import Source
+from switchtower.core.policy.shell.script import ShellCommand, Redirect, ShellWord
+from switchtower.core.policy.shell.source import WordSource
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=", re.ASCII)
 _DESCRIPTOR_NAME = re.compile(r"\{\w+\}")
@@ -21,35 +21,35 @@ _DOUBTED = {
 }
 
 
-class Unfinished:
+class CommandBuilder:
     def __init__(self) -> None:
         self.redirects: list[Redirect] = []
-        self._words: list[Word] = []
+        self._words: list[ShellWord] = []
         self._assignments: list[str] = []
-        self._values: list[Word] = []
+        self._values: list[ShellWord] = []
 
     @property
     def is_empty(self) -> bool:
         return not (self._words or self._assignments or self.redirects)
 
-    def add(self, word: Word, raw: str, next_character: str, source: Source) -> None:
+    def add(self, word: ShellWord, raw: str, next_character: str, source: WordSource) -> None:
         """`raw` is the word as it is written: only without quotes can it set a variable or be grammar."""
         if self._words:
             self._words.append(word)
         elif raw in _SKIPPED and not self._assignments and not self.redirects:
             if raw in _LOOPS:
-                source.doubt("has a loop")
+                source.add_doubt("has a loop")
         elif assignment := _ASSIGNMENT.match(raw):
             if assignment[2] or "(" in raw or next_character == "(":
-                source.doubt("sets a variable in a way that can run commands", unreadable=True)
+                source.add_doubt("sets a variable in a way that can run commands", unreadable=True)
             self._assignments.append(assignment[1])
-            self._values.append(Word(word.text.partition("=")[2], word.known, word.wild))
+            self._values.append(ShellWord(word.text.partition("=")[2], word.known, word.wild))
         else:
             if raw in _DOUBTED:
-                source.doubt(_DOUBTED[raw], unreadable=True)
+                source.add_doubt(_DOUBTED[raw], unreadable=True)
             self._words.append(word)
         if next_character in ("<", ">") and _DESCRIPTOR_NAME.fullmatch(raw):
-            source.doubt("lets the shell choose a descriptor")
+            source.add_doubt("lets the shell choose a descriptor")
 
-    def finished(self, inner: tuple[int, int]) -> Command:
-        return Command(tuple(self._words), tuple(self._assignments), tuple(self._values), tuple(self.redirects), inner)
+    def build(self, inner: tuple[int, int]) -> ShellCommand:
+        return ShellCommand(tuple(self._words), tuple(self._assignments), tuple(self._values), tuple(self.redirects), inner)

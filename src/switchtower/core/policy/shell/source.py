@@ -3,11 +3,11 @@
 from typing import Protocol
 
 
-class Source(Protocol):
+class WordSource(Protocol):
     text: str
     at: int
 
-    def doubt(self, reason: str, *, unreadable: bool = False) -> None: ...
+    def add_doubt(self, reason: str, *, unreadable: bool = False) -> None: ...
 
     def enter(self) -> bool:
         """One level deeper; False, and all is read, when that is too deep."""

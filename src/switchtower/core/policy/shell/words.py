@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 
 from switchtower.core.policy.shell import escapes
-from switchtower.core.policy.shell.script import Word
-from switchtower.core.policy.shell.source import Source
+from switchtower.core.policy.shell.script import ShellWord
+from switchtower.core.policy.shell.source import WordSource
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,^=\-]+")
 _PLAIN_IN_QUOTES = re.compile(r'[^"$`\\]+')
@@ -23,22 +23,22 @@ _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 class _Word:
     """A word in the making."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: WordSource) -> None:
         self.source = source
         self.pieces: list[str] = []
         self.known = True
         self.wild = False
         self.opened = self.closed = False
 
-    def finished(self, raw: str) -> Word:
+    def build(self, raw: str) -> ShellWord:
         if self.opened and self.closed and ("," in raw or ".." in raw):
             self.known = False
-            self.source.doubt("has words in braces that the shell multiplies")
+            self.source.add_doubt("has words in braces that the shell multiplies")
         # A bracket alone is the command `[`.
-        return Word("".join(self.pieces), self.known, self.wild and raw != "[")
+        return ShellWord("".join(self.pieces), self.known, self.wild and raw != "[")
 
 
-def read(source: Source) -> Word:
+def read_word(source: WordSource) -> ShellWord:
     """Reads from where the source stands up to the end of the word. Nothing read is an empty word and no step."""
     word = _Word(source)
     start = source.at
@@ -56,10 +56,10 @@ def read(source: Source) -> Word:
             break
         else:
             _UNQUOTED.get(char, _literal)(word)
-    return word.finished(text[start : source.at])
+    return word.build(text[start : source.at])
 
 
-def scan_document(source: Source) -> None:
+def scan_document(source: WordSource) -> None:
     """Reads a here-document whose text the shell expands, only for what stands in its expansions."""
     word = _Word(source)
     while source.at < len(source.text):
@@ -92,10 +92,10 @@ def _backslash(word: _Word) -> None:
     source = word.source
     escaped = source.text[source.at + 1 : source.at + 2]
     if escaped == "":
-        source.doubt("ends in a backslash", unreadable=True)
+        source.add_doubt("ends in a backslash", unreadable=True)
     elif escaped == "\n":
         # Bash takes the pair out before it looks for words and operators; at the edge of a word that can join two.
-        source.doubt("breaks a line in the middle of a word", unreadable=True)
+        source.add_doubt("breaks a line in the middle of a word", unreadable=True)
     else:
         word.pieces.append(escaped)
     source.at += 2
@@ -105,7 +105,7 @@ def _single_quotes(word: _Word) -> None:
     source = word.source
     end = source.text.find("'", source.at + 1)
     if end < 0:
-        source.doubt("has a quote without an end", unreadable=True)
+        source.add_doubt("has a quote without an end", unreadable=True)
         end = len(source.text)
     word.pieces.append(source.text[source.at + 1 : end])
     source.at = end + 1
@@ -124,7 +124,7 @@ def _double_quotes(word: _Word) -> None:
             source.at += 1
             return
         _IN_QUOTES[char](word)
-    source.doubt("has a quote without an end", unreadable=True)
+    source.add_doubt("has a quote without an end", unreadable=True)
 
 
 def _backslash_in_quotes(word: _Word) -> None:
@@ -144,12 +144,12 @@ def _backquotes(word: _Word) -> None:
     word.known = False
     quoted = _BACKQUOTED.match(source.text, source.at)
     if quoted is None:
-        source.doubt("has a backquote without an end", unreadable=True)
+        source.add_doubt("has a backquote without an end", unreadable=True)
         source.at = len(source.text)
         return
     word.pieces.append(quoted[0])
     source.at = quoted.end()
-    source.doubt("uses what another command prints")
+    source.add_doubt("uses what another command prints")
     source.read_quoted_commands(_BACKQUOTED_ESCAPE.sub(r"\1", quoted[1]))
 
 
@@ -159,7 +159,7 @@ def _dollar(word: _Word) -> None:
     if following == "'":
         _ansi_quotes(word)
     elif following == '"':
-        source.doubt("has a text that the shell translates")
+        source.add_doubt("has a text that the shell translates")
         word.known = False
         source.at += 1
     else:
@@ -171,20 +171,20 @@ def _dollar_in_quotes(word: _Word) -> None:
     start = source.at
     following = source.text[start + 1 : start + 2]
     if following == "(":
-        source.doubt("uses what another command prints")
+        source.add_doubt("uses what another command prints")
         source.at += 2
         source.read_nested()
     elif following == "{":
-        source.doubt("uses a variable whose value is not known before it runs")
+        source.add_doubt("uses a variable whose value is not known before it runs")
         _braced_expansion(word)
     elif following == "[":
-        source.doubt("has the shell calculate")
+        source.add_doubt("has the shell calculate")
         source.at += 2
     elif name := _NAME.match(source.text, start + 1):
-        source.doubt(f"uses `${name[0][:60]}`, whose value is not known before it runs")
+        source.add_doubt(f"uses `${name[0][:60]}`, whose value is not known before it runs")
         source.at = name.end()
     elif following and following in _SPECIAL:
-        source.doubt(f"uses `${following}`, whose value is not known before it runs")
+        source.add_doubt(f"uses `${following}`, whose value is not known before it runs")
         source.at += 2
     else:
         # `$?` is a number; a dollar before anything else means itself.
@@ -209,9 +209,9 @@ def _braced_expansion(word: _Word) -> None:
             return
         if char in "'\"":
             # What a quote means here depends on the quotes around it.
-            source.doubt("has quotes inside an expansion", unreadable=True)
+            source.add_doubt("has quotes inside an expansion", unreadable=True)
         _IN_BRACES.get(char, _literal)(inside)
-    source.doubt("has a brace without an end", unreadable=True)
+    source.add_doubt("has a brace without an end", unreadable=True)
 
 
 def _ansi_quotes(word: _Word) -> None:
@@ -219,18 +219,18 @@ def _ansi_quotes(word: _Word) -> None:
     word.known = False
     quoted = _ANSI.match(source.text, source.at)
     if quoted is None:
-        source.doubt("has a quote without an end", unreadable=True)
+        source.add_doubt("has a quote without an end", unreadable=True)
         source.at = len(source.text)
         return
-    source.doubt("spells a text in escapes that not every shell knows")
-    word.pieces.append(escapes.worked_off(quoted[1]))
+    source.add_doubt("spells a text in escapes that not every shell knows")
+    word.pieces.append(escapes.unescape(quoted[1]))
     source.at = quoted.end()
 
 
 def _process_substitution(word: _Word) -> None:
     source = word.source
     start = source.at
-    source.doubt("hands a command another one's output as a file")
+    source.add_doubt("hands a command another one's output as a file")
     source.at += 2
     source.read_nested()
     word.known = False

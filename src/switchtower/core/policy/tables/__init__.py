@@ -12,12 +12,14 @@ from switchtower.core.policy.tables import building, data, files, javascript, ne
 _SECTION = re.compile(r"^\[(.+)\]\n", re.MULTILINE)
 
 
-def _read(text: str) -> Iterator[tuple[str, str]]:
+def _split_sections(text: str) -> Iterator[tuple[str, str]]:
     _, *pieces = _SECTION.split(text)
     for names, table in zip(pieces[::2], pieces[1::2], strict=True):
         yield from ((name, table) for name in names.split())
 
 
-OF_PROGRAMS: dict[str, str] = {
-    name: table for module in (files, versions, building, javascript, python, network, data) for name, table in _read(module.TEXT)
+PROGRAM_TABLES: dict[str, str] = {
+    name: table
+    for module in (files, versions, building, javascript, python, network, data)
+    for name, table in _split_sections(module.TEXT)
 }

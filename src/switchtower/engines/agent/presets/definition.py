@@ -27,16 +27,16 @@ _LONGEST_NAME = 200
 _POLICIES_OF_WORKSPACE = ("read-only", "ask")
 _MOST = {"max_turns": 2**31, "max_tokens": 2**53, "max_cost": 10**9, "max_minutes": 10**9}
 
-_Read = TypeVar("_Read")
+_Converted = TypeVar("_Converted")
 
-Origin = Literal["user", "workspace"]
+PresetOrigin = Literal["user", "workspace"]
 
 
-class Unusable(Exception):
+class InvalidPreset(Exception):
     """The file is no preset. The text says why and can stand behind its name and a colon."""
 
 
-class Definition(Struct, frozen=True, kw_only=True):
+class PresetDefinition(Struct, frozen=True, kw_only=True):
     """What a preset says. What it leaves open is None."""
 
     description: str = ""
@@ -51,14 +51,14 @@ class Definition(Struct, frozen=True, kw_only=True):
     servers: dict[str, dict[str, Any]] = {}
 
 
-class _Limits(Struct, frozen=True, forbid_unknown_fields=True):
+class _BudgetKeys(Struct, frozen=True, forbid_unknown_fields=True):
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost: float | None = None
     max_minutes: float | None = None
 
 
-class _Keys(Struct, frozen=True, forbid_unknown_fields=True):
+class _PresetKeys(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     system: str | None = None
     system_file: str | None = None
@@ -66,110 +66,112 @@ class _Keys(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     policy: str | None = None
     thinking: str | None = None
-    budget: _Limits = _Limits()
+    budget: _BudgetKeys = _BudgetKeys()
     mcpServers: dict[str, dict[str, Any]] = {}
 
 
-def parse(text: str, origin: Origin, redactor: redact.Redactor) -> Definition:
+def parse_preset(text: str, origin: PresetOrigin, redactor: redact.Redactor) -> PresetDefinition:
     """Raises `Unusable`."""
-    keys = _keys(text)
+    keys = _parse_keys(text)
     if keys.system is not None and keys.system_file is not None:
-        raise Unusable("`system` and `system_file` exclude each other; hint: keep one")
+        raise InvalidPreset("`system` and `system_file` exclude each other; hint: keep one")
     for key in ("provider", "model"):
         _check_name(key, getattr(keys, key))
     _check_choice("thinking", keys.thinking, entries.THINKING)
     _check_policy(keys.policy, origin)
-    return Definition(
-        description=blocks.one_line(keys.description, longest=LONGEST_DESCRIPTION),
-        system=checked_system(keys.system) if keys.system is not None else None,
+    return PresetDefinition(
+        description=blocks.to_one_line(keys.description, longest=LONGEST_DESCRIPTION),
+        system=check_system_prompt(keys.system) if keys.system is not None else None,
         system_file=keys.system_file,
         provider=keys.provider,
         model=keys.model,
         policy=keys.policy,
         thinking=keys.thinking,
-        budget=_budget(keys.budget),
-        servers=_servers(keys.mcpServers, redactor),
+        budget=_make_budget(keys.budget),
+        servers=_check_servers(keys.mcpServers, redactor),
     )
 
 
-def checked_system(text: str, key: str = "system") -> str:
+def check_system_prompt(text: str, key: str = "system") -> str:
     if len(text.encode()) > SYSTEM_LIMIT:
-        raise Unusable(f"`{key}` is longer than {SYSTEM_LIMIT // 1024} KiB")
+        raise InvalidPreset(f"`{key}` is longer than {SYSTEM_LIMIT // 1024} KiB")
     if not text.strip():
-        raise Unusable(f"`{key}` is empty; hint: leave it out to have the usual words")
+        raise InvalidPreset(f"`{key}` is empty; hint: leave it out to have the usual words")
     return text.strip()
 
 
-def _keys(text: str) -> _Keys:
+def _parse_keys(text: str) -> _PresetKeys:
     text = text.replace("\r\n", "\n")
     if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
-        raise Unusable(f"a line has more than {MOST_DOTS} dots; hint: break it, or put a long text into a `system_file`")
+        raise InvalidPreset(f"a line has more than {MOST_DOTS} dots; hint: break it, or put a long text into a `system_file`")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unusable(f"it is not TOML: {error}") from None
+        raise InvalidPreset(f"it is not TOML: {error}") from None
     except (RecursionError, ValueError):
-        raise Unusable("it is not TOML that can be read: nested too deep, or with a number out of bounds") from None
-    return _converted(document, _Keys)
+        raise InvalidPreset("it is not TOML that can be read: nested too deep, or with a number out of bounds") from None
+    return _convert(document, _PresetKeys)
 
 
-def _converted(value: Any, to: type[_Read], inside: str = "") -> _Read:
+def _convert(value: Any, to: type[_Converted], inside: str = "") -> _Converted:
     try:
         return msgspec.convert(value, to)
     except msgspec.ValidationError as error:
-        raise Unusable(_about_a_key(str(error), inside)) from None
+        raise InvalidPreset(_explain_key_error(str(error), inside)) from None
 
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-def _about_a_key(problem: str, inside: str) -> str:
+def _explain_key_error(problem: str, inside: str) -> str:
     """The decoder's complaint, with the key as people wrote it."""
     what, _, where = problem.partition(" - at `")
-    path = blocks.one_line(f"{inside}{where.removesuffix('`').removeprefix('$')}", longest=_LONGEST_NAME).removeprefix(".")
+    path = blocks.to_one_line(f"{inside}{where.removesuffix('`').removeprefix('$')}", longest=_LONGEST_NAME).removeprefix(".")
     if unknown := _UNKNOWN.fullmatch(what):
-        key = blocks.one_line(".".join(part for part in (path, unknown[1]) if part), longest=_LONGEST_NAME)
-        known = _Limits if path == "budget" else _Keys
+        key = blocks.to_one_line(".".join(part for part in (path, unknown[1]) if part), longest=_LONGEST_NAME)
+        known = _BudgetKeys if path == "budget" else _PresetKeys
         return f"there is no key `{key}`; hint: use some of {', '.join(known.__struct_fields__)}"
     return f"`{path}` is not of the right type: {what[:1].lower()}{what[1:]}"
 
 
 def _check_name(key: str, value: str | None) -> None:
     if value is not None and not (value.strip() and len(value) <= _LONGEST_NAME and value.isprintable()):
-        raise Unusable(f"`{key}` is not a name; hint: see `tower models`")
+        raise InvalidPreset(f"`{key}` is not a name; hint: see `tower models`")
 
 
 def _check_choice(key: str, value: str | None, choices: tuple[str, ...]) -> None:
     if value is not None and value not in choices:
-        shown = blocks.one_line(value, longest=50)
-        raise Unusable(f"`{key}` cannot be `{shown}`; hint: use one of {', '.join(choices)}")
+        shown = blocks.to_one_line(value, longest=50)
+        raise InvalidPreset(f"`{key}` cannot be `{shown}`; hint: use one of {', '.join(choices)}")
 
 
-def _check_policy(profile: str | None, origin: Origin) -> None:
+def _check_policy(profile: str | None, origin: PresetOrigin) -> None:
     _check_choice("policy", profile, policy.PROFILES)
     if profile is not None and origin == "workspace" and profile not in _POLICIES_OF_WORKSPACE:
-        raise Unusable(
+        raise InvalidPreset(
             f"`policy` is `{profile}`, and a file of the workspace may not decide that less is asked; "
             f"hint: use {' or '.join(_POLICIES_OF_WORKSPACE)} in it, or start the session with `--policy {profile}` yourself"
         )
 
 
-def _budget(limits: _Limits) -> events.Budget:
+def _make_budget(limits: _BudgetKeys) -> events.Budget:
     for key, most in _MOST.items():
         limit = getattr(limits, key)
         if limit is not None and not (math.isfinite(limit) and 0 < limit <= most):
-            raise Unusable(f"`budget.{key}` is not above 0 and at most {most}")
+            raise InvalidPreset(f"`budget.{key}` is not above 0 and at most {most}")
     return events.Budget(limits.max_turns, limits.max_tokens, limits.max_cost, limits.max_minutes)
 
 
-def _servers(servers: dict[str, dict[str, Any]], redactor: redact.Redactor) -> dict[str, dict[str, Any]]:
+def _check_servers(servers: dict[str, dict[str, Any]], redactor: redact.Redactor) -> dict[str, dict[str, Any]]:
     if len(servers) > mcp_files.MOST_SERVERS:
-        raise Unusable(f"`mcpServers` has more than {mcp_files.MOST_SERVERS} servers")
-    read = {name: _converted(entry, mcp.Entry, f"mcpServers.{name}") for name, entry in servers.items()}
+        raise InvalidPreset(f"`mcpServers` has more than {mcp_files.MOST_SERVERS} servers")
+    read = {name: _convert(entry, mcp.ServerEntry, f"mcpServers.{name}") for name, entry in servers.items()}
     for name, entry in read.items():
         # Redaction would put a mark in its place when the session is journalled, and the server would get the mark.
-        if (part := mcp.spelled_out_secret(entry, redactor)) is not None:
-            key = blocks.one_line(f"mcpServers.{name}.{part}", longest=_LONGEST_NAME)
-            raise Unusable(f"`{key}` seems to hold a secret; hint: set a variable for the daemon and write `${{VARIABLE}}`")
+        if (part := mcp.find_literal_secret(entry, redactor)) is not None:
+            key = blocks.to_one_line(f"mcpServers.{name}.{part}", longest=_LONGEST_NAME)
+            raise InvalidPreset(f"`{key}` seems to hold a secret; hint: set a variable for the daemon and write `${{VARIABLE}}`")
     # As the files spell them, without what other clients' further fields say.
-    return {name: {key: entry[key] for key in mcp.Entry.__struct_fields__ if key in entry} for name, entry in servers.items()}
+    return {
+        name: {key: entry[key] for key in mcp.ServerEntry.__struct_fields__ if key in entry} for name, entry in servers.items()
+    }

@@ -12,28 +12,28 @@ EXPLAINED = (
 )
 
 
-def block(kind: str, text: str, **attributes: str) -> str:
+def quote_block(kind: str, text: str, **attributes: str) -> str:
     text = text.removesuffix("\n")
-    opening = " ".join([kind, *(f'{name}="{quotable(value)}"' for name, value in attributes.items())])
+    opening = " ".join([kind, *(f'{name}="{escape_quotes(value)}"' for name, value in attributes.items())])
     mark = sha256(f"{opening}\n{text}".encode(errors="replace")).hexdigest()[:16]
     return f'<{opening} mark="{mark}">\n{text}\n</{kind} mark="{mark}">'
 
 
-def quotable(text: str) -> str:
+def escape_quotes(text: str) -> str:
     """A value between quotes: it stays on its line and cannot end early."""
-    return printable(text.replace("\\", "\\\\").replace('"', '\\"'))
+    return escape_unprintable(text.replace("\\", "\\\\").replace('"', '\\"'))
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Characters that are not seen, or that are no text at all, are spelled out. A file's name may hold any."""
-    return text if text.isprintable() else "".join(map(_spelled, text))
+    return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
-def one_line(text: str, *, longest: int) -> str:
+def to_one_line(text: str, *, longest: int) -> str:
     """Somebody else's words as a part of a line of ours."""
-    line = printable(" ".join(text[: longest * 4].split()))
+    line = escape_unprintable(" ".join(text[: longest * 4].split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def _spelled(character: str) -> str:
+def _escape_character(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()

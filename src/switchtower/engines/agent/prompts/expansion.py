@@ -17,14 +17,14 @@ _MOST_PARTS = folders.MOST_PARTS + 2
 _CALL = re.compile(rf"/({_PART}(?::{_PART}){{0,{_MOST_PARTS - 1}}})(?:\s+(.*))?", re.DOTALL)
 
 
-class Expansion(Struct, frozen=True):
+class MessageExpansion(Struct, frozen=True):
     text: str
     sources: tuple[str, ...] = ()
     """The files that went into it: the template first, then what was mentioned."""
     problems: tuple[str, ...] = ()
 
 
-class _Spoken(Struct, frozen=True):
+class _FilledMessage(Struct, frozen=True):
     """A message after its template was put in."""
 
     text: str
@@ -34,50 +34,50 @@ class _Spoken(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def expand(text: str, workspace: str, user_folder: Path | None, *, trusted: bool = True) -> Expansion:
+def expand_message(text: str, workspace: str, user_folder: Path | None, *, trusted: bool = True) -> MessageExpansion:
     """A workspace that is not `trusted` brings in files that the message mentions, and no skills or prompts."""
-    spoken = _spoken(text, workspace, user_folder, trusted=trusted)
-    brought = mentions.bring_in(spoken.looked_through, workspace)
+    spoken = _fill_message(text, workspace, user_folder, trusted=trusted)
+    brought = mentions.expand_mentions(spoken.looked_through, workspace)
     notes = tuple(f"[{problem}]" for problem in brought.problems)
     parts = (spoken.text, *brought.blocks, *notes)
-    return Expansion(
+    return MessageExpansion(
         text="\n\n".join(parts),
         sources=tuple(dict.fromkeys(spoken.sources + brought.sources)),
         problems=spoken.problems + brought.problems,
     )
 
 
-def called(text: str) -> tuple[str, str] | None:
+def parse_call(text: str) -> tuple[str, str] | None:
     """The name and the arguments of a message that calls something, whether or not there is such a thing."""
     call = _CALL.fullmatch(text)
     return None if call is None else (call[1], (call[2] or "").strip())
 
 
-def _spoken(text: str, workspace: str, user_folder: Path | None, *, trusted: bool) -> _Spoken:
-    call = called(text)
+def _fill_message(text: str, workspace: str, user_folder: Path | None, *, trusted: bool) -> _FilledMessage:
+    call = parse_call(text)
     if call is None:
-        return _Spoken(text, (text,))
+        return _FilledMessage(text, (text,))
     name, arguments = call
-    catalogue = templates.catalogue(workspace, user_folder, trusted=trusted)
+    catalogue = templates.load_catalog(workspace, user_folder, trusted=trusted)
     template = catalogue.templates.get(name)
-    if template is None and not trusted and name in templates.catalogue(workspace, user_folder).templates:
+    if template is None and not trusted and name in templates.load_catalog(workspace, user_folder).templates:
         told = f"`/{name}` is of this folder, which you have not trusted; hint: `tower trust add` trusts it"
-        return _Spoken(text, (text,), problems=(told,))
+        return _FilledMessage(text, (text,), problems=(told,))
     if template is None:
         problem = catalogue.unusable.get(name)
-        return _Spoken(text, (text,), problems=(problem,) if problem else ())
+        return _FilledMessage(text, (text,), problems=(problem,) if problem else ())
     try:
-        body = templates.text_of(template, workspace, user_folder)
+        body = templates.read_template(template, workspace, user_folder)
         if template.kind == "skill":
-            return _Spoken(_with_request(template, body, arguments), (arguments,), (template.path,))
-        return _Spoken(filling.fill(body, arguments), (body, arguments), (template.path,))
-    except reading.Trouble as trouble:
+            return _FilledMessage(_append_request(template, body, arguments), (arguments,), (template.path,))
+        return _FilledMessage(filling.fill_template(body, arguments), (body, arguments), (template.path,))
+    except reading.PromptFileError as trouble:
         problem = f"`{template.path}` cannot be used: {trouble}"
-    except filling.TooLong:
+    except filling.PromptTooLong:
         problem = f"`{template.path}` cannot be used: with these arguments it would be too long"
-    return _Spoken(text, (text,), problems=(blocks.one_line(problem, longest=500),))
+    return _FilledMessage(text, (text,), problems=(blocks.to_one_line(problem, longest=500),))
 
 
-def _with_request(template: templates.Template, body: str, request: str) -> str:
-    skill = blocks.block("skill", body, name=template.name, path=template.path)
+def _append_request(template: templates.Template, body: str, request: str) -> str:
+    skill = blocks.quote_block("skill", body, name=template.name, path=template.path)
     return f"{skill}\n\n{request or 'Do what this skill describes.'}"

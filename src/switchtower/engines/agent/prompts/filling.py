@@ -16,29 +16,29 @@ _WORD = re.compile(r""""((?:[^"\\]++|\\.)*+)"(?!\S)|'([^']*+)'(?!\S)|(\S++)""", 
 _ESCAPED = re.compile(r"\\([\"\\])")
 
 
-class TooLong(Exception):
+class PromptTooLong(Exception):
     """The filled prompt would be longer than anybody wants."""
 
 
-def fill(text: str, arguments: str) -> str:
+def fill_template(text: str, arguments: str) -> str:
     """Arguments that the prompt has no place for follow it: what the user wrote is never lost."""
-    given = words(arguments)
+    given = split_arguments(arguments)
     places = list(_PLACE.finditer(text))
-    values = [_value(place, arguments, given) for place in places]
+    values = [_get_value(place, arguments, given) for place in places]
     if sum(map(len, values)) > LONGEST_ADDED + len(arguments):
-        raise TooLong
+        raise PromptTooLong
     remaining = iter(values)
     filled = _PLACE.sub(lambda _: next(remaining), text)
     has_place = any(place[1] is None for place in places)
     return filled if has_place or not arguments else f"{filled}\n\n{arguments}"
 
 
-def words(arguments: str) -> list[str]:
+def split_arguments(arguments: str) -> list[str]:
     """The first nine, split as a shell would, without ever complaining."""
-    return [_unquoted(word) for word in islice(_WORD.finditer(arguments), 9)]
+    return [_unquote_word(word) for word in islice(_WORD.finditer(arguments), 9)]
 
 
-def _value(place: re.Match[str], arguments: str, given: list[str]) -> str:
+def _get_value(place: re.Match[str], arguments: str, given: list[str]) -> str:
     if place[1] is not None:
         return place[1]
     if place[3] or place[2] == "ARGUMENTS":
@@ -47,7 +47,7 @@ def _value(place: re.Match[str], arguments: str, given: list[str]) -> str:
     return given[number - 1] if number <= len(given) else ""
 
 
-def _unquoted(word: re.Match[str]) -> str:
+def _unquote_word(word: re.Match[str]) -> str:
     if word[1] is not None:
         return _ESCAPED.sub(r"\1", word[1])
     return word[3] if word[2] is None else word[2]

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 from switchtower.engines.agent.prompts import reading
 
-Kind = Literal["prompt", "skill"]
+TemplateKind = Literal["prompt", "skill"]
 
-FOLDERS: dict[Kind, str] = {"prompt": "prompts", "skill": "skills"}
+FOLDERS: dict[TemplateKind, str] = {"prompt": "prompts", "skill": "skills"}
 PART = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MOST_SCANNED = 500
 MOST_PARTS = 4
@@ -21,26 +21,26 @@ _SUFFIX = ".md"
 _SKILL_FILE = "SKILL.md"
 
 
-class Spot(NamedTuple):
+class TemplateFile(NamedTuple):
     """A file that may be a template."""
 
     parts: tuple[str, ...]
     path: str
 
 
-def spots(folder: reading.Folder, top: str, kind: Kind) -> Iterator[Spot]:
+def find_template_files(folder: reading.PromptFolder, top: str, kind: TemplateKind) -> Iterator[TemplateFile]:
     """From the outer folders to the inner ones, sorted, until enough names have been looked at."""
-    waiting: deque[Spot] = deque([Spot((), top)])
+    waiting: deque[TemplateFile] = deque([TemplateFile((), top)])
     left = MOST_SCANNED
     while waiting and left > 0:
         parts, path = waiting.popleft()
         try:
-            listing = reading.names(folder, path, most=left)
-        except reading.Trouble:
+            listing = reading.list_folder(folder, path, most=left)
+        except reading.PromptFileError:
             continue
         left -= len(listing.entries)
         if kind == "skill" and parts and any(entry.name == _SKILL_FILE for entry in listing.entries):
-            yield Spot(parts, f"{path}/{_SKILL_FILE}")
+            yield TemplateFile(parts, f"{path}/{_SKILL_FILE}")
             continue
         if len(parts) == MOST_PARTS:
             continue
@@ -49,6 +49,6 @@ def spots(folder: reading.Folder, top: str, kind: Kind) -> Iterator[Spot]:
             if not PART.fullmatch(name):
                 continue
             if name != entry.name:
-                yield Spot((*parts, name), f"{path}/{entry.name}")
+                yield TemplateFile((*parts, name), f"{path}/{entry.name}")
             elif entry.kind != "file":
-                waiting.append(Spot((*parts, name), f"{path}/{entry.name}"))
+                waiting.append(TemplateFile((*parts, name), f"{path}/{entry.name}"))

@@ -10,28 +10,28 @@ _PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}):[ \t]+(\S.*)")
 _MOST_LINES = 100
 
 
-class Parted(NamedTuple):
+class FrontMatter(NamedTuple):
     """A file in its two parts."""
 
     fields: Mapping[str, str]
     body: str
 
 
-def part(text: str) -> Parted:
+def split_front_matter(text: str) -> FrontMatter:
     """Without a closing `---` there is no front matter: the first line is then a rule across the page."""
     lines = text.split("\n", _MOST_LINES)
     if lines[0].rstrip() != "---":
-        return Parted({}, text)
+        return FrontMatter({}, text)
     end = next((number for number, line in enumerate(lines[1:_MOST_LINES], 1) if line.rstrip() == "---"), None)
     if end is None:
-        return Parted({}, text)
+        return FrontMatter({}, text)
     fields: dict[str, str] = {}
     for line in lines[1:end]:
         if pair := _PAIR.fullmatch(line.rstrip()):
-            fields.setdefault(pair[1].lower(), _unquoted(pair[2]))
-    return Parted(fields, "\n".join(lines[end + 1 :]))
+            fields.setdefault(pair[1].lower(), _unquote(pair[2]))
+    return FrontMatter(fields, "\n".join(lines[end + 1 :]))
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value

@@ -18,32 +18,32 @@ _MOST_ENTRIES = 2000
 _PASSED_OVER = frozenset({"node_modules", "vendor", "venv", "site-packages", "__pycache__", "target", "dist", "build"})
 
 
-def of_user(user_folder: Path | None) -> list[str]:
+def read_user_instructions(user_folder: Path | None) -> list[str]:
     if user_folder is None:
         return []
-    return _shown(reading.Folder(str(user_folder), own=True), (str(user_folder / NAMES[0]),), origin="user")
+    return _render_files(reading.PromptFolder(str(user_folder), own=True), (str(user_folder / NAMES[0]),), origin="user")
 
 
-def of_workspace(workspace: str) -> list[str]:
-    return _shown(reading.Folder(workspace), NAMES, origin="workspace")
+def read_workspace_instructions(workspace: str) -> list[str]:
+    return _render_files(reading.PromptFolder(workspace), NAMES, origin="workspace")
 
 
-def nested(workspace: str) -> list[str]:
+def list_nested_instructions(workspace: str) -> list[str]:
     """Paths of more such files, the outer ones first. Links are not followed: a path counts once."""
-    return [path for path, _ in zip(_nested(reading.Folder(workspace)), range(MOST_NESTED), strict=False)]
+    return [path for path, _ in zip(_find_nested_files(reading.PromptFolder(workspace)), range(MOST_NESTED), strict=False)]
 
 
-def _shown(folder: reading.Folder, paths: tuple[str, ...], *, origin: str) -> list[str]:
+def _render_files(folder: reading.PromptFolder, paths: tuple[str, ...], *, origin: str) -> list[str]:
     """A block for each file, or a line that says why there is none. Two files with the same text are one."""
     shown: list[str] = []
     texts: set[str] = set()
     for path in paths:
         try:
-            document = reading.read(folder, path, limit=INSTRUCTIONS_LIMIT)
-        except reading.Missing:
+            document = reading.read_document(folder, path, limit=INSTRUCTIONS_LIMIT)
+        except reading.PromptFileMissing:
             continue
-        except reading.Trouble as trouble:
-            shown.append(f"[`{blocks.printable(path)}` was left out: {blocks.one_line(str(trouble), longest=300)}]")
+        except reading.PromptFileError as trouble:
+            shown.append(f"[`{blocks.escape_unprintable(path)}` was left out: {blocks.to_one_line(str(trouble), longest=300)}]")
             continue
         text = document.text.strip()
         if not text or text in texts:
@@ -52,19 +52,19 @@ def _shown(folder: reading.Folder, paths: tuple[str, ...], *, origin: str) -> li
         attributes = {"origin": origin, "path": path}
         if document.cut:
             attributes["cut"] = f"the first {INSTRUCTIONS_LIMIT} of {document.size} bytes; read the file for the rest"
-        shown.append(blocks.block("instructions", text, **attributes))
+        shown.append(blocks.quote_block("instructions", text, **attributes))
     return shown
 
 
-def _nested(folder: reading.Folder) -> Iterator[str]:
+def _find_nested_files(folder: reading.PromptFolder) -> Iterator[str]:
     waiting = deque([""])
     for _ in range(MOST_FOLDERS):
         if not waiting:
             return
         above = waiting.popleft()
         try:
-            listing = reading.names(folder, above or ".", most=_MOST_ENTRIES)
-        except reading.Trouble:
+            listing = reading.list_folder(folder, above or ".", most=_MOST_ENTRIES)
+        except reading.PromptFileError:
             continue
         for name, kind in listing.entries:
             path = f"{above}{name}"

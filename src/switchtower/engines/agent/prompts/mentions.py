@@ -29,7 +29,7 @@ _PUNCTUATION = ".:!?)]}*_~…。，、！？）」』】”’»"
 _MOST_PUNCTUATION = 4
 
 
-class Brought(Struct, frozen=True):
+class MentionedFiles(Struct, frozen=True):
     """What the mentions came to: blocks to follow the message, where they are from, and what was not brought in."""
 
     blocks: tuple[str, ...] = ()
@@ -37,65 +37,67 @@ class Brought(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class _Reading(NamedTuple):
+class _MentionCandidate(NamedTuple):
     """One way to read a mention."""
 
     path: str
-    lines: reading.Lines | None = None
+    lines: reading.LineRange | None = None
 
 
-def bring_in(texts: Iterable[str], workspace: str) -> Brought:
-    collected = _Collected(reading.Folder(workspace))
+def expand_mentions(texts: Iterable[str], workspace: str) -> MentionedFiles:
+    collected = _MentionCollector(reading.PromptFolder(workspace))
     looked_up: set[str] = set()
-    for mention in _mentions(texts):
+    for mention in _find_mentions(texts):
         if mention in looked_up:
             continue
         if len(looked_up) == MOST_LOOKUPS:
             collected.problems.append(f"only the first {MOST_LOOKUPS} names behind an `@` were looked up")
             break
         looked_up.add(mention)
-        collected.take(mention)
-    return collected.brought()
+        collected.add_mention(mention)
+    return collected.build()
 
 
-def _mentions(texts: Iterable[str]) -> Iterator[str]:
+def _find_mentions(texts: Iterable[str]) -> Iterator[str]:
     """As written behind the `@`, still with its quotes."""
     for text in texts:
         for match in _MENTION.finditer(text):
             yield match[0][1:]
 
 
-class _Collected:
-    def __init__(self, folder: reading.Folder) -> None:
+class _MentionCollector:
+    def __init__(self, folder: reading.PromptFolder) -> None:
         self.problems: list[str] = []
         self._folder = folder
-        self._blocks: dict[tuple[str, reading.Lines | None], str] = {}
+        self._blocks: dict[tuple[str, reading.LineRange | None], str] = {}
         self._sources: list[str] = []
         self._left = TOTAL_LIMIT
 
-    def brought(self) -> Brought:
+    def build(self) -> MentionedFiles:
         problems = self.problems[:MOST_PROBLEMS]
         if more := len(self.problems) - len(problems):
             problems.append(f"{more} more were not brought in")
-        return Brought(tuple(self._blocks.values()), tuple(self._sources), tuple(problems))
+        return MentionedFiles(tuple(self._blocks.values()), tuple(self._sources), tuple(problems))
 
-    def take(self, mention: str) -> None:
+    def add_mention(self, mention: str) -> None:
         """The first reading that leads somewhere counts."""
-        for path, lines in _readings(mention):
+        for path, lines in _list_candidates(mention):
             try:
                 if path.endswith("/"):
-                    self._list(path)
+                    self._list_folder(path)
                 else:
-                    self._read(path, lines)
-            except reading.Missing:
+                    self._read_file(path, lines)
+            except reading.PromptFileMissing:
                 continue
-            except reading.Trouble as trouble:
-                if _worth_a_word(self._folder, path):
-                    self.problems.append(f"`{blocks.one_line(path, longest=200)}` was not brought in: {_told(trouble)}")
+            except reading.PromptFileError as trouble:
+                if _is_worth_reporting(self._folder, path):
+                    self.problems.append(
+                        f"`{blocks.to_one_line(path, longest=200)}` was not brought in: {_describe_problem(trouble)}"
+                    )
             return
 
-    def _read(self, path: str, lines: reading.Lines | None) -> None:
-        document = reading.read(self._folder, path, limit=FILE_LIMIT, lines=lines)
+    def _read_file(self, path: str, lines: reading.LineRange | None) -> None:
+        document = reading.read_document(self._folder, path, limit=FILE_LIMIT, lines=lines)
         attributes = {"path": document.path}
         if lines is not None:
             attributes["lines"] = f"{lines.first}-{lines.last}"
@@ -104,38 +106,38 @@ class _Collected:
             attributes["cut"] = f"the first {FILE_LIMIT} bytes of {whole}"
         self._add("file", (document.path, lines), document.text, attributes)
 
-    def _list(self, path: str) -> None:
-        listing = reading.names(self._folder, path, most=MOST_LISTED)
+    def _list_folder(self, path: str) -> None:
+        listing = reading.list_folder(self._folder, path, most=MOST_LISTED)
         shown = f"{listing.path}/" if listing.path != "." else "./"
         attributes = {"path": shown}
         if listing.cut:
             attributes["cut"] = f"{MOST_LISTED} of its names"
         ends = {"file": "", "folder": "/", "link": "@"}
-        names = "\n".join(blocks.printable(entry.name) + ends[entry.kind] for entry in listing.entries)
+        names = "\n".join(blocks.escape_unprintable(entry.name) + ends[entry.kind] for entry in listing.entries)
         self._add("folder", (shown, None), names or "[empty folder]", attributes)
 
-    def _add(self, kind: str, key: tuple[str, reading.Lines | None], text: str, attributes: dict[str, str]) -> None:
+    def _add(self, kind: str, key: tuple[str, reading.LineRange | None], text: str, attributes: dict[str, str]) -> None:
         if key in self._blocks:
             return
         if len(self._blocks) == MOST_FILES:
-            raise reading.Trouble(f"a message brings in {MOST_FILES} files at most")
+            raise reading.PromptFileError(f"a message brings in {MOST_FILES} files at most")
         size = len(text.encode())
         if size > self._left:
-            raise reading.Trouble(f"a message brings in {TOTAL_LIMIT // 1024} KiB at most")
+            raise reading.PromptFileError(f"a message brings in {TOTAL_LIMIT // 1024} KiB at most")
         self._left -= size
-        self._blocks[key] = blocks.block(kind, text, **attributes)
+        self._blocks[key] = blocks.quote_block(kind, text, **attributes)
         if attributes["path"] not in self._sources:
             self._sources.append(attributes["path"])
 
 
-def _readings(mention: str) -> Iterator[_Reading]:
+def _list_candidates(mention: str) -> Iterator[_MentionCandidate]:
     """What a mention may mean, the likeliest first: punctuation belongs to the sentence, a number behind a colon is a line."""
     if mention.startswith('"'):
         path, lines = mention[1:].split('"', 1)
         if numbered := _WITH_LINES.fullmatch(f"{path}{lines}") if lines else None:
-            yield _Reading(numbered["path"], _lines(numbered))
+            yield _MentionCandidate(numbered["path"], _parse_line_range(numbered))
         else:
-            yield _Reading(path)
+            yield _MentionCandidate(path)
         return
     bare = mention.rstrip(_PUNCTUATION)
     if not bare:
@@ -143,21 +145,21 @@ def _readings(mention: str) -> Iterator[_Reading]:
     for ending in range(min(len(mention) - len(bare), _MOST_PUNCTUATION) + 1):
         name = mention[: len(bare) + ending]
         if numbered := _WITH_LINES.fullmatch(name):
-            yield _Reading(numbered["path"], _lines(numbered))
-        yield _Reading(name)
+            yield _MentionCandidate(numbered["path"], _parse_line_range(numbered))
+        yield _MentionCandidate(name)
 
 
-def _lines(numbered: re.Match[str]) -> reading.Lines:
+def _parse_line_range(numbered: re.Match[str]) -> reading.LineRange:
     first = int(numbered["first"])
-    return reading.Lines(first, int(numbered["last"] or first))
+    return reading.LineRange(first, int(numbered["last"] or first))
 
 
-def _worth_a_word(folder: reading.Folder, path: str) -> bool:
+def _is_worth_reporting(folder: reading.PromptFolder, path: str) -> bool:
     """Not for `@/components/button`, which is how some languages spell an import, and not for a secret that is not there."""
     if path.startswith("/") and not path.startswith(folder.root):
         return False
-    return reading.is_there(folder, path)
+    return reading.has_entry(folder, path)
 
 
-def _told(trouble: reading.Trouble) -> str:
-    return blocks.one_line(str(trouble), longest=300)
+def _describe_problem(error: reading.PromptFileError) -> str:
+    return blocks.to_one_line(str(error), longest=300)

@@ -22,15 +22,15 @@ SCAN_LIMIT = 8 * 1024 * 1024
 _BLOCK = 64 * 1024
 
 
-class Trouble(Exception):
+class PromptFileError(Exception):
     """A file cannot be used. The text says why and can stand behind its name and a colon."""
 
 
-class Missing(Trouble):
+class PromptFileMissing(PromptFileError):
     """There is no such file, or something else has its name."""
 
 
-class Folder(Struct, frozen=True):
+class PromptFolder(Struct, frozen=True):
     """A folder that files are read below."""
 
     root: str
@@ -38,14 +38,14 @@ class Folder(Struct, frozen=True):
     """It is the user's, not the workspace's: a link in it is the user's word and may lead anywhere."""
 
 
-class Lines(NamedTuple):
+class LineRange(NamedTuple):
     """A range of lines, counted from 1, both ends in it."""
 
     first: int
     last: int
 
 
-class Document(Struct, frozen=True):
+class PromptDocument(Struct, frozen=True):
     """A file's text, or the beginning of it when it was `cut`."""
 
     path: str
@@ -55,60 +55,60 @@ class Document(Struct, frozen=True):
     cut: bool
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     name: str
     kind: str
     """`file`, `folder` or `link`; a pipe or a device counts as a file here and is refused when it is opened."""
 
 
-class Listing(Struct, frozen=True):
+class FolderListing(Struct, frozen=True):
     path: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FolderEntry, ...]
     cut: bool
 
 
-def read(folder: Folder, path: str, *, limit: int, lines: Lines | None = None) -> Document:
+def read_document(folder: PromptFolder, path: str, *, limit: int, lines: LineRange | None = None) -> PromptDocument:
     """The file's text, at most `limit` bytes of it."""
-    with _located(folder, path) as place:
+    with _locate(folder, path) as place:
         file, status = scope.open_to_read(place)
         with os.fdopen(file, "rb") as stream:
-            content = stream.read(limit + 1) if lines is None else _picked(stream, lines, limit)
+            content = stream.read(limit + 1) if lines is None else _read_lines(stream, lines, limit)
     cut = len(content) > limit
-    text = _decoded(content[:limit], whole=not cut)
-    return Document(path=path if folder.own else place.path, text=text, size=status.st_size, cut=cut)
+    text = _decode(content[:limit], whole=not cut)
+    return PromptDocument(path=path if folder.own else place.path, text=text, size=status.st_size, cut=cut)
 
 
-def names(folder: Folder, path: str, *, most: int) -> Listing:
+def list_folder(folder: PromptFolder, path: str, *, most: int) -> FolderListing:
     """What is in a folder, sorted. Of one with more than `most` entries it is some `most` of them."""
-    with _located(folder, path) as place:
+    with _locate(folder, path) as place:
         opened = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
         try:
             with os.scandir(opened) as scanned:
-                entries = [Entry(entry.name, _kind(entry)) for entry in islice(scanned, most + 1)]
+                entries = [FolderEntry(entry.name, _get_kind(entry)) for entry in islice(scanned, most + 1)]
         finally:
             os.close(opened)
-    return Listing(path=path if folder.own else place.path, entries=tuple(sorted(entries[:most])), cut=len(entries) > most)
+    return FolderListing(path=path if folder.own else place.path, entries=tuple(sorted(entries[:most])), cut=len(entries) > most)
 
 
-def is_there(folder: Folder, path: str) -> bool:
+def has_entry(folder: PromptFolder, path: str) -> bool:
     """Whether something has this name, also something that may not be read. Where nobody may look, something may be."""
     above, name = os.path.split(path.rstrip("/"))
     try:
-        with _located(folder, above) as place:
+        with _locate(folder, above) as place:
             opened = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
             try:
                 os.lstat(name, dir_fd=opened)
             finally:
                 os.close(opened)
-    except Missing:
+    except PromptFileMissing:
         return False
-    except Trouble:
+    except PromptFileError:
         return True
     return True
 
 
 @contextmanager
-def _located(folder: Folder, path: str) -> Iterator[scope.Place]:
+def _locate(folder: PromptFolder, path: str) -> Iterator[scope.ResolvedPath]:
     """Also explains what goes wrong with the place while it is used."""
     try:
         root = folder.root
@@ -117,20 +117,20 @@ def _located(folder: Folder, path: str) -> Iterator[scope.Place]:
         with scope.locate(root, path) as place:
             yield place
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise Missing("there is no such file") from error
-    except outcome.Failed as failed:
-        if failed.type is outcome.ErrorType.SANDBOX_UNREACHABLE:
-            raise Missing("its folder cannot be opened") from failed
-        raise Trouble(failed.message) from failed
+        raise PromptFileMissing("there is no such file") from error
+    except outcome.ToolFailed as failed:
+        if failed.type is outcome.ToolErrorType.SANDBOX_UNREACHABLE:
+            raise PromptFileMissing("its folder cannot be opened") from failed
+        raise PromptFileError(failed.message) from failed
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise Missing("no file can have such a name") from error
-        raise Trouble(error.strerror or "it cannot be read") from error
+            raise PromptFileMissing("no file can have such a name") from error
+        raise PromptFileError(error.strerror or "it cannot be read") from error
     except ValueError as error:
-        raise Missing("no file can have such a name") from error
+        raise PromptFileMissing("no file can have such a name") from error
 
 
-def _picked(stream: BufferedReader, lines: Lines, limit: int) -> bytes:
+def _read_lines(stream: BufferedReader, lines: LineRange, limit: int) -> bytes:
     """These lines, as far as one byte beyond the limit. Never holds more than a block of what it passes over."""
     picked = bytearray()
     number = 1
@@ -149,22 +149,22 @@ def _picked(stream: BufferedReader, lines: Lines, limit: int) -> bytes:
             number += end > 0
             start = end or len(block)
     if not picked:
-        raise Trouble(f"it has no lines {lines.first}-{lines.last}, or not within its first {SCAN_LIMIT // 1024**2} MiB")
+        raise PromptFileError(f"it has no lines {lines.first}-{lines.last}, or not within its first {SCAN_LIMIT // 1024**2} MiB")
     return bytes(picked[: limit + 1])
 
 
-def _decoded(content: bytes, *, whole: bool) -> str:
+def _decode(content: bytes, *, whole: bool) -> str:
     if b"\0" in content:
-        raise Trouble("it is a binary file")
+        raise PromptFileError("it is a binary file")
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         # A character that the limit cut in two is left out.
         return decoder.decode(content, final=whole)
     except UnicodeDecodeError:
-        raise Trouble("it is not UTF-8 text") from None
+        raise PromptFileError("it is not UTF-8 text") from None
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
+def _get_kind(entry: os.DirEntry[str]) -> str:
     if entry.is_symlink():
         return "link"
     return "folder" if entry.is_dir(follow_symlinks=False) else "file"

@@ -10,22 +10,22 @@ from pathlib import Path
 from switchtower.core import events
 from switchtower.engines.agent.prompts import expansion, reading, system, templates
 
-Trusts = Callable[[str], bool]
+IsTrusted = Callable[[str], bool]
 """Whether the owner trusts a workspace."""
 
 
-class Shelf:
-    def __init__(self, user_folder: Path | None, trusts: Trusts = lambda workspace: True) -> None:
+class PromptCatalog:
+    def __init__(self, user_folder: Path | None, trusts: IsTrusted = lambda workspace: True) -> None:
         """Of a workspace that is not trusted nothing is offered, but for the files that a message names."""
         self._trusts = trusts
         self._user_folder = user_folder.absolute() if user_folder is not None else None
 
-    def listed(self, workspace: str) -> tuple[templates.Template, ...]:
+    def list_templates(self, workspace: str) -> tuple[templates.Template, ...]:
         """What a message can call with `/name`, by name."""
-        known = self._catalogue(workspace).templates
+        known = self._load_catalog(workspace).templates
         return tuple(known[name] for name in sorted(known))
 
-    def system(
+    def build_system_prompt(
         self,
         workspace: str,
         *,
@@ -35,7 +35,7 @@ class Shelf:
         headless: bool,
         preset: events.Preset | None = None,
     ) -> str:
-        return system.prompt(
+        return system.build_system_prompt(
             workspace,
             self._user_folder,
             tools=tools,
@@ -46,22 +46,22 @@ class Shelf:
             trusted=self._trusts(workspace),
         )
 
-    def expand(self, text: str, workspace: str) -> expansion.Expansion:
-        return expansion.expand(text, workspace, self._user_folder, trusted=self._trusts(workspace))
+    def expand_message(self, text: str, workspace: str) -> expansion.MessageExpansion:
+        return expansion.expand_message(text, workspace, self._user_folder, trusted=self._trusts(workspace))
 
-    def template(self, name: str, workspace: str) -> templates.Template | None:
+    def find_template(self, name: str, workspace: str) -> templates.Template | None:
         """What a message calls by this name."""
-        return self._catalogue(workspace).templates.get(name)
+        return self._load_catalog(workspace).templates.get(name)
 
-    def _catalogue(self, workspace: str) -> templates.Catalogue:
-        return templates.catalogue(workspace, self._user_folder, trusted=self._trusts(workspace))
+    def _load_catalog(self, workspace: str) -> templates.TemplateCatalog:
+        return templates.load_catalog(workspace, self._user_folder, trusted=self._trusts(workspace))
 
-    def skill(self, name: str, workspace: str) -> str | None:
+    def read_skill(self, name: str, workspace: str) -> str | None:
         """The whole text of a skill, for an agent that asks for it by name; None when there is none of that name."""
-        template = self.template(name, workspace)
+        template = self.find_template(name, workspace)
         if template is None or template.kind != "skill":
             return None
         try:
-            return templates.text_of(template, workspace, self._user_folder)
-        except reading.Trouble as trouble:
+            return templates.read_template(template, workspace, self._user_folder)
+        except reading.PromptFileError as trouble:
             return f"[`{template.path}` cannot be used: {trouble}]"

@@ -62,7 +62,7 @@ file that you can read. A skill that the user sends is a part of the request. Ev
 _CHOSEN = "The user chose this preset of the workspace for the session. It says what you are here for, within the rules above:"
 
 
-def prompt(
+def build_system_prompt(
     workspace: str,
     user_folder: Path | None,
     *,
@@ -83,24 +83,24 @@ def prompt(
     parts = [_WORK if own is None else own]
     if tools:
         parts.append(_TOOLS)
-    parts.append("\n".join(["# This session", *_facts(workspace), *(f"- {line}" for line in situation if line)]))
-    parts += [_FROM_FILES, *instructions.of_user(user_folder)]
+    parts.append("\n".join(["# This session", *_list_facts(workspace), *(f"- {line}" for line in situation if line)]))
+    parts += [_FROM_FILES, *instructions.read_user_instructions(user_folder)]
     if preset is not None and preset.system is not None and own is None and trusted:
-        parts.append(f"{_CHOSEN}\n{blocks.block('preset', preset.system, origin=preset.origin, path=preset.file)}")
+        parts.append(f"{_CHOSEN}\n{blocks.quote_block('preset', preset.system, origin=preset.origin, path=preset.file)}")
     if trusted:
-        parts += [*instructions.of_workspace(workspace), *_nested(workspace)]
-    if listed := _skills(workspace, user_folder, can_ask=READ_SKILL in tools, trusted=trusted):
+        parts += [*instructions.read_workspace_instructions(workspace), *_describe_nested_instructions(workspace)]
+    if listed := _describe_skills(workspace, user_folder, can_ask=READ_SKILL in tools, trusted=trusted):
         parts.append(listed)
     return "\n\n".join(part for part in parts if part)
 
 
-def _facts(workspace: str) -> list[str]:
+def _list_facts(workspace: str) -> list[str]:
     platform = {"linux": "Linux", "darwin": "macOS"}.get(sys.platform, sys.platform)
-    repository = "a git repository" if _in_repository(workspace) else "not a git repository"
-    return [f"- Workspace: `{blocks.printable(workspace)}`, {repository}", f"- Platform: {platform}"]
+    repository = "a git repository" if _is_in_repository(workspace) else "not a git repository"
+    return [f"- Workspace: `{blocks.escape_unprintable(workspace)}`, {repository}", f"- Platform: {platform}"]
 
 
-def _in_repository(workspace: str) -> bool:
+def _is_in_repository(workspace: str) -> bool:
     try:
         folder = Path(os.path.realpath(workspace))
         # In a worktree it is a file. Whether git can use it is not for us to say.
@@ -109,33 +109,33 @@ def _in_repository(workspace: str) -> bool:
         return False
 
 
-def _nested(workspace: str) -> list[str]:
-    paths = instructions.nested(workspace)
+def _describe_nested_instructions(workspace: str) -> list[str]:
+    paths = instructions.list_nested_instructions(workspace)
     if not paths:
         return []
-    listed = blocks.block("more-instructions", "\n".join(map(blocks.printable, paths)))
+    listed = blocks.quote_block("more-instructions", "\n".join(map(blocks.escape_unprintable, paths)))
     return [f"More instructions, each for the folder that it is in; read them before you work there:\n{listed}"]
 
 
-def _skills(workspace: str, user_folder: Path | None, *, can_ask: bool, trusted: bool) -> str | None:
-    known = templates.catalogue(workspace, user_folder, trusted=trusted).templates.values()
+def _describe_skills(workspace: str, user_folder: Path | None, *, can_ask: bool, trusted: bool) -> str | None:
+    known = templates.load_catalog(workspace, user_folder, trusted=trusted).templates.values()
     skills = [template for template in known if template.kind == "skill"]
     if not skills:
         return None
-    lines = [_skill_line(skill, can_ask=can_ask) for skill in skills[:MOST_SKILLS]]
+    lines = [_format_skill(skill, can_ask=can_ask) for skill in skills[:MOST_SKILLS]]
     if len(skills) > MOST_SKILLS:
         lines.append(f"[{len(skills) - MOST_SKILLS} more]")
     how = f"`{READ_SKILL}` with its name" if can_ask else "reading the file that is named"
     return (
         "Skills are instructions for special tasks. When a task is one of these, get the whole skill first: "
-        f"{how} gives it.\n{blocks.block('skills', chr(10).join(lines))}"
+        f"{how} gives it.\n{blocks.quote_block('skills', chr(10).join(lines))}"
     )
 
 
-def _skill_line(skill: templates.Template, *, can_ask: bool) -> str:
+def _format_skill(skill: templates.Template, *, can_ask: bool) -> str:
     line = f"- {skill.name}: {skill.description}"
     if can_ask:
         return line
     # A tool cannot read the user's folder; the user can still hand the skill over.
-    where = blocks.printable(skill.path) if skill.origin == "workspace" else f"the user can send it with `/{skill.name}`"
+    where = blocks.escape_unprintable(skill.path) if skill.origin == "workspace" else f"the user can send it with `/{skill.name}`"
     return f"{line} ({where})"

@@ -3,7 +3,7 @@
 import hashlib
 
 
-def encode(value: object) -> bytes:
+def encode_canonical(value: object) -> bytes:
     """Raises `ValueError` for what has no place in JSON: not-a-number, infinities, half a surrogate pair."""
     import json  # late: a flow outside of manifests is never hashed
 
@@ -11,5 +11,5 @@ def encode(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def digest(value: object) -> str:
-    return f"sha256:{hashlib.sha256(encode(value)).hexdigest()}"
+def compute_digest(value: object) -> str:
+    return f"sha256:{hashlib.sha256(encode_canonical(value)).hexdigest()}"

@@ -14,14 +14,14 @@ OTHERWISE = "_DEFAULT"
 On = Literal["success", "failure"]
 
 
-class Retry(Struct, frozen=True):
+class RetryPolicy(Struct, frozen=True):
     max: int = 0
     """Tries after the first one."""
     backoff_ms: int = 0
     """Between two tries, always the same."""
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class FlowNode(Struct, frozen=True, kw_only=True):
     id: str
     kind: str
     """The document's `type`."""
@@ -29,10 +29,10 @@ class Node(Struct, frozen=True, kw_only=True):
     """The document's `with`: literals, and references as `references` reads them."""
     timeout_ms: int = 0
     """Of each try; 0 is none."""
-    retry: Retry = Retry()
+    retry: RetryPolicy = RetryPolicy()
 
 
-class Edge(Struct, frozen=True, kw_only=True):
+class FlowEdge(Struct, frozen=True, kw_only=True):
     source: str
     target: str
     on: On = "success"
@@ -40,11 +40,11 @@ class Edge(Struct, frozen=True, kw_only=True):
     """Which case of a switch it belongs to. None on every other edge."""
 
 
-class Flow(Struct, frozen=True, kw_only=True):
+class CheckedFlow(Struct, frozen=True, kw_only=True):
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[FlowNode, ...]
     """In the document's order."""
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[FlowEdge, ...] = ()
     timeout_ms: int = 0
     """Of the whole run; 0 is none."""
     inputs_schema: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     policy: dict[str, Any] = {}
     source_file: str | None = None
 
-    def step_kinds(self, *, control: bool = True) -> list[str]:
+    def list_step_kinds(self, *, control: bool = True) -> list[str]:
         """Sorted, each once. Without `control`, only what a runtime must bring for itself."""
         kinds = {node.kind for node in self.nodes}
         return sorted(kinds if control else kinds.difference(CONTROL_KINDS))

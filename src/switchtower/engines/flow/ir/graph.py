@@ -13,11 +13,11 @@ MOST_NODES = 10_000
 _LONGEST_CYCLE_SHOWN = 20
 
 
-PlacedEdge = tuple[int, flows.Edge]
+PlacedEdge = tuple[int, flows.FlowEdge]
 """An edge, and its place in the document."""
 
 
-def check_names(nodes: Sequence[flows.Node], edges: Sequence[PlacedEdge], found: problems.Problems) -> list[PlacedEdge]:
+def check_names(nodes: Sequence[flows.FlowNode], edges: Sequence[PlacedEdge], found: problems.FlowProblems) -> list[PlacedEdge]:
     """The edges between nodes that exist."""
     places: dict[str, int] = {}
     for index, node in enumerate(nodes):
@@ -32,28 +32,28 @@ def check_names(nodes: Sequence[flows.Node], edges: Sequence[PlacedEdge], found:
             continue
         for end, name in (("from", edge.source), ("to", edge.target)):
             if name not in places:
-                message = f"the edge `{problems.clipped(edge.source)}` → `{problems.clipped(edge.target)}` names a node"
-                found.add(f"$.graph.edges[{index}].{end}", f"{message} that does not exist: `{problems.clipped(name)}`")
+                message = f"the edge `{problems.clip_name(edge.source)}` → `{problems.clip_name(edge.target)}` names a node"
+                found.add(f"$.graph.edges[{index}].{end}", f"{message} that does not exist: `{problems.clip_name(name)}`")
     return known
 
 
-def check_edges(nodes: dict[str, flows.Node], edges: Sequence[PlacedEdge], found: problems.Problems) -> None:
+def check_edges(nodes: dict[str, flows.FlowNode], edges: Sequence[PlacedEdge], found: problems.FlowProblems) -> None:
     """How edges may combine. Every name in them exists."""
-    seen: set[flows.Edge] = set()
+    seen: set[flows.FlowEdge] = set()
     for index, edge in edges:
         path = f"$.graph.edges[{index}]"
         if edge in seen:
-            found.add(path, f"the edge to `{problems.clipped(edge.target)}` on {edge.on} is there twice", edge.source)
+            found.add(path, f"the edge to `{problems.clip_name(edge.target)}` on {edge.on} is there twice", edge.source)
         seen.add(edge)
         if nodes[edge.source].kind == flows.FINISH:
-            target = problems.clipped(edge.target)
+            target = problems.clip_name(edge.target)
             found.add(path, f"a `finish` ends the flow, and an edge leads from it to `{target}`", edge.source)
 
 
-class Order:
+class NodeOrder:
     """Which node comes before which. Nodes are their places in the document. Every name in the edges exists."""
 
-    def __init__(self, places: dict[str, int], edges: Iterable[flows.Edge], *, count: int | None = None) -> None:
+    def __init__(self, places: dict[str, int], edges: Iterable[flows.FlowEdge], *, count: int | None = None) -> None:
         """`count` is the number of nodes, where some of them have no name of their own."""
         count = len(places) if count is None else count
         self._after: list[list[int]] = [[] for _ in range(count)]
@@ -67,9 +67,9 @@ class Order:
         """For each node, those that come before it: one bit for each place. Of nodes in a circle or behind one, not complete."""
         self._left = set(range(count))
         """Those in a circle, or behind one."""
-        self._settle(self.starts)
+        self._sort_nodes(self.starts)
 
-    def _settle(self, free: Iterable[int]) -> None:
+    def _sort_nodes(self, free: Iterable[int]) -> None:
         waiting = list(free)
         while waiting:
             node = waiting.pop()
@@ -80,7 +80,7 @@ class Order:
                 if not self._waits_for[target]:
                     waiting.append(target)
 
-    def cycles(self, most: int) -> list[list[int]]:
+    def find_cycles(self, most: int) -> list[list[int]]:
         """Circles in the graph, each node in at most one of them; at most so many."""
         found: list[list[int]] = []
         state: dict[int, bool] = {}  # True while it is on the way that is being walked
@@ -108,7 +108,7 @@ class Order:
                     state[target] = True
         return found
 
-    def unreached(self) -> list[int]:
+    def find_unreached(self) -> list[int]:
         """Nodes that no start leads to. In a graph without circles there are none."""
         reached, waiting = set(self.starts), list(self.starts)
         while waiting:
@@ -118,17 +118,17 @@ class Order:
         return [node for node in range(len(self._after)) if node not in reached]
 
 
-def check_order(order: Order, nodes: Sequence[flows.Node], found: problems.Problems) -> bool:
+def check_order(order: NodeOrder, nodes: Sequence[flows.FlowNode], found: problems.FlowProblems) -> bool:
     """Whether every node has its place in the order."""
-    circles = order.cycles(problems.MOST)
+    circles = order.find_cycles(problems.MOST)
     for circle in circles:
-        names = [problems.clipped(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
+        names = [problems.clip_name(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
         more = ["…"] if len(circle) > _LONGEST_CYCLE_SHOWN else []
         way = " → ".join(f"`{name}`" if name != "…" else name for name in [*names, *more, names[0]])
         hint = "hint: a flow goes forward only; `retry` repeats a node"
         found.add(f"$.graph.nodes[{circle[0]}]", f"these nodes wait for each other: {way}; {hint}", nodes[circle[0]].id)
     in_circles = {place for circle in circles for place in circle}
-    for place in order.unreached():
+    for place in order.find_unreached():
         if place not in in_circles:
             message = "no way leads to it from a node that the flow could start with"
             found.add(f"$.graph.nodes[{place}]", message, nodes[place].id)

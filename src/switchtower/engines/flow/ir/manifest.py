@@ -15,11 +15,11 @@ from switchtower.engines.flow.ir import canonical, flow, parsing, problems
 LARGEST_FILE = 16 * 1024 * 1024
 
 
-class BadManifest(Exception):
+class InvalidManifest(Exception):
     """The manifest, or a flow that it names, cannot be used. The text says why."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class ManifestEntry(Struct, frozen=True, kw_only=True):
     name: str
     source_file: str | None = None
     policyRef: str | None = None
@@ -29,68 +29,68 @@ class Entry(Struct, frozen=True, kw_only=True):
     """Relative to the manifest's folder."""
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
-    entry: Entry
+class LoadedFlow(Struct, frozen=True, kw_only=True):
+    entry: ManifestEntry
     document: dict[str, Any]
     """As it goes to a runtime."""
-    flow: flow.Flow
+    flow: flow.CheckedFlow
 
 
-class Manifest(Struct, frozen=True):
+class FlowManifest(Struct, frozen=True):
     folder: Path
-    entries: list[Entry]
+    entries: list[ManifestEntry]
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> ManifestEntry:
         for entry in self.entries:
             if entry.name == name:
                 return entry
-        known = ", ".join(f"`{problems.clipped(entry.name)}`" for entry in self.entries[:20])
-        raise BadManifest(f"the manifest has no flow `{problems.clipped(name)}`; hint: it has {known or 'none'}")
+        known = ", ".join(f"`{problems.clip_name(entry.name)}`" for entry in self.entries[:20])
+        raise InvalidManifest(f"the manifest has no flow `{problems.clip_name(name)}`; hint: it has {known or 'none'}")
 
-    def load(self, name: str) -> Loaded:
+    def load(self, name: str) -> LoadedFlow:
         """The flow of that name, checked, and checked against what the manifest says. Raises `BadManifest`, `InvalidFlow`."""
         entry = self.find(name)
-        document = _decode(_read(_inside(self.folder, entry.ir_path)), f"`{problems.clipped(entry.ir_path)}`")
-        parsed = parsing.parse(document)
-        if trouble := _differs(entry, parsed):
-            raise BadManifest(f"flow `{problems.clipped(name)}`: {trouble}; hint: compile it again")
+        document = _decode(_read(_resolve_inside(self.folder, entry.ir_path)), f"`{problems.clip_name(entry.ir_path)}`")
+        parsed = parsing.parse_flow(document)
+        if trouble := _describe_difference(entry, parsed):
+            raise InvalidManifest(f"flow `{problems.clip_name(name)}`: {trouble}; hint: compile it again")
         assert isinstance(document, dict), "it was parsed"
-        return Loaded(entry=entry, document=document, flow=parsed)
+        return LoadedFlow(entry=entry, document=document, flow=parsed)
 
 
-def read(path: Path) -> Manifest:
+def read_manifest(path: Path) -> FlowManifest:
     try:
-        entries = msgspec.json.decode(_read(path), type=list[Entry])
+        entries = msgspec.json.decode(_read(path), type=list[ManifestEntry])
     except (msgspec.DecodeError, RecursionError, UnicodeError) as problem:
-        raise BadManifest(f"`{path.name}` is no manifest: {problem}; hint: it is a JSON array of flows") from problem
+        raise InvalidManifest(f"`{path.name}` is no manifest: {problem}; hint: it is a JSON array of flows") from problem
     seen: set[str] = set()
     for entry in entries:
         if entry.name in seen:
-            raise BadManifest(f"the manifest has two flows with the name `{problems.clipped(entry.name)}`")
+            raise InvalidManifest(f"the manifest has two flows with the name `{problems.clip_name(entry.name)}`")
         seen.add(entry.name)
-    return Manifest(path.absolute().parent, entries)
+    return FlowManifest(path.absolute().parent, entries)
 
 
-def entry_of(parsed: flow.Flow, ir_path: str) -> Entry:
+def make_entry(parsed: flow.CheckedFlow, ir_path: str) -> ManifestEntry:
     """What a manifest says of a flow. All kinds count, those that only direct it too: so do deployed compilers."""
-    return Entry(
+    return ManifestEntry(
         name=parsed.name,
         source_file=parsed.source_file,
         policyRef=parsed.policy_ref,
-        step_kinds=parsed.step_kinds(),
-        inputs_schema_hash=canonical.digest(parsed.inputs_schema),
+        step_kinds=parsed.list_step_kinds(),
+        inputs_schema_hash=canonical.compute_digest(parsed.inputs_schema),
         ir_path=ir_path,
     )
 
 
-def write(path: Path, entries: list[Entry]) -> None:
+def write_manifest(path: Path, entries: list[ManifestEntry]) -> None:
     """Sorted by name. The old manifest is there until the new one is complete."""
     for entry in entries:
         _check_relative(entry.ir_path)
-    replace(path, msgspec.json.format(msgspec.json.encode(sorted(entries, key=lambda entry: entry.name)), indent=2) + b"\n")
+    replace_file(path, msgspec.json.format(msgspec.json.encode(sorted(entries, key=lambda entry: entry.name)), indent=2) + b"\n")
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Writes a file so that nobody ever sees half of it."""
     import tempfile  # late: reading needs none of it
 
@@ -110,16 +110,16 @@ def _decode(content: bytes, name: str) -> object:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as problem:
-        raise BadManifest(f"{name} is no JSON: {problem}") from problem
+        raise InvalidManifest(f"{name} is no JSON: {problem}") from problem
 
 
-def _differs(entry: Entry, parsed: flow.Flow) -> str:
+def _describe_difference(entry: ManifestEntry, parsed: flow.CheckedFlow) -> str:
     if parsed.name != entry.name:
-        return f"its file holds the flow `{problems.clipped(parsed.name)}`"
-    if canonical.digest(parsed.inputs_schema) != entry.inputs_schema_hash:
+        return f"its file holds the flow `{problems.clip_name(parsed.name)}`"
+    if canonical.compute_digest(parsed.inputs_schema) != entry.inputs_schema_hash:
         return "its inputs are not those that the manifest has the hash of"
     # Whoever wrote it may have left out the kinds that every runtime has.
-    if sorted(entry.step_kinds) not in (parsed.step_kinds(), parsed.step_kinds(control=False)):
+    if sorted(entry.step_kinds) not in (parsed.list_step_kinds(), parsed.list_step_kinds(control=False)):
         return "its step kinds are not those of the manifest"
     return ""
 
@@ -127,32 +127,32 @@ def _differs(entry: Entry, parsed: flow.Flow) -> str:
 def _check_relative(ir_path: str) -> PurePosixPath:
     inside = PurePosixPath(ir_path)
     if not ir_path or "\0" in ir_path or inside.is_absolute() or ".." in inside.parts or not inside.parts:
-        raise BadManifest(f"`ir_path` is not a path inside the manifest's folder: `{problems.clipped(ir_path)}`")
+        raise InvalidManifest(f"`ir_path` is not a path inside the manifest's folder: `{problems.clip_name(ir_path)}`")
     return inside
 
 
-def _inside(folder: Path, ir_path: str) -> Path:
+def _resolve_inside(folder: Path, ir_path: str) -> Path:
     top = folder.resolve()
     try:
         path = (top / _check_relative(ir_path)).resolve()
     except (OSError, RuntimeError) as problem:
-        raise BadManifest(f"`{problems.clipped(ir_path)}` cannot be read") from problem
+        raise InvalidManifest(f"`{problems.clip_name(ir_path)}` cannot be read") from problem
     if not path.is_relative_to(top):
-        raise BadManifest(f"`ir_path` leads out of the manifest's folder: `{problems.clipped(ir_path)}`")
+        raise InvalidManifest(f"`ir_path` leads out of the manifest's folder: `{problems.clip_name(ir_path)}`")
     return path
 
 
 def _read(path: Path) -> bytes:
-    name = problems.clipped(path.name)
+    name = problems.clip_name(path.name)
     try:
         # A pipe would keep the reader waiting for ever.
         if path.exists() and not path.is_file():
-            raise BadManifest(f"`{name}` is not a file")
+            raise InvalidManifest(f"`{name}` is not a file")
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as problem:
         said = problem.strerror if isinstance(problem, OSError) else "its name is none"
-        raise BadManifest(f"`{name}` cannot be read: {said}") from problem
+        raise InvalidManifest(f"`{name}` cannot be read: {said}") from problem
     if len(content) > LARGEST_FILE:
-        raise BadManifest(f"`{name}` is larger than {LARGEST_FILE // 2**20} MiB")
+        raise InvalidManifest(f"`{name}` is larger than {LARGEST_FILE // 2**20} MiB")
     return content

@@ -15,18 +15,18 @@ from switchtower.engines.flow.ir import graph, inputs, problems, references, sch
 _GENERATED_AT = schema.FLOW_IR["properties"]["metadata"]["properties"]["generated_at"]
 
 
-def parse(document: object, *, kinds: Collection[str] | None = None) -> flows.Flow:
+def parse_flow(document: object, *, kinds: Collection[str] | None = None) -> flows.CheckedFlow:
     """With `kinds`, a node of any other kind is a problem. Raises `InvalidFlow`."""
-    found = problems.Problems()
-    check(document, found, kinds=kinds)
+    found = problems.FlowProblems()
+    check_document(document, found, kinds=kinds)
     found.raise_any()
     assert isinstance(document, dict), "it was checked"
-    return _flow(document)
+    return _make_flow(document)
 
 
-def check(
+def check_document(
     document: object,
-    found: problems.Problems,
+    found: problems.FlowProblems,
     *,
     kinds: Collection[str] | None = None,
     is_wired: bool = True,
@@ -34,7 +34,7 @@ def check(
 ) -> None:
     """Adds every problem. With `kinds`, a node of any other kind is one. Without `is_wired`, edges are known to be missing. With
     `are_inputs_closed`, a reference to an input that is not declared is a problem; otherwise a run may be given it."""
-    shape.check(document, schema.FLOW_IR, found)
+    shape.check_shape(document, schema.FLOW_IR, found)
     if not isinstance(document, dict):
         return
     _check_day(document.get("metadata"), found)
@@ -45,23 +45,23 @@ def check(
     if len(listed[0]) > graph.MOST_NODES:
         found.add("$.graph.nodes", f"a flow has at most {graph.MOST_NODES} nodes, and this one has {len(listed[0])}")
         return
-    nodes = [_readable_node(node, index) for index, node in enumerate(listed[0])]
+    nodes = [_make_readable_node(node, index) for index, node in enumerate(listed[0])]
     of_kind = {node.id: node.kind for node in nodes}
-    written = [(index, _edge(edge, of_kind.get(edge["from"]))) for index, edge in enumerate(listed[1]) if _has_ends(edge)]
+    written = [(index, _make_edge(edge, of_kind.get(edge["from"]))) for index, edge in enumerate(listed[1]) if _has_ends(edge)]
     edges = graph.check_names(nodes, written, found)
     is_complete = is_wired and len(edges) == len(listed[1]) and len(of_kind) == len(nodes)
     schema_of_inputs = document.get("inputs_schema")
-    declared = inputs.declarations(schema_of_inputs if isinstance(schema_of_inputs, dict) else {})
+    declared = inputs.list_declarations(schema_of_inputs if isinstance(schema_of_inputs, dict) else {})
     if kinds is not None:
         _check_kinds(nodes, kinds, found)
-    _check_graph(nodes, edges, references.Names(declared, are_inputs_closed, {}, None), found, is_complete=is_complete)
+    _check_graph(nodes, edges, references.ReferenceNames(declared, are_inputs_closed, {}, None), found, is_complete=is_complete)
 
 
 def _check_graph(
-    nodes: list[flows.Node],
+    nodes: list[flows.FlowNode],
     edges: list[graph.PlacedEdge],
-    known: references.Names,
-    found: problems.Problems,
+    known: references.ReferenceNames,
+    found: problems.FlowProblems,
     *,
     is_complete: bool,
 ) -> None:
@@ -70,10 +70,10 @@ def _check_graph(
         places.setdefault(node.id, index)
     graph.check_edges({node.id: node for node in reversed(nodes)}, edges, found)
     # Of nodes that share an id only the first has a place, and the others stand alone.
-    order = graph.Order(places, [edge for _, edge in edges], count=len(nodes))
+    order = graph.NodeOrder(places, [edge for _, edge in edges], count=len(nodes))
     # In a circle, and between edges that are wrong, no node comes before another for certain.
     has_order = graph.check_order(order, nodes, found) and is_complete
-    names = references.Names(known.inputs, known.are_inputs_closed, places, order.before if has_order else None)
+    names = references.ReferenceNames(known.inputs, known.are_inputs_closed, places, order.before if has_order else None)
     leading: dict[str, list[graph.PlacedEdge]] = {}
     for index, edge in edges:
         if edge.on == "success":
@@ -81,28 +81,28 @@ def _check_graph(
     for index, node in enumerate(nodes):
         path = f"$.graph.nodes[{index}]"
         if node.kind == flows.SWITCH:
-            switches.check(node, path, places, leading.get(node.id, []) if is_complete else None, found)
+            switches.check_switch(node, path, places, leading.get(node.id, []) if is_complete else None, found)
         elif node.kind == flows.FINISH and node.params:
             found.add(f"{path}.with", "a `finish` takes nothing; hint: a `dsl.emit` before it gives outputs", node.id)
-        references.check(node, path, names, found)
+        references.check_references(node, path, names, found)
 
 
-def _check_kinds(nodes: list[flows.Node], kinds: Collection[str], found: problems.Problems) -> None:
+def _check_kinds(nodes: list[flows.FlowNode], kinds: Collection[str], found: problems.FlowProblems) -> None:
     for index, node in enumerate(nodes):
         if node.kind and node.kind not in kinds:
             import difflib  # late: only for this hint
 
             near = difflib.get_close_matches(node.kind[:100], kinds, n=1)
             hint = f"`{near[0]}`?" if near else "`tower flow kinds` lists those that exist"
-            message = f"there is no step kind `{problems.clipped(node.kind)}` here; hint: {hint}"
+            message = f"there is no step kind `{problems.clip_name(node.kind)}` here; hint: {hint}"
             found.add(f"$.graph.nodes[{index}].type", message, node.id)
 
 
-def _check_day(metadata: object, found: problems.Problems) -> None:
+def _check_day(metadata: object, found: problems.FlowProblems) -> None:
     """The schema's pattern knows 31 days in every month."""
     if isinstance(metadata, dict) and "generated_at" in metadata:
-        of_shape = problems.Problems()
-        shape.check(metadata["generated_at"], _GENERATED_AT, of_shape)
+        of_shape = problems.FlowProblems()
+        shape.check_shape(metadata["generated_at"], _GENERATED_AT, of_shape)
         if of_shape:
             return
         try:
@@ -111,11 +111,11 @@ def _check_day(metadata: object, found: problems.Problems) -> None:
             found.add("$.metadata.generated_at", "`metadata.generated_at` is a day that no calendar has")
 
 
-def _readable_node(node: object, index: int) -> flows.Node:
+def _make_readable_node(node: object, index: int) -> flows.FlowNode:
     """As much of a node as can be read. Without an id it gets one that no edge and no reference can name."""
     given: dict[str, Any] = node if isinstance(node, dict) else {}
     name, kind, params = given.get("id"), given.get("type"), given.get("with")
-    return flows.Node(
+    return flows.FlowNode(
         id=name if isinstance(name, str) and name else f"\0{index}",
         kind=kind if isinstance(kind, str) else "",
         params=params if isinstance(params, dict) else {},
@@ -126,14 +126,14 @@ def _has_ends(edge: object) -> bool:
     return isinstance(edge, dict) and isinstance(edge.get("from"), str) and isinstance(edge.get("to"), str)
 
 
-def _flow(document: dict[str, Any]) -> flows.Flow:
+def _make_flow(document: dict[str, Any]) -> flows.CheckedFlow:
     head, constants, parts = document["flow"], document["constants"], document["graph"]
-    nodes = tuple(_node(node) for node in parts["nodes"])
+    nodes = tuple(_make_node(node) for node in parts["nodes"])
     kinds = {node.id: node.kind for node in nodes}
-    return flows.Flow(
+    return flows.CheckedFlow(
         name=head["name"],
         nodes=nodes,
-        edges=tuple(_edge(edge, kinds.get(edge["from"])) for edge in parts["edges"]),
+        edges=tuple(_make_edge(edge, kinds.get(edge["from"])) for edge in parts["edges"]),
         timeout_ms=int(head.get("timeout_ms", 0)),
         inputs_schema=document["inputs_schema"],
         policy_ref=constants.get("policyRef"),
@@ -142,21 +142,21 @@ def _flow(document: dict[str, Any]) -> flows.Flow:
     )
 
 
-def _node(node: dict[str, Any]) -> flows.Node:
+def _make_node(node: dict[str, Any]) -> flows.FlowNode:
     retry = node.get("retry", {})
-    return flows.Node(
+    return flows.FlowNode(
         id=node["id"],
         kind=node["type"],
         params=node.get("with", {}),
         timeout_ms=int(node.get("timeout_ms", 0)),
-        retry=flows.Retry(int(retry.get("max", 0)), int(retry.get("backoff_ms", 0))),
+        retry=flows.RetryPolicy(int(retry.get("max", 0)), int(retry.get("backoff_ms", 0))),
     )
 
 
-def _edge(edge: dict[str, Any], source_kind: str | None) -> flows.Edge:
+def _make_edge(edge: dict[str, Any], source_kind: str | None) -> flows.FlowEdge:
     # More keys are allowed, and mean nothing to us: a `case` counts on the edges of a switch alone.
     case = edge.get("case") if source_kind == flows.SWITCH else None
-    return flows.Edge(
+    return flows.FlowEdge(
         source=edge["from"],
         target=edge["to"],
         on="failure" if edge.get("on") == "failure" else "success",

@@ -14,15 +14,15 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILE = f"flow-ir-{flow.VERSION}.schema.json"
 
 
-def document() -> schema.Schema:
+def build_schema() -> schema.Schema:
     return {"$schema": DIALECT, "$id": FILE, "title": f"Flow IR {flow.VERSION}", **schema.FLOW_IR}
 
 
-def encode() -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+def encode_schema() -> bytes:
+    return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_bytes(encode())
+    (folder / FILE).write_bytes(encode_schema())

@@ -40,18 +40,18 @@ class Reference(Struct, frozen=True):
         return None
 
 
-def read(value: object) -> Reference | None:
+def parse_reference(value: object) -> Reference | None:
     """What a value in a `with` stands for; None for a literal. `$input` alone is all inputs."""
-    return _read(value, _PREFIXES)
+    return _parse(value, _PREFIXES)
 
 
-def read_key(value: object) -> Reference | None:
+def parse_key(value: object) -> Reference | None:
     """What a switch looks at; None for what is no key."""
-    reference = _read(value, _KEY_PREFIXES)
+    reference = _parse(value, _KEY_PREFIXES)
     return reference if reference is not None and all(reference.parts) and reference.parts else None
 
 
-def _read(value: object, prefixes: dict[str, Source]) -> Reference | None:
+def _parse(value: object, prefixes: dict[str, Source]) -> Reference | None:
     if isinstance(value, str):
         for prefix, source in prefixes.items():
             if value == prefix:
@@ -61,7 +61,7 @@ def _read(value: object, prefixes: dict[str, Source]) -> Reference | None:
     return None
 
 
-def inside(value: object, path: str) -> Iterator[tuple[Callable[[], str], Reference]]:
+def iterate_references(value: object, path: str) -> Iterator[tuple[Callable[[], str], Reference]]:
     """All references in a value, however deep, each with what tells its path while it is being looked at.
 
     A path is spelled only when somebody asks: in a hostile document a million values share a long one.
@@ -71,7 +71,7 @@ def inside(value: object, path: str) -> Iterator[tuple[Callable[[], str], Refere
     members: list[Iterator[tuple[str | int, Any]]] = [iter([start])]
 
     def place() -> str:
-        return path + "".join(problems.member("", step) if isinstance(step, str) else f"[{step}]" for step in way[1:])
+        return path + "".join(problems.join_path("", step) if isinstance(step, str) else f"[{step}]" for step in way[1:])
 
     while members:
         key, each = next(members[-1], _NO_MORE)
@@ -84,11 +84,11 @@ def inside(value: object, path: str) -> Iterator[tuple[Callable[[], str], Refere
             members.append(iter(each.items()))
         elif isinstance(each, list):
             members.append(iter(enumerate(each)))
-        elif (reference := read(each)) is not None:
+        elif (reference := parse_reference(each)) is not None:
             yield place, reference
 
 
-class Names(Struct, frozen=True):
+class ReferenceNames(Struct, frozen=True):
     """What can be referred to."""
 
     inputs: dict[str, dict[str, Any]]
@@ -101,44 +101,46 @@ class Names(Struct, frozen=True):
     """For each node, the nodes that come before it: one bit for each place. None when the order is not known."""
 
 
-def check(node: flows.Node, path: str, names: Names, found: problems.Problems) -> None:
+def check_references(node: flows.FlowNode, path: str, names: ReferenceNames, found: problems.FlowProblems) -> None:
     """What a node refers to is there, and is known by then."""
-    for place, reference in inside(node.params, f"{path}.with"):
+    for place, reference in iterate_references(node.params, f"{path}.with"):
         _check(node, place, reference, names, found)
-    if node.kind == flows.SWITCH and (key := read_key(node.params.get("key_from"))) is not None:
+    if node.kind == flows.SWITCH and (key := parse_key(node.params.get("key_from"))) is not None:
         _check(node, lambda: f"{path}.with.key_from", key, names, found)
 
 
-def _check(node: flows.Node, place: Callable[[], str], reference: Reference, names: Names, found: problems.Problems) -> None:
-    trouble = _input_trouble(reference, names) if reference.source == "input" else _step_trouble(node, reference, names)
+def _check(
+    node: flows.FlowNode, place: Callable[[], str], reference: Reference, names: ReferenceNames, found: problems.FlowProblems
+) -> None:
+    trouble = _find_input_problem(reference, names) if reference.source == "input" else _find_step_problem(node, reference, names)
     if trouble:
-        found.add("$" if found.full else place(), trouble, node.id)
+        found.add("$" if found.is_full else place(), trouble, node.id)
 
 
-def _input_trouble(reference: Reference, names: Names) -> str:
+def _find_input_problem(reference: Reference, names: ReferenceNames) -> str:
     if not all(reference.parts):
         return "a reference has an empty part; hint: write it as `$input.name`"
     if not reference.parts:
         return ""
     meant = reference.split(inputs=names.inputs, steps=names.steps)
-    said = problems.clipped(".".join(reference.parts))
+    said = problems.clip_name(".".join(reference.parts))
     if meant is None:
         return f"it refers to the input `{said}`, which `inputs_schema` does not have" if names.are_inputs_closed else ""
     name, way = meant
     kind = names.inputs[name]["type"]
     if way and kind not in ("object", "array", None):
-        shown = problems.clipped(name)
-        return f"it refers to `{said}`, but the input `{shown}` is {shape.named(kind)} and has nothing inside"
+        shown = problems.clip_name(name)
+        return f"it refers to `{said}`, but the input `{shown}` is {shape.describe_type(kind)} and has nothing inside"
     return ""
 
 
-def _step_trouble(node: flows.Node, reference: Reference, names: Names) -> str:
+def _find_step_problem(node: flows.FlowNode, reference: Reference, names: ReferenceNames) -> str:
     if not reference.parts or not all(reference.parts):
         return "a reference has an empty part; hint: write it as `$step.id.field`"
     meant = reference.split(inputs=names.inputs, steps=names.steps)
     if meant is None:
-        return f"it refers to the step `{problems.clipped('.'.join(reference.parts))}`, which does not exist"
-    step, shown = meant[0], problems.clipped(meant[0])
+        return f"it refers to the step `{problems.clip_name('.'.join(reference.parts))}`, which does not exist"
+    step, shown = meant[0], problems.clip_name(meant[0])
     if step == node.id:
         return "it refers to its own outcome, which is not known before it ran"
     if names.before is not None and not names.before[names.steps[node.id]] >> names.steps[step] & 1:

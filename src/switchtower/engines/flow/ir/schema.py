@@ -22,7 +22,7 @@ _DATE_TIME = (
 )
 
 
-def _object(properties: Schema, *, required: tuple[str, ...] = (), closed: bool = False) -> Schema:
+def _make_object_schema(properties: Schema, *, required: tuple[str, ...] = (), closed: bool = False) -> Schema:
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = list(required)
@@ -31,8 +31,8 @@ def _object(properties: Schema, *, required: tuple[str, ...] = (), closed: bool 
     return schema
 
 
-_RETRY = _object({"max": _COUNT, "backoff_ms": _MILLISECONDS}, closed=True)
-_NODE = _object(
+_RETRY = _make_object_schema({"max": _COUNT, "backoff_ms": _MILLISECONDS}, closed=True)
+_NODE = _make_object_schema(
     {
         "id": _NAME,
         "type": {"type": "string", "minLength": 1},
@@ -42,21 +42,25 @@ _NODE = _object(
     },
     required=("id", "type"),
 )
-_EDGE = _object({"from": _NAME, "to": _NAME, "on": {"type": "string", "enum": ["success", "failure"]}}, required=("from", "to"))
+_EDGE = _make_object_schema(
+    {"from": _NAME, "to": _NAME, "on": {"type": "string", "enum": ["success", "failure"]}}, required=("from", "to")
+)
 
-FLOW_IR: Schema = _object(
+FLOW_IR: Schema = _make_object_schema(
     {
         "version": {"type": "string", "const": flow.VERSION},
-        "flow": _object({"name": _NAME, "timeout_ms": _MILLISECONDS}, required=("name",), closed=True),
-        "constants": _object({"policyRef": {"type": "string", "minLength": 1}, "policy": {"type": "object"}}, closed=True),
+        "flow": _make_object_schema({"name": _NAME, "timeout_ms": _MILLISECONDS}, required=("name",), closed=True),
+        "constants": _make_object_schema(
+            {"policyRef": {"type": "string", "minLength": 1}, "policy": {"type": "object"}}, closed=True
+        ),
         # The IR leaves its contents open: `inputs` checks as much of it as it understands.
         "inputs_schema": {"type": "object"},
-        "graph": _object(
+        "graph": _make_object_schema(
             {"nodes": {"type": "array", "minItems": 1, "items": _NODE}, "edges": {"type": "array", "items": _EDGE}},
             required=("nodes", "edges"),
             closed=True,
         ),
-        "metadata": _object(
+        "metadata": _make_object_schema(
             {
                 "generated_at": {"type": "string", "format": "date-time", "pattern": _DATE_TIME},
                 "source_file": {"type": ["string", "null"]},

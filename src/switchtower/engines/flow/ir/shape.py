@@ -22,14 +22,14 @@ _KINDS = {
 _EXPLAINED = {
     "^[A-Za-z0-9_.-]+$": "must be made of letters, digits, `_`, `.` and `-`",
 }
-_DATE_TIME = "must be a date and time such as `2024-06-30T18:25:43Z`"
+_DATE_TIME_PATTERN = "must be a date and time such as `2024-06-30T18:25:43Z`"
 
 
-def check(document: object, schema: Schema, found: problems.Problems) -> None:
+def check_shape(document: object, schema: Schema, found: problems.FlowProblems) -> None:
     _check(document, schema, "$", "", None, found)
 
 
-def is_a(value: object, kind: str) -> bool:
+def is_json_type(value: object, kind: str) -> bool:
     """JSON Schema's types: `true` is no number, and `2.0` is a whole one."""
     match kind:
         case "string":
@@ -48,57 +48,59 @@ def is_a(value: object, kind: str) -> bool:
             return value is None
 
 
-def named(kind: str) -> str:
+def describe_type(kind: str) -> str:
     return _KINDS[kind]
 
 
-def _check(value: object, schema: Schema, path: str, name: str, node: str | None, found: problems.Problems) -> None:
+def _check(value: object, schema: Schema, path: str, name: str, node: str | None, found: problems.FlowProblems) -> None:
     kinds = schema["type"]
     kinds = [kinds] if isinstance(kinds, str) else kinds
     subject = f"`{name}`" if name else "the document"
-    if not any(is_a(value, kind) for kind in kinds):
-        found.add(path, f"{subject} must be {_expected(kinds, schema)}, not {_what(value)}", node)
+    if not any(is_json_type(value, kind) for kind in kinds):
+        found.add(path, f"{subject} must be {_describe_expected(kinds, schema)}, not {_describe_value(value)}", node)
     elif isinstance(value, str):
-        if complaint := _text(value, schema):
+        if complaint := _check_text(value, schema):
             found.add(path, f"{subject} {complaint}", node)
     elif isinstance(value, int | float):
         if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-            found.add(path, f"{subject} must be {_expected(kinds, schema)}", node)
+            found.add(path, f"{subject} must be {_describe_expected(kinds, schema)}", node)
     elif isinstance(value, dict):
-        _object(value, schema, path, name, node, found)
+        _check_object(value, schema, path, name, node, found)
     elif isinstance(value, list):
-        _list(value, schema, path, name, found)
+        _check_list(value, schema, path, name, found)
 
 
-def _expected(kinds: list[str], schema: Schema) -> str:
+def _describe_expected(kinds: list[str], schema: Schema) -> str:
     said = " or ".join(_KINDS[kind] for kind in kinds)
     if "maximum" in schema:
         return f"{said} from {schema['minimum']} to {schema['maximum']}"
     return f"{said} from {schema['minimum']}" if "minimum" in schema else said
 
 
-def _what(value: object) -> str:
+def _describe_value(value: object) -> str:
     """The kind of a value, never the value: it may be a secret, or a megabyte."""
     kinds = ("boolean", "string", "integer", "number", "object", "array", "null")
-    kind = next((kind for kind in kinds if is_a(value, kind)), None)
+    kind = next((kind for kind in kinds if is_json_type(value, kind)), None)
     return {"boolean": "a boolean", None: "something that JSON does not have"}.get(kind) or _KINDS[kind or "null"]
 
 
-def _text(value: str, schema: Schema) -> str:
+def _check_text(value: str, schema: Schema) -> str:
     if "const" in schema and value != schema["const"]:
-        return f"must be `{schema['const']}`, not `{problems.clipped(value)}`"
+        return f"must be `{schema['const']}`, not `{problems.clip_name(value)}`"
     if "enum" in schema and value not in schema["enum"]:
         *others, last = (f"`{allowed}`" for allowed in schema["enum"])
-        return f"must be {', '.join(others)} or {last}, not `{problems.clipped(value)}`"
+        return f"must be {', '.join(others)} or {last}, not `{problems.clip_name(value)}`"
     if len(value) < schema.get("minLength", 0):
         return "must not be empty"
     # In JSON Schema `$` is the very end; in Python a newline may follow it.
     if "pattern" in schema and not re.fullmatch(schema["pattern"].removesuffix("$"), value):
-        return _EXPLAINED.get(schema["pattern"], _DATE_TIME) + f", and is `{problems.clipped(value)}`"
+        return _EXPLAINED.get(schema["pattern"], _DATE_TIME_PATTERN) + f", and is `{problems.clip_name(value)}`"
     return ""
 
 
-def _object(value: dict[Any, Any], schema: Schema, path: str, name: str, node: str | None, found: problems.Problems) -> None:
+def _check_object(
+    value: dict[Any, Any], schema: Schema, path: str, name: str, node: str | None, found: problems.FlowProblems
+) -> None:
     properties: Schema = schema.get("properties", {})
     others = schema.get("additionalProperties", True)
     inside = f"{name}." if name else ""
@@ -109,25 +111,25 @@ def _object(value: dict[Any, Any], schema: Schema, path: str, name: str, node: s
         if not isinstance(key, str):
             found.add(path, f"a name in {f'`{name}`' if name else 'the document'} is not a string", node)
         elif key in properties:
-            _check(each, properties[key], problems.member(path, key), f"{inside}{key}", node, found)
+            _check(each, properties[key], problems.join_path(path, key), f"{inside}{key}", node, found)
         elif others is False:
             known = ", ".join(f"`{each}`" for each in properties)
-            found.add(problems.member(path, key), f"`{name}` has no `{problems.clipped(key)}`; hint: it knows {known}", node)
+            found.add(problems.join_path(path, key), f"`{name}` has no `{problems.clip_name(key)}`; hint: it knows {known}", node)
         elif isinstance(others, dict):
-            _check(each, others, problems.member(path, key), f"{inside}{problems.clipped(key)}", node, found)
+            _check(each, others, problems.join_path(path, key), f"{inside}{problems.clip_name(key)}", node, found)
 
 
-def _list(value: list[Any], schema: Schema, path: str, name: str, found: problems.Problems) -> None:
+def _check_list(value: list[Any], schema: Schema, path: str, name: str, found: problems.FlowProblems) -> None:
     if len(value) < schema.get("minItems", 0):
         found.add(path, f"`{name}` must not be empty")
     items: Schema | None = schema.get("items")
     for index, each in enumerate(value if items is not None else ()):
         assert items is not None, "a list without `items` is not looked into"
-        node = _id(each) if name == "graph.nodes" else None
+        node = _find_id(each) if name == "graph.nodes" else None
         # Behind a node's id its members are enough; without one, the place in the list says which is meant.
         _check(each, items, f"{path}[{index}]", "" if node is not None else f"{name}[{index}]", node, found)
 
 
-def _id(value: object) -> str | None:
+def _find_id(value: object) -> str | None:
     identity = value.get("id") if isinstance(value, dict) else None
     return identity if isinstance(identity, str) and identity else None

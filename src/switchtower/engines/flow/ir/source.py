@@ -24,7 +24,7 @@ MOST_PROBLEMS = 50
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
-class Problem(Struct, frozen=True, order=True):
+class SourceProblem(Struct, frozen=True, order=True):
     line: int
     column: int
     """Both count from 1."""
@@ -34,7 +34,7 @@ class Problem(Struct, frozen=True, order=True):
 class InvalidSource(Exception):
     """The file is no flow. It says everything that is wrong with it."""
 
-    def __init__(self, source_file: str | None, found: list[Problem]) -> None:
+    def __init__(self, source_file: str | None, found: list[SourceProblem]) -> None:
         super().__init__(source_file, found)
         self.source_file = source_file
         self.problems = sorted(found)[:MOST_PROBLEMS]
@@ -44,10 +44,10 @@ class InvalidSource(Exception):
         return "\n".join(f"{name}:{each.line}:{each.column}: {each.message}" for each in self.problems)
 
 
-class Item(Struct, frozen=True, eq=False):
+class SourceItem(Struct, frozen=True, eq=False):
     """A text, a list, a map, or nothing (`null`)."""
 
-    value: "str | list[Item] | dict[str, Item] | None"
+    value: "str | list[SourceItem] | dict[str, SourceItem] | None"
     line: int
     column: int
     size: int = 1
@@ -55,46 +55,46 @@ class Item(Struct, frozen=True, eq=False):
     keys: dict[str, tuple[int, int]] = {}
     """Where the names of a map stand."""
 
-    def texts(self) -> Any:
+    def to_plain(self) -> Any:
         """As it goes into a flow: scalars are strings."""
         if isinstance(self.value, list):
-            return [each.texts() for each in self.value]
+            return [each.to_plain() for each in self.value]
         if isinstance(self.value, dict):
-            return {key: each.texts() for key, each in self.value.items()}
+            return {key: each.to_plain() for key, each in self.value.items()}
         return self.value
 
-    def places(self, path: str) -> "Iterator[tuple[str, Item]]":
+    def iterate_paths(self, path: str) -> "Iterator[tuple[str, SourceItem]]":
         """Each item inside, under its path in the flow."""
         yield path, self
         if isinstance(self.value, list):
             for index, each in enumerate(self.value):
-                yield from each.places(f"{path}[{index}]")
+                yield from each.iterate_paths(f"{path}[{index}]")
         elif isinstance(self.value, dict):
             for key, each in self.value.items():
-                yield from each.places(problems.member(path, key))
+                yield from each.iterate_paths(problems.join_path(path, key))
 
 
-class _Trouble(Exception):
+class _SourceError(Exception):
     def __init__(self, mark: Any, message: str) -> None:
         super().__init__(message)
-        self.problem = Problem(mark.line + 1, mark.column + 1, message)
+        self.problem = SourceProblem(mark.line + 1, mark.column + 1, message)
 
 
-class _Open:
+class _OpenCollection:
     """A list or map whose end was not seen yet."""
 
     def __init__(self, event: "yaml.CollectionStartEvent", *, is_map: bool) -> None:
         self.mark: Any = event.start_mark
         self.anchor = event.anchor
         self.is_map = is_map
-        self.items: list[Item] = []
-        self.members: dict[str, Item] = {}
+        self.items: list[SourceItem] = []
+        self.members: dict[str, SourceItem] = {}
         self.keys: dict[str, tuple[int, int]] = {}
         self.key: str | None = None
         self.size = 1
         self.depth = 1
 
-    def add(self, item: Item, mark: Any) -> None:
+    def add(self, item: SourceItem, mark: Any) -> None:
         self.size += item.size
         self.depth = max(self.depth, 1 + item.depth)
         if not self.is_map:
@@ -103,53 +103,53 @@ class _Open:
             self.members[self.key] = item
             self.key = None
         elif not isinstance(item.value, str):
-            raise _Trouble(mark, "a name must be a text")
+            raise _SourceError(mark, "a name must be a text")
         elif item.value in self.members:
             line = self.keys[item.value][0]
-            raise _Trouble(mark, f"`{problems.clipped(item.value)}` is there twice; the first one is in line {line}")
+            raise _SourceError(mark, f"`{problems.clip_name(item.value)}` is there twice; the first one is in line {line}")
         elif item.value == "<<":
-            raise _Trouble(mark, "`<<` is not read; hint: write the names out")
+            raise _SourceError(mark, "`<<` is not read; hint: write the names out")
         else:
             self.key = item.value
             self.keys[item.value] = (mark.line + 1, mark.column + 1)
 
-    def close(self) -> Item:
+    def close(self) -> SourceItem:
         value = self.members if self.is_map else self.items
-        return Item(value, self.mark.line + 1, self.mark.column + 1, self.size, self.depth, self.keys)
+        return SourceItem(value, self.mark.line + 1, self.mark.column + 1, self.size, self.depth, self.keys)
 
 
-def read(text: str, source_file: str | None = None) -> Item:
+def parse_source(text: str, source_file: str | None = None) -> SourceItem:
     """Raises `InvalidSource`."""
     import yaml
 
     if len(text) > LARGEST:
-        raise InvalidSource(source_file, [Problem(1, 1, f"a flow has at most {LARGEST // 1024} KiB")])
+        raise InvalidSource(source_file, [SourceProblem(1, 1, f"a flow has at most {LARGEST // 1024} KiB")])
     try:
-        return _tree(text)
-    except _Trouble as trouble:
+        return _build_tree(text)
+    except _SourceError as trouble:
         found = trouble.problem
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        said = problems.clipped(problem.problem or problem.context or "it cannot be read")
-        found = Problem(mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, f"this is no YAML: {said}")
+        said = problems.clip_name(problem.problem or problem.context or "it cannot be read")
+        found = SourceProblem(mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, f"this is no YAML: {said}")
     except yaml.reader.ReaderError as problem:
         before = text[: problem.position] if isinstance(problem.position, int) else ""
         column = len(before) - before.rfind("\n")
-        found = Problem(before.count("\n") + 1, column, "this is no YAML: a character that it does not allow")
+        found = SourceProblem(before.count("\n") + 1, column, "this is no YAML: a character that it does not allow")
     except (yaml.YAMLError, ValueError, OverflowError):
-        found = Problem(1, 1, "this is no YAML: it cannot be read")
+        found = SourceProblem(1, 1, "this is no YAML: it cannot be read")
     raise InvalidSource(source_file, [found])
 
 
-def _tree(text: str) -> Item:
+def _build_tree(text: str) -> SourceItem:
     import yaml
 
     # Events only: nothing is constructed, so no tag can make anything. The C parser does the same, ten times as fast.
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    root: Item | None = None
+    root: SourceItem | None = None
     documents = 0
-    open_: list[_Open] = []
-    anchors: dict[str, Item | None] = {}
+    open_: list[_OpenCollection] = []
+    anchors: dict[str, SourceItem | None] = {}
     items = 0
     for event in events:
         mark = event.start_mark
@@ -158,24 +158,24 @@ def _tree(text: str) -> Item:
             case yaml.DocumentStartEvent():
                 documents += 1
                 if documents > 1:
-                    raise _Trouble(mark, "a file holds one flow, and here begins another document")
+                    raise _SourceError(mark, "a file holds one flow, and here begins another document")
                 continue
             case yaml.AliasEvent():
                 named = event.anchor or ""
                 item = anchors.get(named)
                 if item is None:
-                    raise _Trouble(mark, f"`*{problems.clipped(named)}` stands for nothing that is complete by here")
+                    raise _SourceError(mark, f"`*{problems.clip_name(named)}` stands for nothing that is complete by here")
             case yaml.ScalarEvent():
                 _check_tag(event)
                 plain_null = event.style is None and event.value in _NULLS
-                item = Item(None if plain_null else event.value, mark.line + 1, mark.column + 1)
+                item = SourceItem(None if plain_null else event.value, mark.line + 1, mark.column + 1)
                 anchor = event.anchor
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
                 _check_tag(event)
                 _check_depth(len(open_) + 1, mark)
                 if event.anchor is not None:
                     anchors[event.anchor] = None
-                open_.append(_Open(event, is_map=isinstance(event, yaml.MappingStartEvent)))
+                open_.append(_OpenCollection(event, is_map=isinstance(event, yaml.MappingStartEvent)))
                 continue
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                 closed = open_.pop()
@@ -186,22 +186,22 @@ def _tree(text: str) -> Item:
             anchors[anchor] = item
         items = max(items + 1, item.size)
         if items > MOST_ITEMS:
-            raise _Trouble(mark, f"this becomes more than {MOST_ITEMS} items, with aliases in their places")
+            raise _SourceError(mark, f"this becomes more than {MOST_ITEMS} items, with aliases in their places")
         _check_depth(len(open_) + item.depth, mark)
         if open_:
             open_[-1].add(item, mark)
         else:
             root = item
     if root is None:
-        raise _Trouble(yaml.Mark("", 0, 0, 0, None, 0), "there is nothing in it; hint: a flow has `name` and `steps`")
+        raise _SourceError(yaml.Mark("", 0, 0, 0, None, 0), "there is nothing in it; hint: a flow has `name` and `steps`")
     return root
 
 
 def _check_depth(depth: int, mark: Any) -> None:
     if depth > DEEPEST:
-        raise _Trouble(mark, f"this is more than {DEEPEST} levels deep")
+        raise _SourceError(mark, f"this is more than {DEEPEST} levels deep")
 
 
 def _check_tag(event: Any) -> None:
     if event.tag is not None and event.tag != "!":
-        raise _Trouble(event.start_mark, f"tags such as `{problems.clipped(event.tag)}` are not read; hint: leave it out")
+        raise _SourceError(event.start_mark, f"tags such as `{problems.clip_name(event.tag)}` are not read; hint: leave it out")

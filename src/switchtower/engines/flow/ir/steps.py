@@ -11,153 +11,163 @@ _KEYS = ("id", "kind", "with", "retry", "timeout", "needs", "on_failure", "switc
 _ONLY_OF_A_SWITCH = ("cases", "default")
 _NOT_OF_A_SWITCH = ("kind", "with", "retry", "timeout")
 
-Named = tuple[str, source.Item]
+NamedTarget = tuple[str, source.SourceItem]
 """The id of a step, and where it was named."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class SourceStep(Struct, frozen=True, kw_only=True):
     id: str
-    at: source.Item
+    at: source.SourceItem
     kind: str
-    kind_at: source.Item | None = None
+    kind_at: source.SourceItem | None = None
     """Where it names its kind, or what it switches on."""
-    params: source.Item | None = None
+    params: source.SourceItem | None = None
     timeout_ms: int = 0
-    retry: flows.Retry = flows.Retry()
+    retry: flows.RetryPolicy = flows.RetryPolicy()
     description: str | None = None
-    needs: list[Named] | None = None
+    needs: list[NamedTarget] | None = None
     """None when it does not say."""
-    on_failure: list[Named] = []
+    on_failure: list[NamedTarget] = []
     key_from: str = ""
-    cases: dict[str, Named] = {}
+    cases: dict[str, NamedTarget] = {}
     """Of a switch; `_DEFAULT` is its default."""
 
-    def node(self) -> dict[str, Any]:
-        node: dict[str, Any] = {"id": self.id, "type": self.kind, "with": self._with(), "timeout_ms": self.timeout_ms}
+    def make_node(self) -> dict[str, Any]:
+        node: dict[str, Any] = {"id": self.id, "type": self.kind, "with": self._make_params(), "timeout_ms": self.timeout_ms}
         node["retry"] = {"max": self.retry.max, "backoff_ms": self.retry.backoff_ms}
         return node if self.description is None else {**node, "description": self.description}
 
-    def _with(self) -> Any:
+    def _make_params(self) -> Any:
         if self.kind != flows.SWITCH:
-            return {} if self.params is None else self.params.texts()
+            return {} if self.params is None else self.params.to_plain()
         cases = {case: target for case, (target, _) in self.cases.items()}
         return {"key_from": self.key_from, "cases": cases, "default": cases.get(flows.OTHERWISE)}
 
 
-def read(item: source.Item, notes: reading.Notes) -> tuple[list[Step], bool]:
+def read_steps(item: source.SourceItem, source_problems: reading.SourceProblems) -> tuple[list[SourceStep], bool]:
     """The steps, and whether they were a list, which is run from top to bottom."""
     in_order = isinstance(item.value, list)
-    found: list[Step] = []
-    seen: dict[str, source.Item] = {}
+    found: list[SourceStep] = []
+    seen: dict[str, source.SourceItem] = {}
     if isinstance(item.value, list):
         entries = [(each.value.get("id") if isinstance(each.value, dict) else None, each) for each in item.value]
     elif isinstance(item.value, dict):
-        entries = [(source.Item(key, *item.keys[key]), each) for key, each in item.value.items()]
+        entries = [(source.SourceItem(key, *item.keys[key]), each) for key, each in item.value.items()]
     else:
-        notes.add(item, "`steps` must be a list of steps, or a map of ids and steps")
+        source_problems.add(item, "`steps` must be a list of steps, or a map of ids and steps")
         return [], False
     if not entries:
-        notes.add(item, "`steps` must not be empty")
+        source_problems.add(item, "`steps` must not be empty")
     for named, each in entries:
         if named is None:
-            notes.add(each, "a step in a list needs an `id`")
-        elif (identity := reading.name(named, "the id of a step", notes)) is not None:
+            source_problems.add(each, "a step in a list needs an `id`")
+        elif (identity := reading.read_name(named, "the id of a step", source_problems)) is not None:
             if identity in seen:
-                notes.add(named, f"another step is called `{identity}` too, in line {seen[identity].line}; hint: ids are unique")
+                source_problems.add(
+                    named, f"another step is called `{identity}` too, in line {seen[identity].line}; hint: ids are unique"
+                )
             seen.setdefault(identity, named)
-            found.append(_step(identity, named, each, notes, in_list=in_order))
+            found.append(_read_step(identity, named, each, source_problems, in_list=in_order))
     return found, in_order
 
 
-def _step(identity: str, at: source.Item, item: source.Item, notes: reading.Notes, *, in_list: bool) -> Step:
+def _read_step(
+    identity: str, at: source.SourceItem, item: source.SourceItem, source_problems: reading.SourceProblems, *, in_list: bool
+) -> SourceStep:
     keys = _KEYS if in_list else _KEYS[1:]
-    members = reading.Members(item, f"the step `{problems.clipped(identity)}`", keys, notes)
-    said = Step(
+    members = reading.MapReader(item, f"the step `{problems.clip_name(identity)}`", keys, source_problems)
+    said = SourceStep(
         id=identity,
         at=at,
         kind=flows.SWITCH,
-        description=members.text("description"),
-        needs=members.names("needs"),
-        on_failure=members.names("on_failure") or [],
+        description=members.get_text("description"),
+        needs=members.get_names("needs"),
+        on_failure=members.get_names("on_failure") or [],
     )
     if (key := members.get("switch")) is not None:
-        _refuse(members, _NOT_OF_A_SWITCH, "a step with `switch` only chooses; it has no", notes)
-        return _switch(said, key, members, notes)
-    _refuse(members, _ONLY_OF_A_SWITCH, "only a step with `switch` has", notes)
-    kind = members.text("kind")
+        _refuse(members, _NOT_OF_A_SWITCH, "a step with `switch` only chooses; it has no", source_problems)
+        return _read_switch(said, key, members, source_problems)
+    _refuse(members, _ONLY_OF_A_SWITCH, "only a step with `switch` has", source_problems)
+    kind = members.get_text("kind")
     if kind is None and isinstance(item.value, dict) and members.get("kind") is None:
-        notes.add(at, f"the step `{problems.clipped(identity)}` needs a `kind`, such as `http.get`, or a `switch`")
+        source_problems.add(at, f"the step `{problems.clip_name(identity)}` needs a `kind`, such as `http.get`, or a `switch`")
     kind_item = members.get("kind")
     if kind_item is not None and (kind in flows.CONTROL_KINDS or kind == ""):
-        notes.add(kind_item, "`kind` must name work to do; hint: `switch` chooses, `outputs` emits, and the end comes by itself")
+        source_problems.add(
+            kind_item, "`kind` must name work to do; hint: `switch` chooses, `outputs` emits, and the end comes by itself"
+        )
     params = members.get("with")
     if params is not None and not isinstance(params.value, dict):
-        notes.add(params, "`with` must be a map")
+        source_problems.add(params, "`with` must be a map")
         params = None
-    return Step(
+    return SourceStep(
         id=identity,
         at=at,
         kind=kind or "unknown",
         kind_at=kind_item if kind else None,
         params=params,
-        timeout_ms=members.duration_ms("timeout"),
-        retry=_retry(members.get("retry"), notes),
+        timeout_ms=members.get_duration_ms("timeout"),
+        retry=_read_retry(members.get("retry"), source_problems),
         description=said.description,
         needs=said.needs,
         on_failure=said.on_failure,
     )
 
 
-def _refuse(members: reading.Members, keys: tuple[str, ...], message: str, notes: reading.Notes) -> None:
+def _refuse(members: reading.MapReader, keys: tuple[str, ...], message: str, source_problems: reading.SourceProblems) -> None:
     for key in keys:
         if (item := members.get(key)) is not None:
-            notes.add(item, f"{message} `{key}`")
+            source_problems.add(item, f"{message} `{key}`")
 
 
-def _switch(said: Step, key: source.Item, members: reading.Members, notes: reading.Notes) -> Step:
-    cases: dict[str, Named] = {}
+def _read_switch(
+    step: SourceStep, key: source.SourceItem, members: reading.MapReader, source_problems: reading.SourceProblems
+) -> SourceStep:
+    cases: dict[str, NamedTarget] = {}
     listed = members.get("cases")
     if listed is not None and not isinstance(listed.value, dict):
-        notes.add(listed, "`cases` must be a map of values and steps")
+        source_problems.add(listed, "`cases` must be a map of values and steps")
     elif listed is not None and isinstance(listed.value, dict):
         for case, target in listed.value.items():
-            if (to := reading.text(target, "the step of a case", notes)) is not None:
+            if (to := reading.read_text(target, "the step of a case", source_problems)) is not None:
                 cases[case] = (to, target)
     default = members.get("default")
-    if default is not None and (to := reading.text(default, "`default`", notes)) is not None:
+    if default is not None and (to := reading.read_text(default, "`default`", source_problems)) is not None:
         if cases.get(flows.OTHERWISE, (to, default))[0] != to:
-            notes.add(default, f"`default` and the case `{flows.OTHERWISE}` disagree; hint: keep one")
+            source_problems.add(default, f"`default` and the case `{flows.OTHERWISE}` disagree; hint: keep one")
         cases[flows.OTHERWISE] = (to, default)
     if listed is None and default is None:
-        notes.add(key, "a switch needs `cases`, a `default`, or both")
-    return Step(
-        id=said.id,
-        at=said.at,
+        source_problems.add(key, "a switch needs `cases`, a `default`, or both")
+    return SourceStep(
+        id=step.id,
+        at=step.at,
         kind=flows.SWITCH,
         kind_at=key,
-        description=said.description,
-        needs=said.needs,
-        on_failure=said.on_failure,
-        key_from=_key(key, notes),
+        description=step.description,
+        needs=step.needs,
+        on_failure=step.on_failure,
+        key_from=_read_key(key, source_problems),
         cases=cases,
     )
 
 
-def _key(item: source.Item, notes: reading.Notes) -> str:
+def _read_key(item: source.SourceItem, source_problems: reading.SourceProblems) -> str:
     """The flow's own spelling of what a switch looks at; that of other values is understood too."""
-    reference = references.read_key(item.value) or references.read(item.value)
+    reference = references.parse_key(item.value) or references.parse_reference(item.value)
     if reference is None or not reference.parts or not all(reference.parts):
-        notes.add(item, "`switch` must say what it looks at; hint: `$input.name` or `$step.id.field`")
+        source_problems.add(item, "`switch` must say what it looks at; hint: `$input.name` or `$step.id.field`")
         return "$.inputs.unknown"
     return f"{'$.inputs' if reference.source == 'input' else '$.vars'}.{'.'.join(reference.parts)}"
 
 
-def _retry(item: source.Item | None, notes: reading.Notes) -> flows.Retry:
+def _read_retry(item: source.SourceItem | None, source_problems: reading.SourceProblems) -> flows.RetryPolicy:
     """`3`, or `{max: 3, backoff: 500ms}`."""
     if item is None:
-        return flows.Retry()
+        return flows.RetryPolicy()
     if not isinstance(item.value, dict):
-        return flows.Retry(reading.count(item, "`retry`", notes))
-    members = reading.Members(item, "`retry`", ("max", "backoff"), notes)
+        return flows.RetryPolicy(reading.read_count(item, "`retry`", source_problems))
+    members = reading.MapReader(item, "`retry`", ("max", "backoff"), source_problems)
     most = members.get("max")
-    return flows.Retry(0 if most is None else reading.count(most, "`max`", notes), members.duration_ms("backoff"))
+    return flows.RetryPolicy(
+        0 if most is None else reading.read_count(most, "`max`", source_problems), members.get_duration_ms("backoff")
+    )

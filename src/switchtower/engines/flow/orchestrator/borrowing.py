@@ -20,13 +20,13 @@ from switchtower.tools.running import patience
 CONTROL = frozenset({flows.SWITCH, flows.EMIT, flows.FINISH})
 _ENDS = ("completed", "failed")
 
-Lend = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
+RunBorrowedStep = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
 """Runs a flow of one node of this kind to its end: `{status, summary, events}`."""
-HandOn = Callable[[list[dict[str, Any]], int], Awaitable[None]]
+ForwardEvent = Callable[[list[dict[str, Any]], int], Awaitable[None]]
 """Takes events, and how long they are as JSON."""
 
 
-class Director:
+class StepDelegator:
     """One run."""
 
     def __init__(
@@ -37,82 +37,84 @@ class Director:
         run_id: str,
         workspace: str,
         allow_shell: bool = False,
-        own: Mapping[str, port.Kind] | None = None,
-        before: runs.Before | None = None,
+        own: Mapping[str, port.StepKind] | None = None,
+        before: runs.ResumePoint | None = None,
     ) -> None:
         """`own` are kinds that are not borrowed but done here. `before` is what an earlier part of the same run has done."""
         self._document = document
         self._inputs = inputs
         self._own = own or {}
         self._before = before
-        self._news = asyncio.Event()
-        told = events.Events(on_news=self._news.set)
-        self._setting = port.Setting(run_id=run_id, workspace=workspace, events=told, allow_shell=allow_shell)
+        self._new_events = asyncio.Event()
+        told = events.EventBuffer(on_news=self._new_events.set)
+        self._setting = port.StepEnvironment(run_id=run_id, workspace=workspace, events=told, allow_shell=allow_shell)
         self._broken: dict[str, Any] | None = None
 
-    async def __call__(self, lend: Lend, cancel: asyncio.Event, hand_on: HandOn) -> dict[str, Any]:
+    async def __call__(self, lend: RunBorrowedStep, cancel: asyncio.Event, hand_on: ForwardEvent) -> dict[str, Any]:
         """The status and the summary of the run."""
         halt = asyncio.Event()
         try:
-            flow = reading.flow_of(self._document)
+            flow = reading.load_flow(self._document)
             kinds = {node.kind for node in flow.nodes} - CONTROL - self._own.keys()
-            borrowed: dict[str, port.Kind] = {kind: _Borrowed(self, kind, lend, halt) for kind in kinds}
-            at_hand = registry.Registry({**borrowed, **self._own})
-            run = runs.Run(flow, reading.inputs_for(flow, self._inputs), at_hand, self._setting, before=self._before)
-        except faults.Invalid as invalid:
-            failure = faults.Failure(code=invalid.code, message=str(invalid), step_id=invalid.step_id, details=invalid.details)
-            return {"status": "failed", "summary": {"completed_steps": 0, "failed_steps": 0, "error": failure.spelled()}}
-        execution = executor.Execution(run)
+            borrowed: dict[str, port.StepKind] = {kind: _DelegatedKind(self, kind, lend, halt) for kind in kinds}
+            at_hand = registry.KindRegistry({**borrowed, **self._own})
+            run = runs.FlowRunState(flow, reading.resolve_inputs(flow, self._inputs), at_hand, self._setting, before=self._before)
+        except faults.FlowRejected as invalid:
+            failure = faults.StepFailure(
+                code=invalid.code, message=str(invalid), step_id=invalid.step_id, details=invalid.details
+            )
+            return {"status": "failed", "summary": {"completed_steps": 0, "failed_steps": 0, "error": failure.to_error_object()}}
+        execution = executor.FlowExecution(run)
         running = asyncio.create_task(execution.execute())
-        running.add_done_callback(lambda _: self._news.set())
-        stops = [asyncio.create_task(_after(event, execution.cancel)) for event in (cancel, halt)]
+        running.add_done_callback(lambda _: self._new_events.set())
+        stops = [asyncio.create_task(_call_after(event, execution.cancel)) for event in (cancel, halt)]
         try:
-            told = await self._hand_on(run, hand_on)
+            told = await self._forward_events(run, hand_on)
             while told["status"] not in _ENDS:
                 if running.done():
                     running.result()
                 else:
                     # Nothing is looked for meanwhile: a flow may wait for days until somebody decides.
-                    await self._news.wait()
-                told = await self._hand_on(run, hand_on)
+                    await self._new_events.wait()
+                told = await self._forward_events(run, hand_on)
             await asyncio.wait([running])
         finally:
             for task in (running, *stops):
                 task.cancel()
-            await patience.to_the_end(asyncio.wait([running, *stops]))
+            await patience.run_to_completion(asyncio.wait([running, *stops]))
         summary = told["summary"]
         if self._broken is not None and told["status"] == "failed":
             summary["error"] = self._broken
         return {"status": told["status"], "summary": summary}
 
-    def step_alone(self, kind: str, given: Mapping[str, Any], step_id: str) -> dict[str, Any]:
+    def make_single_step_flow(self, kind: str, given: Mapping[str, Any], step_id: str) -> dict[str, Any]:
         """The flow with nothing but this step, its parameters filled in."""
         node = {"id": step_id, "type": kind, "with": dict(given)}
         return {**self._document, "graph": {"nodes": [node], "edges": []}}
 
-    def note_break(self, error: dict[str, Any]) -> None:
+    def record_failure(self, error: dict[str, Any]) -> None:
         self._broken = self._broken or error
 
-    async def _hand_on(self, run: runs.Run, hand_on: HandOn) -> dict[str, Any]:
+    async def _forward_events(self, run: runs.FlowRunState, hand_on: ForwardEvent) -> dict[str, Any]:
         """What a poll would be told."""
-        self._news.clear()
-        spelled = run.told()
+        self._new_events.clear()
+        spelled = run.encode_poll()
         told = msgspec.json.decode(spelled, type=dict[str, Any])
         await hand_on(told["events"], len(spelled))
         return told
 
 
-class _Borrowed:
+class _DelegatedKind:
     """A kind of the foreign runtime."""
 
-    def __init__(self, director: Director, kind: str, lend: Lend, halt: asyncio.Event) -> None:
-        self._director = director
+    def __init__(self, director: StepDelegator, kind: str, lend: RunBorrowedStep, halt: asyncio.Event) -> None:
+        self._delegator = director
         self._kind = kind
-        self._lend = lend
+        self._run_step = lend
         self._halt = halt
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        ended = await self._lend(self._director.step_alone(self._kind, given, context.step_id), self._kind)
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        ended = await self._run_step(self._delegator.make_single_step_flow(self._kind, given, context.step_id), self._kind)
         for event in ended["events"]:
             # The step's own events are ours to report; all others, of unknown types too, are the runtime's.
             if event.get("type") == "log":
@@ -120,11 +122,11 @@ class _Borrowed:
             elif event.get("type") != "step":
                 context.setting.events.forward(event)
         if ended["status"] == "completed":
-            return _outputs_of(ended)
+            return _find_outputs(ended)
         error = ended["summary"]["error"]
         if not 2000 <= error["code"] <= 2999:
             # rep 6: not the step failed, but the runtime.
-            self._director.note_break(error)
+            self._delegator.record_failure(error)
             self._halt.set()
         data = error["data"]
         details = data.get("details")
@@ -135,12 +137,12 @@ class _Borrowed:
         )
 
 
-async def _after(event: asyncio.Event, then: Callable[[], None]) -> None:
+async def _call_after(event: asyncio.Event, then: Callable[[], None]) -> None:
     await event.wait()
     then()
 
 
-def _outputs_of(ended: Mapping[str, Any]) -> Mapping[str, Any]:
+def _find_outputs(ended: Mapping[str, Any]) -> Mapping[str, Any]:
     """From the step's own event, or from the summary where the event has none."""
     for event in reversed(ended["events"]):
         if event.get("type") == "step" and event.get("state") == "succeeded" and isinstance(event.get("outputs"), dict):

@@ -15,14 +15,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _LARGEST = 1024 * 1024
 
 
-class BadName(Exception):
+class InvalidEngineName(Exception):
     """The name cannot be an engine's."""
 
     def __init__(self, engine: str) -> None:
         super().__init__(f"`{engine[:100]}` cannot be an engine's name; hint: use letters, digits, `_`, `-` and `.`")
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     try:
         home = Path.home()
     except RuntimeError:  # no `HOME`, and a user that the system does not know: nothing can be kept
@@ -30,16 +30,16 @@ def folder() -> Path:
     return home / ".trace_mind" / "runtime_capabilities"
 
 
-def place_of(engine: str) -> Path:
+def cache_path(engine: str) -> Path:
     """Raises `BadName`."""
     if not _NAME.fullmatch(engine):
-        raise BadName(engine)
-    return folder() / f"{engine}.json"
+        raise InvalidEngineName(engine)
+    return cache_folder() / f"{engine}.json"
 
 
-def write(engine: str, capabilities: dict[str, Any]) -> Path | None:
+def write_capabilities(engine: str, capabilities: dict[str, Any]) -> Path | None:
     """Where it was written; None when it could not be, which must not hurt the run. Raises `BadName`."""
-    place = place_of(engine)
+    place = cache_path(engine)
     content = msgspec.json.format(msgspec.json.encode(capabilities), indent=2) + b"\n"
     if len(content) > _LARGEST:
         return None
@@ -60,9 +60,9 @@ def write(engine: str, capabilities: dict[str, Any]) -> Path | None:
     return place
 
 
-def show(engine: str) -> dict[str, Any] | None:
+def read_capabilities(engine: str) -> dict[str, Any] | None:
     """What was last heard; None when nothing was, or nothing that can be read. Raises `BadName`."""
-    place = place_of(engine)
+    place = cache_path(engine)
     try:
         with place.open("rb") as file:
             return msgspec.json.decode(file.read(_LARGEST), type=dict[str, Any])
@@ -70,17 +70,17 @@ def show(engine: str) -> dict[str, Any] | None:
         return None
 
 
-def clear(engine: str) -> bool:
+def clear_capabilities(engine: str) -> bool:
     """Whether there was something. Raises `BadName`, and `OSError` when it cannot be removed."""
     try:
-        place_of(engine).unlink()
+        cache_path(engine).unlink()
     except FileNotFoundError:
         return False
     return True
 
 
-def engines() -> list[str]:
+def list_engines() -> list[str]:
     """Those of which something is known."""
     with suppress(OSError):
-        return sorted(file.stem for file in folder().glob("*.json") if _NAME.fullmatch(file.stem))
+        return sorted(file.stem for file in cache_folder().glob("*.json") if _NAME.fullmatch(file.stem))
     return []

@@ -10,7 +10,7 @@ from typing import Any
 FINISH = "finish"
 
 
-def without(ir: dict[str, Any], lacking: Collection[str]) -> dict[str, Any] | None:
+def remove_kinds(ir: dict[str, Any], lacking: Collection[str]) -> dict[str, Any] | None:
     """The same flow without nodes of these kinds, or None when it would not be the same. Takes an IR that was found valid."""
     if set(lacking) != {FINISH}:
         return None

@@ -14,20 +14,20 @@ _FAMILIES = {"py": "python", "cpython": "python", "rs": "rust", "golang": "go", 
 _FAMILIES |= {"javascript": "node", "typescript": "node", "ts": "node", "nodejs": "node"}
 
 
-class Unusable(Exception):
+class ProjectRuntimeError(Exception):
     """The project's runtime cannot be used: what is wrong, and what to do."""
 
     exit_code = 2
     """No runtime was asked yet."""
 
 
-class Mismatch(Unusable):
+class LanguageMismatch(ProjectRuntimeError):
     """rep 9: runtime and plugins are of different languages, which counts as a validation error."""
 
     exit_code = 3
 
 
-class Runtime(Struct, frozen=True, kw_only=True):
+class ProjectRuntime(Struct, frozen=True, kw_only=True):
     engine: str
     language: str
     plugins_language: str
@@ -36,78 +36,80 @@ class Runtime(Struct, frozen=True, kw_only=True):
 
     def check_family(self) -> None:
         """Raises `Mismatch` unless the plugins are of the runtime's language family."""
-        if family_of(self.language) != family_of(self.plugins_language):
-            raise Mismatch(
+        if language_family(self.language) != language_family(self.plugins_language):
+            raise LanguageMismatch(
                 f"the runtime is of the language `{self.language}` and the plugins are of `{self.plugins_language}`; "
                 "hint: run `tm init` again with the runtime that fits the plugins"
             )
 
 
-def family_of(language: str) -> str:
+def language_family(language: str) -> str:
     """`Python3.11`, `py` and `python` are one family."""
     name = re.sub(r"[\d.]+$", "", language.strip().lower()).strip()
     return _FAMILIES.get(name, name)
 
 
-def find(start: Path) -> Path | None:
+def find_project_file(start: Path) -> Path | None:
     """The file of the project that this folder belongs to."""
     folder = start.absolute()
     return next((place for above in (folder, *folder.parents) if (place := above / PLACE).is_file()), None)
 
 
-def read(path: Path) -> Runtime:
+def read_project_runtime(path: Path) -> ProjectRuntime:
     """Raises `Unusable`. Whether the languages fit is `check_family`'s business, because an override may not care."""
-    settings = _mapping(path)
-    engine = _text(settings, "engine", path)
+    settings = _read_mapping(path)
+    engine = _get_text_setting(settings, "engine", path)
     if engine not in ENGINES:
-        raise Unusable(f"`engine` in {path} is `{engine[:100]}` and not one of `python`, `proc`; {_AGAIN}")
-    executor = _text(settings, "executor_path", path, optional=True)
+        raise ProjectRuntimeError(f"`engine` in {path} is `{engine[:100]}` and not one of `python`, `proc`; {_AGAIN}")
+    executor = _get_text_setting(settings, "executor_path", path, optional=True)
     if not executor and engine == "proc":
-        raise Unusable(f"`executor_path` is missing in {path}, and `proc` runs nothing without it; {_AGAIN}")
-    language = _text(settings, "language", path, optional=engine == "python") or "python"
-    return Runtime(
+        raise ProjectRuntimeError(f"`executor_path` is missing in {path}, and `proc` runs nothing without it; {_AGAIN}")
+    language = _get_text_setting(settings, "language", path, optional=engine == "python") or "python"
+    return ProjectRuntime(
         engine=engine,
         language=language,
-        plugins_language=_text(settings, "plugins_language", path, optional=True) or language,
-        executor_path=str(_root_of(path) / Path(executor).expanduser()) if executor else None,
+        plugins_language=_get_text_setting(settings, "plugins_language", path, optional=True) or language,
+        executor_path=str(_find_root(path) / Path(executor).expanduser()) if executor else None,
     )
 
 
-def _mapping(path: Path) -> dict[str, Any]:
+def _read_mapping(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise Unusable(f"{path} is larger than {_LARGEST} bytes; {_AGAIN}")
+            raise ProjectRuntimeError(f"{path} is larger than {_LARGEST} bytes; {_AGAIN}")
         document = yaml.safe_load(content.decode())
     except FileNotFoundError:
-        raise Unusable(f"there is no {path}; hint: run `tm init` in the project's folder") from None
+        raise ProjectRuntimeError(f"there is no {path}; hint: run `tm init` in the project's folder") from None
     except OSError as error:
-        raise Unusable(f"{path} cannot be read: {error.strerror}; hint: see whose file it is") from None
+        raise ProjectRuntimeError(f"{path} cannot be read: {error.strerror}; hint: see whose file it is") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        raise Unusable(f"{path}{where} is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}; {_AGAIN}") from None
+        raise ProjectRuntimeError(
+            f"{path}{where} is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}; {_AGAIN}"
+        ) from None
     runtime = document.get("runtime") if isinstance(document, dict) else None
     if not isinstance(runtime, dict):
-        raise Unusable(f"{path} has no table `runtime`; {_AGAIN}")
+        raise ProjectRuntimeError(f"{path} has no table `runtime`; {_AGAIN}")
     return runtime
 
 
-def _text(settings: dict[str, Any], name: str, path: Path, *, optional: bool = False) -> str:
+def _get_text_setting(settings: dict[str, Any], name: str, path: Path, *, optional: bool = False) -> str:
     value = settings.get(name)
     if value is None or value == "":
         if optional:
             return ""
-        raise Unusable(f"`{name}` is missing in {path}; {_AGAIN}")
+        raise ProjectRuntimeError(f"`{name}` is missing in {path}; {_AGAIN}")
     if not isinstance(value, str) or "\0" in value:
-        raise Unusable(f"`{name}` in {path} is not a text; {_AGAIN}")
+        raise ProjectRuntimeError(f"`{name}` in {path} is not a text; {_AGAIN}")
     return value
 
 
-def _root_of(path: Path) -> Path:
+def _find_root(path: Path) -> Path:
     """Paths in the file are meant from the project's folder."""
     folder = path.absolute().parent
     return folder.parent.parent if folder.parts[-2:] == PLACE.parent.parts else folder

@@ -10,41 +10,41 @@ if TYPE_CHECKING:
     from switchtower.engines.flow.runtime.kinds import port
 
 
-def kinds_for(of: graph.Graph, scope: values.Scope) -> dict[str, "port.Kind"]:
-    return {flows.SWITCH: _Switch(of, scope), flows.EMIT: _Emit(), flows.FINISH: _Finish()}
+def make_control_kinds(of: graph.RunGraph, scope: values.ReferenceValues) -> dict[str, "port.StepKind"]:
+    return {flows.SWITCH: _SwitchKind(of, scope), flows.EMIT: _EmitKind(), flows.FINISH: _FinishKind()}
 
 
-class _Switch:
+class _SwitchKind:
     """Gets its parameters as they are written: what it looks at may be missing, which is what the default is for."""
 
     instant = True
 
-    def __init__(self, of: graph.Graph, scope: values.Scope) -> None:
+    def __init__(self, of: graph.RunGraph, scope: values.ReferenceValues) -> None:
         self._graph = of
         self._scope = scope
 
-    async def run(self, given: Mapping[str, Any], context: "port.Context") -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: "port.StepContext") -> Mapping[str, Any]:
         try:
-            key = graph.key_of(self._scope.key(given.get("key_from")))
-        except values.Missing:
+            key = graph.format_case_key(self._scope.resolve_key(given.get("key_from")))
+        except values.MissingValue:
             key = None
-        chosen = self._graph.choice(context.step_id, key)
+        chosen = self._graph.resolve_switch(context.step_id, key)
         if chosen is None:
-            shown = "nothing" if key is None else f"`{events.clipped(key, 100)}`"
+            shown = "nothing" if key is None else f"`{events.clip_text(key, 100)}`"
             raise faults.StepFailed(f"the switch has no case for {shown}; hint: give it a `default`")
-        return {"key": None if key is None else events.clipped(key), "chosen": chosen}
+        return {"key": None if key is None else events.clip_text(key), "chosen": chosen}
 
 
-class _Emit:
+class _EmitKind:
     instant = True
 
-    async def run(self, given: Mapping[str, Any], context: "port.Context") -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: "port.StepContext") -> Mapping[str, Any]:
         outputs = given.get("outputs")
         return outputs if len(given) == 1 and isinstance(outputs, Mapping) else given
 
 
-class _Finish:
+class _FinishKind:
     instant = True
 
-    async def run(self, given: Mapping[str, Any], context: "port.Context") -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: "port.StepContext") -> Mapping[str, Any]:
         return {}

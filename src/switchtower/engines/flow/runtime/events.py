@@ -22,7 +22,7 @@ LONGEST_MESSAGE = 8 * 1024
 _ENCODER = msgspec.json.Encoder()
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """As JSON. Raises `TypeError` for what JSON has no words for."""
     try:
         return _ENCODER.encode(value)
@@ -31,18 +31,18 @@ def encoded(value: Any) -> bytes:
         return json.dumps(value, allow_nan=False).encode()
 
 
-def clipped(text: str, longest: int = LONGEST_MESSAGE) -> str:
+def clip_text(text: str, longest: int = LONGEST_MESSAGE) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def timestamp() -> str:
+def format_now() -> str:
     """rep 7: RFC 3339, to the millisecond."""
     milliseconds = time.time_ns() // 1_000_000
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
     return f"{seconds}.{milliseconds % 1000:03}Z"
 
 
-class Events:
+class EventBuffer:
     def __init__(
         self,
         *,
@@ -52,18 +52,18 @@ class Events:
         on_news: Callable[[], None] | None = None,
     ) -> None:
         """`on_news` is called, by whoever tells something, once that is there to be drained."""
-        self._on_news = on_news
+        self._on_new_event = on_news
         self._lock = Lock()
         self._count = 0
-        self._logs = _Shelf(most_logs, most_bytes)
-        self._steps = _Shelf(most_steps, most_bytes)
+        self._logs = _EventQueue(most_logs, most_bytes)
+        self._steps = _EventQueue(most_steps, most_bytes)
 
-    def log(self, level: str, message: str, *, step_id: str | None = None) -> None:
-        event = {"type": "log", "timestamp": timestamp(), "level": level, "message": clipped(message)}
+    def add_log(self, level: str, message: str, *, step_id: str | None = None) -> None:
+        event = {"type": "log", "timestamp": format_now(), "level": level, "message": clip_text(message)}
         self._put(self._logs, event if step_id is None else {**event, "step_id": step_id})
 
-    def step(self, step_id: str, state: str, attempt: int, more: Mapping[str, Any] | None = None) -> None:
-        event = {"type": "step", "timestamp": timestamp(), "step_id": step_id, "state": state, "attempt": attempt}
+    def add_step(self, step_id: str, state: str, attempt: int, more: Mapping[str, Any] | None = None) -> None:
+        event = {"type": "step", "timestamp": format_now(), "step_id": step_id, "state": state, "attempt": attempt}
         self._put(self._steps, event | dict(more or {}))
 
     def forward(self, event: Mapping[str, Any]) -> None:
@@ -78,28 +78,28 @@ class Events:
             taken = []
             if dropped := self._logs.dropped + self._steps.dropped:
                 self._logs.dropped = self._steps.dropped = 0
-                taken.append(msgspec.Raw(_dropped(dropped)))
+                taken.append(msgspec.Raw(_make_dropped_notice(dropped)))
             room = most_bytes
-            while (shelf := self._oldest()) is not None and (room >= shelf.next_size or room == most_bytes):
+            while (shelf := self._find_oldest_queue()) is not None and (room >= shelf.next_size or room == most_bytes):
                 event = shelf.take()
                 room -= len(event)
                 taken.append(msgspec.Raw(event))
-            return taken, self._oldest() is None
+            return taken, self._find_oldest_queue() is None
 
-    def _put(self, shelf: "_Shelf", event: dict[str, Any]) -> None:
-        spelled = encoded(event)
+    def _put(self, queue: "_EventQueue", event: dict[str, Any]) -> None:
+        spelled = encode_json(event)
         with self._lock:
             self._count += 1
-            shelf.put(self._count, spelled)
-        if self._on_news is not None:
-            self._on_news()
+            queue.put(self._count, spelled)
+        if self._on_new_event is not None:
+            self._on_new_event()
 
-    def _oldest(self) -> "_Shelf | None":
+    def _find_oldest_queue(self) -> "_EventQueue | None":
         filled = [shelf for shelf in (self._logs, self._steps) if shelf.events]
         return min(filled, key=lambda shelf: shelf.events[0][0], default=None)
 
 
-class _Shelf:
+class _EventQueue:
     """Events of one sort with their numbers, the newest of them."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -126,6 +126,6 @@ class _Shelf:
         return event
 
 
-def _dropped(count: int) -> bytes:
+def _make_dropped_notice(count: int) -> bytes:
     message = f"{count} events were dropped because nobody polled in time; only the newest are kept"
-    return encoded({"type": "log", "timestamp": timestamp(), "level": "warning", "message": message})
+    return encode_json({"type": "log", "timestamp": format_now(), "level": "warning", "message": message})

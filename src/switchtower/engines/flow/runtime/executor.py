@@ -14,8 +14,8 @@ _LAST_WAIT = 10.0
 """For a cancelled kind to give up. One that will not is left behind: its process is about to end."""
 
 
-class Execution:
-    def __init__(self, of: run.Run, *, concurrency: int = CONCURRENCY) -> None:
+class FlowExecution:
+    def __init__(self, of: run.FlowRunState, *, concurrency: int = CONCURRENCY) -> None:
         self._run = of
         self._concurrency = concurrency
         self._driving: asyncio.Task[None] | None = None
@@ -33,50 +33,50 @@ class Execution:
         """To the end of the run. Nothing is raised for one that failed."""
         if self._run.status == "pending" and not self._is_cancelled:
             self._run.begin()
-        if self._run.over:
+        if self._run.is_over:
             return
         # A task of its own, so that to cancel the run is not to cancel whoever waits for it.
-        self._driving = asyncio.create_task(self._in_time())
+        self._driving = asyncio.create_task(self._run_in_time())
         if self._is_cancelled:
             self._driving.cancel()
-        failure: faults.Failure | None = faults.cancelled()
+        failure: faults.StepFailure | None = faults.make_cancelled()
         try:
             await asyncio.wait({self._driving})
-            failure = self._how_it_ended(self._driving)
+            failure = self._find_failure(self._driving)
         except asyncio.CancelledError:
             self._driving.cancel()
-            await patience.to_the_end(asyncio.wait({self._driving}, timeout=_LAST_WAIT))
+            await patience.run_to_completion(asyncio.wait({self._driving}, timeout=_LAST_WAIT))
             raise
         finally:
             try:
-                await patience.to_the_end(self._clean_up())
+                await patience.run_to_completion(self._clean_up())
             finally:
                 self._run.end(failure)
 
-    def _how_it_ended(self, driving: asyncio.Task[None]) -> faults.Failure | None:
+    def _find_failure(self, driving: asyncio.Task[None]) -> faults.StepFailure | None:
         if driving.cancelled():
-            return faults.cancelled()
+            return faults.make_cancelled()
         match driving.exception():
             case None:
                 return None
-            case run.Failed() as failed:
+            case run.FlowRunFailed() as failed:
                 return failed.failure
             case TimeoutError():
                 message = f"the flow took longer than {self._run.flow.timeout_ms} ms"
-                return faults.Failure(code=faults.STOPPED, message=message, cause=faults.TIMEOUT)
+                return faults.StepFailure(code=faults.STOPPED, message=message, cause=faults.TIMEOUT)
             case error:
-                return faults.panic(error)
+                return faults.make_panic(error)
 
-    async def _in_time(self) -> None:
+    async def _run_in_time(self) -> None:
         async with asyncio.timeout(self._run.flow.timeout_ms / 1000 or None):
             await self._drive()
 
     async def _drive(self) -> None:
         waiting = self._run.waiting
-        running: dict[asyncio.Task[Mapping[str, Any] | faults.Failure], steps.Step] = {}
+        running: dict[asyncio.Task[Mapping[str, Any] | faults.StepFailure], steps.StepExecution] = {}
         try:
             while waiting or running:
-                while waiting and (waiting[0].is_patient or self._busy(running) < self._concurrency):
+                while waiting and (waiting[0].is_waiting_only or self._count_busy(running) < self._concurrency):
                     step = waiting.popleft()
                     running[asyncio.create_task(step.run(), name=f"step {step.node.id}")] = step
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -88,10 +88,10 @@ class Execution:
             for task in running:
                 task.cancel()
             if running:
-                await patience.to_the_end(asyncio.wait(running, timeout=_LAST_WAIT))
+                await patience.run_to_completion(asyncio.wait(running, timeout=_LAST_WAIT))
 
-    def _busy(self, running: Mapping[Any, steps.Step]) -> int:
-        return sum(not step.is_patient for step in running.values())
+    def _count_busy(self, running: Mapping[Any, steps.StepExecution]) -> int:
+        return sum(not step.is_waiting_only for step in running.values())
 
     async def _clean_up(self) -> None:
         """What the kinds still hold, such as a server that several steps share."""
@@ -99,4 +99,4 @@ class Execution:
         closings = [closing() for closing in setting.closings.values()]
         for ended in await asyncio.gather(*closings, return_exceptions=True):
             if isinstance(ended, Exception):
-                setting.events.log("warning", f"cleaning up failed with {type(ended).__name__}")
+                setting.events.add_log("warning", f"cleaning up failed with {type(ended).__name__}")

@@ -14,7 +14,7 @@ PANICKED = 3002
 TIMEOUT, CANCELLED = "Timeout", "Cancelled"
 
 
-class Invalid(Exception):
+class FlowRejected(Exception):
     """A flow that is refused before any of it runs."""
 
     def __init__(self, code: int, message: str, *, step_id: str | None = None, details: Mapping[str, Any] | None = None) -> None:
@@ -33,7 +33,7 @@ class StepFailed(Exception):
         self.details = dict(details or {})
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class StepFailure(Struct, frozen=True, kw_only=True):
     """How a step or a run failed, for whoever polls."""
 
     code: int
@@ -44,7 +44,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
     cause: str | None = None
 
-    def spelled(self) -> dict[str, Any]:
+    def to_error_object(self) -> dict[str, Any]:
         """rep 6: the error object."""
         data: dict[str, Any] = {
             "step_id": self.step_id,
@@ -57,14 +57,16 @@ class Failure(Struct, frozen=True, kw_only=True):
         return {"code": self.code, "message": self.message, "data": data}
 
 
-def cancelled() -> Failure:
-    return Failure(code=STOPPED, message="the run was cancelled", cause=CANCELLED)
+def make_cancelled() -> StepFailure:
+    return StepFailure(code=STOPPED, message="the run was cancelled", cause=CANCELLED)
 
 
-def panic(error: BaseException, *, message: str = "Runtime panicked", step_id: str | None = None, attempt: int = 0) -> Failure:
+def make_panic(
+    error: BaseException, *, message: str = "Runtime panicked", step_id: str | None = None, attempt: int = 0
+) -> StepFailure:
     """A mistake of ours or of a kind. What it says is for the log: on the wire it might tell secrets."""
     import sys
     import traceback
 
     traceback.print_exception(error, file=sys.stderr)
-    return Failure(code=PANICKED, message=message, step_id=step_id, attempt=attempt)
+    return StepFailure(code=PANICKED, message=message, step_id=step_id, attempt=attempt)

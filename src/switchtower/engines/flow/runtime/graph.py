@@ -11,36 +11,36 @@ from switchtower.engines.flow.ir import flow as flows
 from switchtower.engines.flow.ir import switches
 
 
-class Graph:
-    def __init__(self, flow: ir.Flow) -> None:
-        self._out: dict[str, list[ir.Edge]] = {node.id: [] for node in flow.nodes}
+class RunGraph:
+    def __init__(self, flow: ir.CheckedFlow) -> None:
+        self._out: dict[str, list[ir.FlowEdge]] = {node.id: [] for node in flow.nodes}
         self._undecided = dict.fromkeys(self._out, 0)
         """How many edges to each node are still open."""
         self._taken: set[str] = set()
         """Nodes that some edge has led to."""
-        self._cases = {node.id: switches.targets(node) for node in flow.nodes if node.kind == flows.SWITCH}
+        self._cases = {node.id: switches.list_targets(node) for node in flow.nodes if node.kind == flows.SWITCH}
         for edge in flow.edges:
             self._out[edge.source].append(edge)
             self._undecided[edge.target] += 1
         self._ready = [node.id for node in flow.nodes if not self._undecided[node.id]]
 
-    def ready(self) -> list[str]:
+    def take_ready(self) -> list[str]:
         """Those that became ready since the last time."""
         ready, self._ready = self._ready, []
         return ready
 
-    def choice(self, switch_id: str, key: str | None) -> str | None:
+    def resolve_switch(self, switch_id: str, key: str | None) -> str | None:
         """Where a switch leads for this key; None is no key at all."""
         cases = self._cases[switch_id]
         otherwise = cases.get(flows.OTHERWISE)
         return otherwise if key is None else cases.get(key, otherwise)
 
-    def succeeded(self, node_id: str, *, chosen: str | None = None) -> None:
+    def mark_succeeded(self, node_id: str, *, chosen: str | None = None) -> None:
         """`chosen` is where a switch leads. All its other ways are skipped."""
         for edge in self._out[node_id]:
             self._decide(edge.target, is_taken=edge.on == "success" and chosen in (None, edge.target))
 
-    def failed(self, node_id: str) -> bool:
+    def mark_failed(self, node_id: str) -> bool:
         """Whether somebody takes over: a failure without an edge of its own fails the run."""
         is_handled = any(edge.on == "failure" for edge in self._out[node_id])
         for edge in self._out[node_id]:
@@ -62,7 +62,7 @@ class Graph:
                 undecided.extend(edge.target for edge in self._out[node_id])
 
 
-def key_of(value: Any) -> str:
+def format_case_key(value: Any) -> str:
     """A value as cases spell it: scalars there are strings."""
     match value:
         case str():

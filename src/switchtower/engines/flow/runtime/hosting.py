@@ -19,7 +19,7 @@ _LAST_WAIT = 20.0
 """For a run that was cancelled to end all that it started."""
 
 
-class Host:
+class FlowRunHost:
     """Begins to execute as soon as it is made."""
 
     def __init__(
@@ -30,19 +30,24 @@ class Host:
         run_id: str,
         workspace: str,
         allow_shell: bool = False,
-        tower: port.Tower | None = None,
-        kinds: registry.Registry | None = None,
+        tower: port.SessionSteps | None = None,
+        kinds: registry.KindRegistry | None = None,
         concurrency: int = 4,
     ) -> None:
         """Raises `faults.Invalid` for what cannot be executed here; nothing has begun then."""
         self.run_id = run_id
-        flow = reading.flow_of(document)
-        setting = port.Setting(
-            run_id=run_id, workspace=workspace, events=events.Events(), allow_shell=allow_shell, policy=flow.policy, tower=tower
+        flow = reading.load_flow(document)
+        setting = port.StepEnvironment(
+            run_id=run_id,
+            workspace=workspace,
+            events=events.EventBuffer(),
+            allow_shell=allow_shell,
+            policy=flow.policy,
+            tower=tower,
         )
-        self._run = run.Run(flow, reading.inputs_for(flow, inputs), kinds or registry.Registry(), setting)
+        self._run = run.FlowRunState(flow, reading.resolve_inputs(flow, inputs), kinds or registry.KindRegistry(), setting)
         self._concurrency = concurrency
-        self._execution: executor.Execution | None = None
+        self._execution: executor.FlowExecution | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_cancelled = False
         self._thread = threading.Thread(target=self._execute, name="flow", daemon=True)
@@ -50,7 +55,7 @@ class Host:
 
     def poll(self) -> bytes:
         """How far it is and what happened since the last time, as JSON. Never waits."""
-        return self._run.told()
+        return self._run.encode_poll()
 
     def cancel(self) -> None:
         """Does not wait for the end either."""
@@ -67,21 +72,21 @@ class Host:
 
     def _execute(self) -> None:
         if self._is_cancelled:
-            self._run.end(faults.cancelled())
+            self._run.end(faults.make_cancelled())
             return
         self._run.begin()
-        if not self._run.over:
+        if not self._run.is_over:
             import asyncio
 
-            asyncio.run(self._go_on())
+            asyncio.run(self._continue())
 
-    async def _go_on(self) -> None:
+    async def _continue(self) -> None:
         """With what takes its time. Loaded only now: many flows have nothing of the kind."""
         import asyncio
 
         from switchtower.engines.flow.runtime import executor
 
-        self._execution = executor.Execution(self._run, concurrency=self._concurrency)
+        self._execution = executor.FlowExecution(self._run, concurrency=self._concurrency)
         self._loop = asyncio.get_running_loop()
         if self._is_cancelled:
             self._execution.cancel()

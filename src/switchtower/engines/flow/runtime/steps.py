@@ -15,9 +15,15 @@ MOST_OUTPUTS = 4 * 1024 * 1024
 """Bytes that one step may put out, as JSON: an answer to a poll has to fit in a line."""
 
 
-class Step:
+class StepExecution:
     def __init__(
-        self, node: ir.Node, kind: port.Kind, scope: values.Scope, setting: port.Setting, *, first_attempt: int = 0
+        self,
+        node: ir.FlowNode,
+        kind: port.StepKind,
+        scope: values.ReferenceValues,
+        setting: port.StepEnvironment,
+        *,
+        first_attempt: int = 0,
     ) -> None:
         self.node = node
         self._first_attempt = first_attempt
@@ -34,90 +40,90 @@ class Step:
         return getattr(self._kind, "instant", False) and not may_retry
 
     @property
-    def is_patient(self) -> bool:
+    def is_waiting_only(self) -> bool:
         """Whether its kind only waits for others, and so takes nobody's turn."""
         return getattr(self._kind, "patient", False)
 
-    def at_once(self) -> Mapping[str, Any] | faults.Failure:
+    def run_instant(self) -> Mapping[str, Any] | faults.StepFailure:
         """`run` for a step that is instant. Its tries are one: what waits for nothing fails in the same way again."""
-        self._setting.events.step(self.node.id, "started", 0)
+        self._setting.events.add_step(self.node.id, "started", 0)
         began = time.monotonic()
         try:
-            ended: Mapping[str, Any] | faults.Failure = _checked(_result(self._work(0)))
+            ended: Mapping[str, Any] | faults.StepFailure = _check_outputs(_run_instantly(self._run_kind(0)))
         except faults.StepFailed as failed:
-            ended = self._failure(0, str(failed), retriable=False, details=failed.details)
+            ended = self._make_failure(0, str(failed), retriable=False, details=failed.details)
         except Exception as error:
-            ended = self._panic(0, error)
-        self._tell(ended, 0, began)
+            ended = self._make_panic(0, error)
+        self._report_end(ended, 0, began)
         return ended
 
-    async def run(self) -> Mapping[str, Any] | faults.Failure:
+    async def run(self) -> Mapping[str, Any] | faults.StepFailure:
         """The outputs, or how the last try failed. Being cancelled is the only thing that is raised."""
         import asyncio
 
         attempt = self._first_attempt
         while True:
-            self._setting.events.step(self.node.id, "started", attempt)
+            self._setting.events.add_step(self.node.id, "started", attempt)
             began = time.monotonic()
             self._open = attempt, began
             ended = await self._attempt(attempt)
             if self._open is not None:  # its end was not reported yet
-                self._tell(ended, attempt, began)
+                self._report_end(ended, attempt, began)
             self._open = None
-            if not isinstance(ended, faults.Failure) or not ended.retriable or attempt >= self.node.retry.max:
+            if not isinstance(ended, faults.StepFailure) or not ended.retriable or attempt >= self.node.retry.max:
                 return ended
             attempt += 1
             await asyncio.sleep(self.node.retry.backoff_ms / 1000)
 
-    def cut(self, why: str, cause: str) -> bool:
+    def interrupt(self, why: str, cause: str) -> bool:
         """Reports the end of a try that was not let finish. Whether there was one."""
         if self._open is None:
             return False
         attempt, began = self._open
         self._open = None
-        message = events.clipped(f"the step was ended: {why}")
-        failure = faults.Failure(code=faults.STOPPED, message=message, step_id=self.node.id, attempt=attempt, cause=cause)
-        self._tell(failure, attempt, began)
+        message = events.clip_text(f"the step was ended: {why}")
+        failure = faults.StepFailure(code=faults.STOPPED, message=message, step_id=self.node.id, attempt=attempt, cause=cause)
+        self._report_end(failure, attempt, began)
         return True
 
-    async def _attempt(self, attempt: int) -> Mapping[str, Any] | faults.Failure:
+    async def _attempt(self, attempt: int) -> Mapping[str, Any] | faults.StepFailure:
         import asyncio
 
         limit = asyncio.timeout(self.node.timeout_ms / 1000 or None)
         try:
             async with limit:
-                outputs = await self._work(attempt)
-            return _checked(outputs)
+                outputs = await self._run_kind(attempt)
+            return _check_outputs(outputs)
         except faults.StepFailed as failed:
-            return self._failure(attempt, str(failed), retriable=failed.retriable, details=failed.details)
+            return self._make_failure(attempt, str(failed), retriable=failed.retriable, details=failed.details)
         except TimeoutError as error:
             if not limit.expired():
-                return self._panic(attempt, error)
+                return self._make_panic(attempt, error)
             message = f"the step took longer than {self.node.timeout_ms} ms"
-            return self._failure(attempt, message, retriable=True, cause=faults.TIMEOUT)
+            return self._make_failure(attempt, message, retriable=True, cause=faults.TIMEOUT)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._panic(attempt, error)  # the kind gave itself up, and nobody had asked it to
+            return self._make_panic(attempt, error)  # the kind gave itself up, and nobody had asked it to
         except Exception as error:
-            return self._panic(attempt, error)
+            return self._make_panic(attempt, error)
 
-    async def _work(self, attempt: int) -> Any:
+    async def _run_kind(self, attempt: int) -> Any:
         given: Mapping[str, Any] = self.node.params
         if self.node.kind != flows.SWITCH:
             # What the flow puts out of a way that was not taken is null; a step that needs it cannot be done.
-            given = self._scope.resolved(given, skipped_is_null=self.node.kind == flows.EMIT)
-        return await self._kind.run(given, port.Context(self._setting, self.node.id, attempt))
+            given = self._scope.resolve(given, skipped_is_null=self.node.kind == flows.EMIT)
+        return await self._kind.run(given, port.StepContext(self._setting, self.node.id, attempt))
 
-    def _tell(self, ended: Mapping[str, Any] | faults.Failure, attempt: int, began: float) -> None:
+    def _report_end(self, ended: Mapping[str, Any] | faults.StepFailure, attempt: int, began: float) -> None:
         more: dict[str, Any] = {"duration_ms": int((time.monotonic() - began) * 1000)}
-        if isinstance(ended, faults.Failure):
-            self._setting.events.step(self.node.id, "failed", attempt, {**more, "error": ended.spelled()})
+        if isinstance(ended, faults.StepFailure):
+            self._setting.events.add_step(self.node.id, "failed", attempt, {**more, "error": ended.to_error_object()})
         else:
-            self._setting.events.step(self.node.id, "succeeded", attempt, {**more, "outputs": ended})
+            self._setting.events.add_step(self.node.id, "succeeded", attempt, {**more, "outputs": ended})
 
-    def _failure(
+    def _make_failure(
         self,
         attempt: int,
         message: str,
@@ -125,23 +131,23 @@ class Step:
         retriable: bool,
         details: Mapping[str, Any] | None = None,
         cause: str | None = None,
-    ) -> faults.Failure:
-        return faults.Failure(
+    ) -> faults.StepFailure:
+        return faults.StepFailure(
             code=faults.STEP_FAILED,
-            message=events.clipped(message),
+            message=events.clip_text(message),
             step_id=self.node.id,
             attempt=attempt,
             retriable=retriable,
-            details=_spellable(details or {}),
+            details=_limit_details(details or {}),
             cause=cause,
         )
 
-    def _panic(self, attempt: int, error: BaseException) -> faults.Failure:
+    def _make_panic(self, attempt: int, error: BaseException) -> faults.StepFailure:
         message = f"the kind `{self.node.kind[:100]}` broke with {type(error).__name__}; hint: the traceback is on stderr"
-        return faults.panic(error, message=message, step_id=self.node.id, attempt=attempt)
+        return faults.make_panic(error, message=message, step_id=self.node.id, attempt=attempt)
 
 
-def _result(work: Coroutine[Any, Any, Any]) -> Any:
+def _run_instantly(work: Coroutine[Any, Any, Any]) -> Any:
     """Of work that waits for nothing."""
     try:
         work.send(None)
@@ -151,11 +157,11 @@ def _result(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("a kind that calls itself instant waits for something")
 
 
-def _checked(outputs: Any) -> Mapping[str, Any]:
+def _check_outputs(outputs: Any) -> Mapping[str, Any]:
     if not isinstance(outputs, Mapping):
         raise faults.StepFailed("its outputs are not names and values")
     try:
-        size = len(events.encoded(outputs))
+        size = len(events.encode_json(outputs))
     except (TypeError, ValueError, OverflowError, RecursionError):
         raise faults.StepFailed("its outputs cannot be said in JSON") from None
     if size > MOST_OUTPUTS:
@@ -163,9 +169,9 @@ def _checked(outputs: Any) -> Mapping[str, Any]:
     return outputs
 
 
-def _spellable(details: Mapping[str, Any]) -> dict[str, Any]:
+def _limit_details(details: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        is_small = len(events.encoded(details)) <= 64 * 1024
+        is_small = len(events.encode_json(details)) <= 64 * 1024
     except (TypeError, ValueError, OverflowError, RecursionError):
         is_small = False
     return dict(details) if is_small else {"left_out": "the details are too large or not JSON"}

@@ -16,63 +16,63 @@ _LONGEST_SHOWN = 200
 _TRUE, _FALSE = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off", "", "null", "none"})
 
 
-class Missing(Exception):
+class MissingValue(Exception):
     """A reference to what does not exist. The text, if any, says why, and continues a sentence."""
 
 
-class DidNotRun(Missing):
+class StepSkipped(MissingValue):
     """A reference to a step that was skipped."""
 
 
-class Scope:
+class ReferenceValues:
     """What a run's references can refer to. The flow says which names there are, the run what they stand for by now."""
 
-    def __init__(self, flow: ir.Flow, inputs: Mapping[str, Any]) -> None:
-        self._declared_inputs = declared_inputs.declarations(flow.inputs_schema).keys()
+    def __init__(self, flow: ir.CheckedFlow, inputs: Mapping[str, Any]) -> None:
+        self._declared_inputs = declared_inputs.list_declarations(flow.inputs_schema).keys()
         self._declared_steps = {node.id for node in flow.nodes}
         self._inputs = inputs
         self.steps: dict[str, Any] = {}
         """The outputs of the steps that have ended, by id."""
 
-    def resolved(self, value: Any, *, skipped_is_null: bool = False, depth: int = 0) -> Any:
+    def resolve(self, value: Any, *, skipped_is_null: bool = False, depth: int = 0) -> Any:
         """Raises `StepFailed` for a reference to nothing. With `skipped_is_null`, a step that did not run is worth null."""
         if depth > _DEEPEST:
             raise faults.StepFailed(f"what it is given is nested more than {_DEEPEST} deep")
         if isinstance(value, dict):
-            return {key: self.resolved(one, skipped_is_null=skipped_is_null, depth=depth + 1) for key, one in value.items()}
+            return {key: self.resolve(one, skipped_is_null=skipped_is_null, depth=depth + 1) for key, one in value.items()}
         if isinstance(value, list):
-            return [self.resolved(one, skipped_is_null=skipped_is_null, depth=depth + 1) for one in value]
-        reference = references.read(value)
+            return [self.resolve(one, skipped_is_null=skipped_is_null, depth=depth + 1) for one in value]
+        reference = references.parse_reference(value)
         if reference is None:
             return value
         try:
-            return self._found(reference)
-        except Missing as missing:
-            if skipped_is_null and isinstance(missing, DidNotRun):
+            return self._find_value(reference)
+        except MissingValue as missing:
+            if skipped_is_null and isinstance(missing, StepSkipped):
                 return None
             shown = str(value)[:_LONGEST_SHOWN]
             raise faults.StepFailed(f"`{shown}` refers to nothing{missing}", details={"reference": shown}) from None
 
-    def key(self, value: object) -> Any:
+    def resolve_key(self, value: object) -> Any:
         """What a switch looks at, which has a spelling of its own. Raises `Missing`."""
-        reference = references.read_key(value)
+        reference = references.parse_key(value)
         if reference is None:
-            raise Missing
-        return self._found(reference)
+            raise MissingValue
+        return self._find_value(reference)
 
-    def _found(self, reference: references.Reference) -> Any:
+    def _find_value(self, reference: references.Reference) -> Any:
         if reference.source == "input" and not reference.parts:
             return dict(self._inputs)
         meant = reference.split(inputs=self._declared_inputs, steps=self._declared_steps)
         if meant is None and reference.source == "step":
-            raise Missing
+            raise MissingValue
         # The name of an input that is not declared has no dots.
         name, way = meant or (reference.parts[0], reference.parts[1:])
         known = self._inputs if reference.source == "input" else self.steps
         if name not in known:
-            raise DidNotRun if reference.source == "step" else Missing
+            raise StepSkipped if reference.source == "step" else MissingValue
         if way and reference.source == "step" and known[name] == {}:
-            raise Missing(f": the step `{name[:_LONGEST_SHOWN]}` gave no outputs")
+            raise MissingValue(f": the step `{name[:_LONGEST_SHOWN]}` gave no outputs")
         return _walk(known[name], way)
 
 
@@ -83,11 +83,11 @@ def _walk(value: Any, way: Iterable[str]) -> Any:
         elif isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 10 and int(part) < len(value):
             value = value[int(part)]
         else:
-            raise Missing
+            raise MissingValue
     return value
 
 
-def text(given: Mapping[str, Any], name: str, default: str | None = None) -> str:
+def get_text(given: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = given.get(name, default)
     if value is None:
         raise faults.StepFailed(f"`{name}` is missing")
@@ -96,7 +96,7 @@ def text(given: Mapping[str, Any], name: str, default: str | None = None) -> str
     return str(value)
 
 
-def number(given: Mapping[str, Any], name: str, default: float | None = None, *, most: float = math.inf) -> float:
+def get_number(given: Mapping[str, Any], name: str, default: float | None = None, *, most: float = math.inf) -> float:
     """From 0 on."""
     value = given.get(name, default)
     if value is None:
@@ -110,14 +110,14 @@ def number(given: Mapping[str, Any], name: str, default: float | None = None, *,
     return wanted
 
 
-def truth(value: Any) -> bool:
+def parse_truth(value: Any) -> bool:
     """A text is taken for what it says."""
     if isinstance(value, str):
         return value.strip().lower() not in _FALSE
     return bool(value)
 
 
-def flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+def get_flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
     value = given.get(name, default)
     spelled = value.strip().lower() if isinstance(value, str) else value
     if isinstance(spelled, bool):
@@ -127,9 +127,9 @@ def flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
     raise faults.StepFailed(f"`{name}` is neither true nor false")
 
 
-def texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
+def get_texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
     """Names and texts, such as headers."""
     value = given.get(name) or {}
     if not isinstance(value, Mapping):
         raise faults.StepFailed(f"`{name}` is not a set of names and texts")
-    return {str(key): text(value, key) for key in value}
+    return {str(key): get_text(value, key) for key in value}

@@ -19,11 +19,11 @@ GENERIC = "generic"
 FILE_LIMIT = 256 * 1024
 
 
-class BrokenRules(Exception):
+class InvalidPromptRules(Exception):
     """A rules file cannot be used; the message names the file and the rule."""
 
 
-class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PromptRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     reason: Reason
     match: str
@@ -79,8 +79,8 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     """Texts before the cursor that somebody is typing: a shell's line, a composer."""
 
 
-class Compiled(Struct, frozen=True):
-    rule: Rule
+class CompiledPromptRule(Struct, frozen=True):
+    rule: PromptRule
     match: re.Pattern[str]
     unless: re.Pattern[str] | None
     options: re.Pattern[str] | None
@@ -92,20 +92,20 @@ class Compiled(Struct, frozen=True):
     shows: re.Pattern[str] | None = None
 
 
-class Rules(Struct, frozen=True):
-    by_tool: dict[str, tuple[Compiled, ...]]
+class PromptRules(Struct, frozen=True):
+    by_tool: dict[str, tuple[CompiledPromptRule, ...]]
     ignore: tuple[re.Pattern[str], ...]
 
-    def of(self, tool: str) -> tuple[Compiled, ...]:
+    def list_for_tool(self, tool: str) -> tuple[CompiledPromptRule, ...]:
         """The tool's own first; a path or a file name serves as the tool's name."""
         name = Path(tool).name.lower().removesuffix(".exe")
         own = self.by_tool.get(name, ()) if name != GENERIC else ()
         return own + self.by_tool.get(GENERIC, ())
 
 
-def load(extra: Path | None = None) -> Rules:
+def load_rules(extra: Path | None = None) -> PromptRules:
     """The shipped rules, under a user's: theirs come first, and one of the same tool and name takes the shipped one's place."""
-    by_tool: dict[str, dict[str, Compiled]] = {}
+    by_tool: dict[str, dict[str, CompiledPromptRule]] = {}
     ignore: list[re.Pattern[str]] = []
     for file in sorted(Path(__file__).parent.glob("*.toml")):
         compiled, ignored = _read(file)
@@ -119,46 +119,46 @@ def load(extra: Path | None = None) -> Rules:
             shipped.pop(each.rule.name, None)
             by_tool[tool] = {each.rule.name: each, **shipped}
         ignore += ignored
-    return Rules(
+    return PromptRules(
         {tool: tuple(each for each in named.values() if each.rule.enabled) for tool, named in by_tool.items()},
         tuple(ignore),
     )
 
 
-def _read(file: Path) -> tuple[list[Compiled], list[re.Pattern[str]]]:
+def _read(file: Path) -> tuple[list[CompiledPromptRule], list[re.Pattern[str]]]:
     try:
         with file.open("rb") as opened:
             content = opened.read(FILE_LIMIT + 1)
         if len(content) > FILE_LIMIT:
-            raise BrokenRules(f"rules file `{file}`: larger than {FILE_LIMIT} bytes")
+            raise InvalidPromptRules(f"rules file `{file}`: larger than {FILE_LIMIT} bytes")
         parsed = msgspec.toml.decode(content, type=_File)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise BrokenRules(f"rules file `{file}`: {problem}") from problem
-    compiled = [_compiled(file, number, fields) for number, fields in enumerate(parsed.rule, start=1)]
+        raise InvalidPromptRules(f"rules file `{file}`: {problem}") from problem
+    compiled = [_compile_rule(file, number, fields) for number, fields in enumerate(parsed.rule, start=1)]
     names = [(each.rule.tool.lower(), each.rule.name) for each in compiled]
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise BrokenRules(f"rules file `{file}`, rule `{name[1]}`: there are two of that name")
-    return compiled, [_pattern(file, "ignore", "ignore", text) for text in parsed.ignore]
+            raise InvalidPromptRules(f"rules file `{file}`, rule `{name[1]}`: there are two of that name")
+    return compiled, [_compile_pattern(file, "ignore", "ignore", text) for text in parsed.ignore]
 
 
-def _compiled(file: Path, number: int, fields: dict[str, object]) -> Compiled:
+def _compile_rule(file: Path, number: int, fields: dict[str, object]) -> CompiledPromptRule:
     name = str(fields.get("name") or f"number {number}")
     try:
-        rule = msgspec.convert(fields, type=Rule)
+        rule = msgspec.convert(fields, type=PromptRule)
     except msgspec.ValidationError as problem:
-        raise BrokenRules(f"rules file `{file}`, rule `{name}`: {problem}") from problem
+        raise InvalidPromptRules(f"rules file `{file}`, rule `{name}`: {problem}") from problem
     if (rule.approve is None) != (rule.deny is None):
-        raise BrokenRules(f"rules file `{file}`, rule `{name}`: `approve` and `deny` go together")
+        raise InvalidPromptRules(f"rules file `{file}`, rule `{name}`: `approve` and `deny` go together")
     if rule.kind == "dialog" and rule.options is None:
-        raise BrokenRules(f"rules file `{file}`, rule `{name}`: a dialog needs `options`")
+        raise InvalidPromptRules(f"rules file `{file}`, rule `{name}`: a dialog needs `options`")
 
     def pattern(field: str, text: str | None) -> re.Pattern[str] | None:
-        return None if text is None else _pattern(file, name, field, text)
+        return None if text is None else _compile_pattern(file, name, field, text)
 
     # Only what stands at the end of the output counts, so a line's pattern is held to the end for its author.
-    match = _pattern(file, name, "match", rule.match if rule.kind == "dialog" else rf"(?:{rule.match})\s*\Z")
-    return Compiled(
+    match = _compile_pattern(file, name, "match", rule.match if rule.kind == "dialog" else rf"(?:{rule.match})\s*\Z")
+    return CompiledPromptRule(
         rule,
         match,
         pattern("unless", rule.unless),
@@ -172,8 +172,10 @@ def _compiled(file: Path, number: int, fields: dict[str, object]) -> Compiled:
     )
 
 
-def _pattern(file: Path, name: str, field: str, text: str) -> re.Pattern[str]:
+def _compile_pattern(file: Path, name: str, field: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as problem:
-        raise BrokenRules(f"rules file `{file}`, rule `{name}`: `{field}` is no regular expression: {problem}") from problem
+        raise InvalidPromptRules(
+            f"rules file `{file}`, rule `{name}`: `{field}` is no regular expression: {problem}"
+        ) from problem

@@ -10,122 +10,122 @@ from msgspec.structs import replace
 from switchtower.core import commands, errors, events, ids, journal, terminals
 from switchtower.core.session import Session
 from switchtower.protocols.pi import messages, strings
-from switchtower.protocols.pi.announcing import session_created, session_deleted
-from switchtower.protocols.pi.handlers.hall import Hall, Visitor
-from switchtower.protocols.pi.models import cast_of
+from switchtower.protocols.pi.announcing import encode_session_created, encode_session_deleted
+from switchtower.protocols.pi.handlers.hall import HandlerContext, Client
+from switchtower.protocols.pi.models import make_assistant_info
 from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.roster import Standing, name_of
-from switchtower.protocols.pi.stored.files import Place
+from switchtower.protocols.pi.roster import LoadedSession, get_session_name
+from switchtower.protocols.pi.stored.files import SessionFileLocation
 from switchtower.protocols.pi.view import shapes, stats, transcript
 
-MOST_STORED = 1_000
+MAX_STORED = 1_000
 ENGINE, MODE, PROVIDER = "agent", "interactive", "auto"
 
 
 class SessionHandlers:
-    def __init__(self, hall: Hall) -> None:
-        self._hall = hall
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
 
-    def list_sessions(self, request: inbound.Request, visitor: Visitor) -> ports.Handled:
-        return ports.Handled(data={"sessions": self._hall.roster.listed()})
+    def list_sessions(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
+        return ports.HandlerResult(data={"sessions": self._context.sessions.list_infos()})
 
-    async def create_session(self, request: inbound.Request, visitor: Visitor) -> ports.Handled:
+    async def create_session(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
         body = request.body
         assert isinstance(body, messages.CreateSession)
-        cwd = body.cwd or visitor.cwd or self._hall.settings.default_cwd
-        program = terminals.wanted(body.engine, body.command)
-        command = self._start(visitor, cwd, preset=body.preset, program=program)
-        return await self._begin(request, visitor, command, body.sessionId)
+        cwd = body.cwd or client.cwd or self._context.settings.default_cwd
+        program = terminals.parse_program(body.engine, body.command)
+        command = self._build_start_command(client, cwd, preset=body.preset, program=program)
+        return await self._start_and_announce(request, client, command, body.sessionId)
 
-    async def _begin(
-        self, request: inbound.Request, visitor: Visitor, command: commands.StartSession, name: str | None
-    ) -> ports.Handled:
+    async def _start_and_announce(
+        self, request: inbound.PiRequest, client: Client, command: commands.StartSession, name: str | None
+    ) -> ports.HandlerResult:
         """A new session under this name, and the announcement of it."""
-        hall = self._hall
-        with hall.roster.reserved(name):
+        hall = self._context
+        with hall.sessions.reserve(name):
             if name is None:
-                session_id = await self._ask_to_start(request, visitor, command, hall.tower.mint("sess"), None)
+                session_id = await self._submit_start(request, client, command, hall.service.mint("sess"), None)
             else:
                 # The core's own id is a name too, also of a session that is not at hand.
-                taken = await hall.tower.card(name)
+                taken = await hall.service.find_card(name)
                 if taken is not None and taken.loaded is not False:
-                    raise ports.Refused(strings.session_exists(name))
-                session_id = await self._start_named(request, visitor, command, name)
-            standing = await hall.roster.refresh(session_id)
-        return self.begun_session(standing)
+                    raise ports.PiCommandError(strings.format_session_exists(name))
+                session_id = await self._start_named(request, client, command, name)
+            standing = await hall.sessions.refresh(session_id)
+        return self.make_started_result(standing)
 
-    async def _start_named(self, request: inbound.Request, visitor: Visitor, command: commands.StartSession, name: str) -> str:
+    async def _start_named(self, request: inbound.PiRequest, client: Client, command: commands.StartSession, name: str) -> str:
         """The session's id follows from its name, so that of two nodes which start the same session one fails."""
-        session_id = ids.named("sess", name, await self._unused_generation(name))
+        session_id = ids.make_named_id("sess", name, await self._find_unused_generation(name))
         try:
-            return await self._ask_to_start(request, visitor, command, session_id, name)
+            return await self._submit_start(request, client, command, session_id, name)
         except errors.InvalidCommand:
             # Perhaps a session of that id is being removed at this moment. What is wrong with the command is wrong again.
-            return await self._ask_to_start(request, visitor, command, self._hall.tower.mint("sess"), name)
+            return await self._submit_start(request, client, command, self._context.service.mint("sess"), name)
 
-    async def _unused_generation(self, name: str) -> int:
+    async def _find_unused_generation(self, name: str) -> int:
         """How many sessions have had this name before, or any other number that none of them has."""
         used, unused = -1, 0
-        while await self._hall.tower.card(ids.named("sess", name, unused)) is not None:
+        while await self._context.service.find_card(ids.make_named_id("sess", name, unused)) is not None:
             used, unused = unused, 2 * unused + 1
         while unused - used > 1:
             between = (used + unused) // 2
-            if await self._hall.tower.card(ids.named("sess", name, between)) is None:
+            if await self._context.service.find_card(ids.make_named_id("sess", name, between)) is None:
                 unused = between
             else:
                 used = between
         return unused
 
-    async def _ask_to_start(
-        self, request: inbound.Request, visitor: Visitor, command: commands.StartSession, session_id: str, name: str | None
+    async def _submit_start(
+        self, request: inbound.PiRequest, client: Client, command: commands.StartSession, session_id: str, name: str | None
     ) -> str:
-        hall = self._hall
-        receipts = hall.begun(request, visitor, session_id=name or session_id)
-        await hall.tower.workshop.look_up_model(command)
-        prepared = hall.tower.workshop.prepared(replace(command, session_id=session_id, alias=name))
-        await hall.ask(replace(prepared, receipts=receipts, id_is_fresh=name is None))
+        hall = self._context
+        receipts = hall.make_start_receipts(request, client, session_id=name or session_id)
+        await hall.service.host_services.look_up_model(command)
+        prepared = hall.service.host_services.prepare_session(replace(command, session_id=session_id, alias=name))
+        await hall.submit(replace(prepared, receipts=receipts, id_is_fresh=name is None))
         return session_id
 
-    def begun_session(self, standing: Standing) -> ports.Handled:
-        return ports.Handled(
-            data={"sessionId": standing.name, "sessionInfo": standing.info},
-            session_id=standing.name,
-            announcements=(session_created(standing.info),),
+    def make_started_result(self, loaded: LoadedSession) -> ports.HandlerResult:
+        return ports.HandlerResult(
+            data={"sessionId": loaded.name, "sessionInfo": loaded.info},
+            session_id=loaded.name,
+            announcements=(encode_session_created(loaded.info),),
         )
 
-    async def delete_session(self, request: inbound.Request, visitor: Visitor) -> ports.Handled:
+    async def delete_session(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
         """pi-server 17.1: unloads it. What runs in it comes to its end first."""
         name = request.session_id
         assert name is not None
-        standing = self._hall.roster.get(name)
+        standing = self._context.sessions.find_by_name(name)
         if standing is None or not standing.loaded:
-            raise ports.Refused(strings.session_not_found(name))
+            raise ports.PiCommandError(strings.format_session_not_found(name))
         if standing.run_id is not None:
-            raise ports.SessionBusy(self._hall.roster.idle(standing.id))
+            raise ports.SessionBusy(self._context.sessions.wait_until_idle(standing.id))
         if standing.shells:
-            raise ports.SessionBusy(_when_done(self._hall.roster.shell_end(standing.shells[0])))
-        receipts = self._hall.begun(request, visitor, done=True)
-        await self._hall.ask(commands.UnloadSession(session_id=standing.id, actor=visitor.actor, receipts=receipts))
-        self._hall.bash_breaker.forget(standing.id)
-        return ports.Handled(data={"deleted": True}, announcements=(session_deleted(name),), settled=True)
+            raise ports.SessionBusy(_wait_for(self._context.sessions.wait_for_shell_end(standing.shells[0])))
+        receipts = self._context.make_start_receipts(request, client, done=True)
+        await self._context.submit(commands.UnloadSession(session_id=standing.id, actor=client.actor, receipts=receipts))
+        self._context.bash_breaker.forget(standing.id)
+        return ports.HandlerResult(data={"deleted": True}, announcements=(encode_session_deleted(name),), settled=True)
 
-    async def switch_session(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        await visitor.follow(standing)
-        now = self._hall.roster.by_id(standing.id)
-        return ports.Handled(data={"sessionInfo": standing.info if now is None else now.info})
+    async def switch_session(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
+        await client.follow(loaded)
+        now = self._context.sessions.find_by_id(loaded.id)
+        return ports.HandlerResult(data={"sessionInfo": loaded.info if now is None else now.info})
 
-    async def list_stored_sessions(self, request: inbound.Request, visitor: Visitor) -> ports.Handled:
-        cards = await self._hall.tower.cards(MOST_STORED, any_id=True)
-        return ports.Handled(data={"sessions": await asyncio.to_thread(self._stored, cards)})
+    async def list_stored_sessions(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
+        cards = await self._context.service.list_cards(MAX_STORED, any_id=True)
+        return ports.HandlerResult(data={"sessions": await asyncio.to_thread(self._list_stored, cards)})
 
-    def _stored(self, cards: list[journal.Card]) -> list[shapes.StoredSessionInfo]:
+    def _list_stored(self, cards: list[journal.Card]) -> list[shapes.StoredSessionInfo]:
         """Blocks: it looks at files."""
-        files = self._hall.files
+        files = self._context.files
         listed = []
         for card in cards:
-            path = files.path_of(card.session_id, name_of(card))
-            listed.append(stats.stored_session_info(card, path, name=name_of(card), file_exists=files.exists(path)))
-        for stored in files.stored([card.workspace.root for card in cards]):
+            path = files.make_path(card.session_id, get_session_name(card))
+            listed.append(stats.make_stored_session_info(card, path, name=get_session_name(card), file_exists=files.exists(path)))
+        for stored in files.list_stored([card.workspace.root for card in cards]):
             listed.append(
                 shapes.StoredSessionInfo(
                     sessionId=stored.session_id,
@@ -133,59 +133,61 @@ class SessionHandlers:
                     sessionFile=stored.path,
                     sessionPath=stored.path,
                     cwd=stored.cwd,
-                    createdAt=stats.iso(stored.created_at_ms),
+                    createdAt=stats.format_iso_time(stored.created_at_ms),
                     fileExists=True,
                     messageCount=UNSET if stored.messages is None else stored.messages,
                 )
             )
         return listed
 
-    async def load_session(self, request: inbound.Request, visitor: Visitor) -> ports.Handled:
+    async def load_session(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
         body = request.body
         assert isinstance(body, messages.LoadSession)
-        place = self._hall.files.place(body.sessionPath)
+        place = self._context.files.resolve_path(body.sessionPath)
         if place.session_id is not None and place.until_clearing is None:
-            card = await self._hall.tower.card(place.session_id)
+            card = await self._context.service.find_card(place.session_id)
             if card is None:
-                raise ports.Refused(strings.session_not_found(place.session_id))
-            if body.sessionId in (None, name_of(card)):
-                return await self._load_ours(request, visitor, card)
-        taken = await self._conversation_at(place)
-        command = self._start(visitor, taken.cwd, conversation=taken.messages, title=taken.title, parent=taken.parent)
+                raise ports.PiCommandError(strings.format_session_not_found(place.session_id))
+            if body.sessionId in (None, get_session_name(card)):
+                return await self._load_own_session(request, client, card)
+        taken = await self._load_conversation(place)
+        command = self._build_start_command(
+            client, taken.cwd, conversation=taken.messages, title=taken.title, parent=taken.parent
+        )
         if taken.parent is not None:
-            command = _like(command, await self._hall.tower.session(taken.parent))
+            command = _inherit_settings(command, await self._context.service.get_session(taken.parent))
         else:
-            command = self._with_model(command, taken)
+            command = self._apply_model(command, taken)
         # pi-server 20.2: a file's session keeps its id, so that loading it twice is refused.
-        return await self._begin(request, visitor, command, body.sessionId or taken.session_id)
+        return await self._start_and_announce(request, client, command, body.sessionId or taken.session_id)
 
-    async def _load_ours(self, request: inbound.Request, visitor: Visitor, card: journal.Card) -> ports.Handled:
-        hall, name = self._hall, name_of(card)
-        standing = hall.roster.get(name)
+    async def _load_own_session(self, request: inbound.PiRequest, client: Client, card: journal.Card) -> ports.HandlerResult:
+        hall, name = self._context, get_session_name(card)
+        standing = hall.sessions.find_by_name(name)
         if standing is not None and standing.loaded:
-            raise ports.Refused(strings.session_exists(name))
-        receipts = hall.begun(request, visitor, session_id=name)
-        await hall.roster.load(card.session_id, name, visitor.actor, receipts)
-        return self.begun_session(await hall.roster.refresh(card.session_id))
+            raise ports.PiCommandError(strings.format_session_exists(name))
+        receipts = hall.make_start_receipts(request, client, session_id=name)
+        await hall.sessions.load(card.session_id, name, client.actor, receipts)
+        return self.make_started_result(await hall.sessions.refresh(card.session_id))
 
-    def _with_model(self, command: commands.StartSession, taken: "Taken") -> commands.StartSession:
+    def _apply_model(self, command: commands.StartSession, taken: "StoredConversation") -> commands.StartSession:
         """With the model and the thinking level that the file names, where this server has that model."""
         command = replace(command, thinking=taken.thinking if taken.thinking in messages.LEVELS else None)
         if taken.provider is None or taken.model is None:
             return command
         wanted = commands.ConfigureSession(session_id="", provider=taken.provider, model=taken.model)
         try:
-            self._hall.tower.workshop.check_configuration(wanted)
+            self._context.service.host_services.check_configuration(wanted)
         except errors.CoreError:
             return command
         return replace(command, provider=taken.provider, model=taken.model)
 
-    async def _conversation_at(self, place: Place) -> "Taken":
+    async def _load_conversation(self, place: SessionFileLocation) -> "StoredConversation":
         if place.session_id is None:
-            found = await asyncio.to_thread(self._hall.files.read, place)
-            return Taken(
+            found = await asyncio.to_thread(self._context.files.read_session, place)
+            return StoredConversation(
                 title=found.name,
-                cwd=found.cwd or self._hall.settings.default_cwd,
+                cwd=found.cwd or self._context.settings.default_cwd,
                 messages=found.messages,
                 session_id=found.session_id if inbound.is_session_id(found.session_id) else None,
                 provider=found.provider,
@@ -193,15 +195,17 @@ class SessionHandlers:
                 thinking=found.thinking,
             )
         try:
-            session = await self._hall.tower.session(place.session_id)
+            session = await self._context.service.get_session(place.session_id)
         except errors.SessionNotFound:
-            raise ports.Refused(strings.session_not_found(place.session_id)) from None
-        told = await self._hall.transcript(place.session_id, until_clearing=place.until_clearing)
-        return Taken(title=session.title or None, cwd=session.workspace.root, messages=told.imported(), parent=session.id)
+            raise ports.PiCommandError(strings.format_session_not_found(place.session_id)) from None
+        told = await self._context.load_transcript(place.session_id, until_clearing=place.until_clearing)
+        return StoredConversation(
+            title=session.title or None, cwd=session.workspace.root, messages=told.list_imported(), parent=session.id
+        )
 
-    def _start(
+    def _build_start_command(
         self,
-        visitor: Visitor,
+        client: Client,
         cwd: str,
         *,
         conversation: tuple[events.MessageImported, ...] = (),
@@ -210,10 +214,10 @@ class SessionHandlers:
         preset: str | None = None,
         program: events.Program | None = None,
     ) -> commands.StartSession:
-        token = self._hall.tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
+        token = self._context.service.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         return commands.StartSession(
             session_id="",  # chosen when it is asked for
-            actor=visitor.actor,
+            actor=client.actor,
             engine=ENGINE,
             mode=MODE,
             provider=PROVIDER,
@@ -229,91 +233,97 @@ class SessionHandlers:
 
     # Conversations
 
-    async def new_session(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+    async def new_session(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         assert isinstance(request.body, messages.NewSession)
-        return await self._replace(request, visitor, standing, request.body.parentSession, ())
+        return await self._replace(request, client, loaded, request.body.parentSession, ())
 
-    async def switch_session_file(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+    async def switch_session_file(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         assert isinstance(request.body, messages.SwitchSessionFile)
         path = request.body.sessionPath
-        taken = await self._conversation_at(self._hall.files.place(path))
-        return await self._replace(request, visitor, standing, path, taken.messages)
+        taken = await self._load_conversation(self._context.files.resolve_path(path))
+        return await self._replace(request, client, loaded, path, taken.messages)
 
     async def _replace(
         self,
-        request: inbound.Request,
-        visitor: Visitor,
-        standing: Standing,
+        request: inbound.PiRequest,
+        client: Client,
+        loaded: LoadedSession,
         origin: str | None,
         conversation: tuple[events.MessageImported, ...],
         data: dict[str, object] | None = None,
-    ) -> ports.Handled:
+    ) -> ports.HandlerResult:
         data = data or {"cancelled": False}
         command = commands.ReplaceConversation(
-            session_id=standing.id,
-            actor=visitor.actor,
+            session_id=loaded.id,
+            actor=client.actor,
             origin=origin,
             conversation=conversation,
-            receipts=self._hall.begun(request, visitor, data=data),
+            receipts=self._context.make_start_receipts(request, client, data=data),
         )
         try:
-            await self._hall.ask(command)
+            await self._context.submit(command)
         except errors.RunInProgress:
-            raise ports.SessionBusy(self._hall.roster.idle(standing.id)) from None
-        return ports.Handled(data=data)
+            raise ports.SessionBusy(self._context.sessions.wait_until_idle(loaded.id)) from None
+        return ports.HandlerResult(data=data)
 
-    async def fork(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+    async def fork(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         """The session becomes the fork, as pi's clients expect: they go on in it. What came after the message stays stored."""
         assert isinstance(request.body, messages.Fork)
-        hall = self._hall
-        if standing.run_id is not None:
-            raise ports.SessionBusy(hall.roster.idle(standing.id))
+        hall = self._context
+        if loaded.run_id is not None:
+            raise ports.SessionBusy(hall.sessions.wait_until_idle(loaded.id))
         try:
-            fork = transcript.Fork(request.body.entryId, cast_of(hall.models.of(standing.provider, standing.model)))
-            async for entry in hall.entries(standing.id):
+            fork = transcript.TranscriptFork(
+                request.body.entryId, make_assistant_info(hall.models.get_model(loaded.provider, loaded.model))
+            )
+            async for entry in hall.read_entries(loaded.id):
                 if fork.add(entry):
                     break
         except transcript.UnknownEntry as unknown:
-            raise ports.Refused(str(unknown)) from None
+            raise ports.PiCommandError(str(unknown)) from None
         if fork.text is None:
-            raise ports.Refused(str(transcript.UnknownEntry()))
-        origin = hall.files.path_of(standing.id, standing.name, until_clearing=standing.clearings + 1)
-        data: dict[str, object] = {"text": fork.text, "cancelled": False, "sessionId": standing.name}
-        return await self._replace(request, visitor, standing, origin, fork.imported(), data)
+            raise ports.PiCommandError(str(transcript.UnknownEntry()))
+        origin = hall.files.make_path(loaded.id, loaded.name, until_clearing=loaded.clearings + 1)
+        data: dict[str, object] = {"text": fork.text, "cancelled": False, "sessionId": loaded.name}
+        return await self._replace(request, client, loaded, origin, fork.list_imported(), data)
 
-    async def get_fork_messages(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        told = await self._hall.transcript(standing.id)
-        return ports.Handled(data={"messages": told.points})
+    async def get_fork_messages(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
+        told = await self._context.load_transcript(loaded.id)
+        return ports.HandlerResult(data={"messages": told.points})
 
-    async def list_session_files(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+    async def list_session_files(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         """The conversations that this session could be switched to: those of its folder, and its own earlier ones."""
-        cards = await self._hall.tower.cards(MOST_STORED, any_id=True)
-        return ports.Handled(data={"files": await asyncio.to_thread(self._files_of, standing, cards)})
+        cards = await self._context.service.list_cards(MAX_STORED, any_id=True)
+        return ports.HandlerResult(data={"files": await asyncio.to_thread(self._list_files, loaded, cards)})
 
-    def _files_of(self, standing: Standing, cards: list[journal.Card]) -> list[dict[str, object]]:
+    def _list_files(self, loaded: LoadedSession, cards: list[journal.Card]) -> list[dict[str, object]]:
         """Blocks: it looks at files. A conversation of ours is in the journal, whether or not a file of it was exported."""
-        files = self._hall.files
+        files = self._context.files
         found = [
-            (files.path_of(card.session_id, name_of(card)), card.updated_at_ms)
+            (files.make_path(card.session_id, get_session_name(card)), card.updated_at_ms)
             for card in cards
-            if card.workspace.root == standing.root
+            if card.workspace.root == loaded.root
         ]
-        now_ms = self._hall.tower.now_ms()
+        now_ms = self._context.service.now_ms()
         found += [
-            (files.path_of(standing.id, standing.name, until_clearing=number), now_ms)
-            for number in range(1, standing.clearings + 1)
+            (files.make_path(loaded.id, loaded.name, until_clearing=number), now_ms) for number in range(1, loaded.clearings + 1)
         ]
         listed = [(path, modified_at_ms, files.exists(path)) for path, modified_at_ms in found]
         listed += [
-            (stored.path, stored.modified_at_ms, True) for stored in files.stored([standing.root]) if stored.cwd == standing.root
+            (stored.path, stored.modified_at_ms, True) for stored in files.list_stored([loaded.root]) if stored.cwd == loaded.root
         ]
         return [
-            {"path": path, "name": path.rpartition("/")[2], "modifiedAt": stats.iso(modified_at_ms), "fileExists": exists}
+            {
+                "path": path,
+                "name": path.rpartition("/")[2],
+                "modifiedAt": stats.format_iso_time(modified_at_ms),
+                "fileExists": exists,
+            }
             for path, modified_at_ms, exists in listed
         ]
 
 
-class Taken(Struct, frozen=True, kw_only=True):
+class StoredConversation(Struct, frozen=True, kw_only=True):
     """A stored conversation that a session begins with, or is switched to."""
 
     title: str | None
@@ -328,7 +338,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     thinking: str | None = None
 
 
-def _like(command: commands.StartSession, parent: Session) -> commands.StartSession:
+def _inherit_settings(command: commands.StartSession, parent: Session) -> commands.StartSession:
     """What a session goes on from it also goes on as: nobody's policy is loosened by a fork."""
     return replace(
         command,
@@ -342,5 +352,5 @@ def _like(command: commands.StartSession, parent: Session) -> commands.StartSess
     )
 
 
-async def _when_done(future: Awaitable[object]) -> None:
+async def _wait_for(future: Awaitable[object]) -> None:
     await future

@@ -4,5 +4,5 @@ from switchtower.core import events
 from switchtower.protocols.pi import messages
 
 
-def images(sent: list[messages.Image] | None) -> tuple[events.Image, ...]:
+def convert_images(sent: list[messages.Image] | None) -> tuple[events.Image, ...]:
     return tuple(events.Image(image.mimeType, image.data) for image in sent or ())

@@ -3,24 +3,24 @@
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from switchtower.protocols.pi.handlers.answers import AnswerHandlers
-from switchtower.protocols.pi.handlers.configuring import ConfiguringHandlers
-from switchtower.protocols.pi.handlers.hall import Hall, SessionHandler, Visitor, for_session
-from switchtower.protocols.pi.handlers.looks import LookHandlers
+from switchtower.protocols.pi.handlers.answers import UiResponseHandlers
+from switchtower.protocols.pi.handlers.configuring import ConfigurationHandlers
+from switchtower.protocols.pi.handlers.hall import HandlerContext, SessionHandler, Client, bind_session
+from switchtower.protocols.pi.handlers.looks import QueryHandlers
 from switchtower.protocols.pi.handlers.server import ServerHandlers
 from switchtower.protocols.pi.handlers.sessions import SessionHandlers
-from switchtower.protocols.pi.handlers.work import WorkHandlers
+from switchtower.protocols.pi.handlers.work import RunHandlers
 from switchtower.protocols.pi.order import inbound, ports
 
-ServerHandler = Callable[[inbound.Request, Visitor], ports.Handled | Awaitable[ports.Handled]]
+ServerHandler = Callable[[inbound.PiRequest, Client], ports.HandlerResult | Awaitable[ports.HandlerResult]]
 
 
-def handlers(hall: Hall, sessions: SessionHandlers, work: WorkHandlers) -> dict[str, ports.Handler]:
+def make_handlers(context: HandlerContext, sessions: SessionHandlers, work: RunHandlers) -> dict[str, ports.Handler]:
     looks, configuring, answers, server = (
-        LookHandlers(hall),
-        ConfiguringHandlers(hall),
-        AnswerHandlers(hall),
-        ServerHandlers(hall),
+        QueryHandlers(context),
+        ConfigurationHandlers(context),
+        UiResponseHandlers(context),
+        ServerHandlers(context),
     )
     of_server: list[ServerHandler] = [
         sessions.list_sessions,
@@ -68,11 +68,11 @@ def handlers(hall: Hall, sessions: SessionHandlers, work: WorkHandlers) -> dict[
         answers.extension_ui_response,
     ]
     return {
-        **{_name(handle): cast(ports.Handler, handle) for handle in of_server},
-        **{_name(handle): for_session(hall, handle) for handle in of_session},
+        **{_get_command_name(handle): cast(ports.Handler, handle) for handle in of_server},
+        **{_get_command_name(handle): bind_session(context, handle) for handle in of_session},
     }
 
 
-def _name(handle: ServerHandler | SessionHandler) -> str:
+def _get_command_name(handle: ServerHandler | SessionHandler) -> str:
     """A handler is named as its command."""
     return handle.__name__

@@ -12,241 +12,250 @@ from msgspec import UNSET
 from switchtower.core import commands, errors, events
 from switchtower.core.session import LastRun
 from switchtower.protocols.pi import messages, strings
-from switchtower.protocols.pi.handlers.hall import Hall, Visitor
-from switchtower.protocols.pi.handlers.shapes_of import images
+from switchtower.protocols.pi.handlers.hall import HandlerContext, Client
+from switchtower.protocols.pi.handlers.shapes_of import convert_images
 from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.roster import Ended, Standing
+from switchtower.protocols.pi.roster import RunEnd, LoadedSession
 
-OURSELVES = events.Actor(name="switchtower", via="pi", counts=True)
-ABORT_PATIENCE = 10.0
+SERVER_ACTOR = events.Actor(name="switchtower", via="pi", counts=True)
+ABORT_TIMEOUT = 10.0
 """How long an abort waits for its run to have ended before it answers all the same."""
 
 
-class WorkHandlers:
-    def __init__(self, hall: Hall) -> None:
-        self._hall = hall
+class RunHandlers:
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
 
     # Interaction
 
-    def prompt(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> Awaitable[ports.Handled]:
+    def prompt(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> Awaitable[ports.HandlerResult]:
         body = request.body
         assert isinstance(body, messages.Prompt)
         # What a program in a terminal is told is typed, and that is all: no run begins whose end could be waited for.
-        is_typed = standing.purpose is events.Purpose.PROGRAM
-        if standing.run_id is not None and (is_typed or body.streamingBehavior is not None):
-            steers = body.streamingBehavior == "steer" and standing.purpose is events.Purpose.WORK
-            return self._queue(request, visitor, standing, body, events.Delivery.STEER if steers else events.Delivery.FOLLOW_UP)
-        return self._prompt(request, visitor, standing, body)
+        is_typed = loaded.purpose is events.Purpose.PROGRAM
+        if loaded.run_id is not None and (is_typed or body.streamingBehavior is not None):
+            steers = body.streamingBehavior == "steer" and loaded.purpose is events.Purpose.WORK
+            return self._queue(request, client, loaded, body, events.Delivery.STEER if steers else events.Delivery.FOLLOW_UP)
+        return self._prompt(request, client, loaded, body)
 
     async def _prompt(
-        self, request: inbound.Request, visitor: Visitor, standing: Standing, body: messages.Prompt
-    ) -> ports.Handled:
-        session_id = standing.id
+        self, request: inbound.PiRequest, client: Client, loaded: LoadedSession, body: messages.Prompt
+    ) -> ports.HandlerResult:
+        session_id = loaded.id
         self._wait_if_busy(session_id)
-        self._check_breaker(standing.provider)
-        run_id = self._hall.tower.mint("run")
-        end = self._hall.roster.run_end(run_id)
+        self._check_breaker(loaded.provider)
+        run_id = self._context.service.mint("run")
+        end = self._context.sessions.wait_for_run_end(run_id)
         command = commands.SendMessage(
             session_id=session_id,
-            actor=visitor.actor,
+            actor=client.actor,
             text=body.message,
-            images=images(body.images),
+            images=convert_images(body.images),
             run_id=run_id,
-            receipts=self._hall.begun(request, visitor, run_id=run_id, at=session_id),
+            receipts=self._context.make_start_receipts(request, client, run_id=run_id, at=session_id),
         )
         await self._start(command, session_id, end)
-        return ports.Handled(rest=self.run_to_its_end(session_id, run_id, end), is_run=True)
+        return ports.HandlerResult(rest=self.wait_for_run(session_id, run_id, end), is_run=True)
 
-    def steer(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> Awaitable[ports.Handled]:
+    def steer(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> Awaitable[ports.HandlerResult]:
         assert isinstance(request.body, messages.Steer)
-        return self._queue(request, visitor, standing, request.body, events.Delivery.STEER)
+        return self._queue(request, client, loaded, request.body, events.Delivery.STEER)
 
-    def follow_up(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> Awaitable[ports.Handled]:
+    def follow_up(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> Awaitable[ports.HandlerResult]:
         assert isinstance(request.body, messages.FollowUp)
-        return self._queue(request, visitor, standing, request.body, events.Delivery.FOLLOW_UP)
+        return self._queue(request, client, loaded, request.body, events.Delivery.FOLLOW_UP)
 
     async def _queue(
         self,
-        request: inbound.Request,
-        visitor: Visitor,
-        standing: Standing,
+        request: inbound.PiRequest,
+        client: Client,
+        loaded: LoadedSession,
         body: messages.Prompt | messages.Steer | messages.FollowUp,
         delivery: events.Delivery,
-    ) -> ports.Handled:
-        await self._hall.ask(
+    ) -> ports.HandlerResult:
+        await self._context.submit(
             commands.QueueMessage(
-                session_id=standing.id,
-                actor=visitor.actor,
+                session_id=loaded.id,
+                actor=client.actor,
                 text=body.message,
-                images=images(body.images),
+                images=convert_images(body.images),
                 delivery=delivery,
-                receipts=self._hall.begun(request, visitor, done=True),
+                receipts=self._context.make_start_receipts(request, client, done=True),
             )
         )
-        return ports.Handled()
+        return ports.HandlerResult()
 
-    def abort(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled | Awaitable[ports.Handled]:
-        if standing.run_id is None:
-            return ports.Handled()  # it has ended by itself
-        return self._abort(visitor, standing, standing.run_id)
+    def abort(
+        self, request: inbound.PiRequest, client: Client, loaded: LoadedSession
+    ) -> ports.HandlerResult | Awaitable[ports.HandlerResult]:
+        if loaded.run_id is None:
+            return ports.HandlerResult()  # it has ended by itself
+        return self._abort(client, loaded, loaded.run_id)
 
-    async def _abort(self, visitor: Visitor, standing: Standing, run_id: str) -> ports.Handled:
-        session_id = standing.id
-        end = self._hall.roster.run_end(run_id)
+    async def _abort(self, client: Client, loaded: LoadedSession, run_id: str) -> ports.HandlerResult:
+        session_id = loaded.id
+        end = self._context.sessions.wait_for_run_end(run_id)
         try:
-            await self._hall.ask(commands.CancelRun(session_id=session_id, actor=visitor.actor, run_id=run_id, reason="abort"))
+            await self._context.submit(
+                commands.CancelRun(session_id=session_id, actor=client.actor, run_id=run_id, reason="abort")
+            )
         except errors.NoActiveRun:
             end.cancel()
-            return ports.Handled()
-        return ports.Handled(rest=_patiently(end))
+            return ports.HandlerResult()
+        return ports.HandlerResult(rest=_wait_with_timeout(end))
 
     # Compaction and retry
 
-    async def compact(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+    async def compact(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         assert isinstance(request.body, messages.Compact)
-        session_id = standing.id
+        session_id = loaded.id
         self._wait_if_busy(session_id)
-        run_id = self._hall.tower.mint("run")
-        end = self._hall.roster.run_end(run_id)
+        run_id = self._context.service.mint("run")
+        end = self._context.sessions.wait_for_run_end(run_id)
         command = commands.CompactContext(
             session_id=session_id,
-            actor=visitor.actor,
+            actor=client.actor,
             instructions=request.body.customInstructions or "",
             run_id=run_id,
-            receipts=self._hall.begun(request, visitor, run_id=run_id, at=session_id),
+            receipts=self._context.make_start_receipts(request, client, run_id=run_id, at=session_id),
         )
         await self._start(command, session_id, end)
-        return ports.Handled(rest=self.compaction_to_its_end(session_id, run_id, end), is_run=True)
+        return ports.HandlerResult(rest=self.wait_for_compaction(session_id, run_id, end), is_run=True)
 
-    async def compaction_to_its_end(self, session_id: str, run_id: str, end: "asyncio.Future[Ended]") -> ports.Handled:
-        handled = await self.run_to_its_end(session_id, run_id, end, cancelled="Compaction cancelled")
-        transcript = await self._hall.transcript(session_id)
-        return ports.Handled(data=transcript.compaction) if transcript.compaction else handled
+    async def wait_for_compaction(self, session_id: str, run_id: str, end: "asyncio.Future[RunEnd]") -> ports.HandlerResult:
+        handled = await self.wait_for_run(session_id, run_id, end, cancelled="Compaction cancelled")
+        transcript = await self._context.load_transcript(session_id)
+        return ports.HandlerResult(data=transcript.compaction) if transcript.compaction else handled
 
-    async def abort_compaction(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        if standing.purpose is events.Purpose.COMPACT and standing.run_id is not None:
-            return await self._abort(visitor, standing, standing.run_id)
-        return await self._stop_step(visitor, standing, "compaction")
+    async def abort_compaction(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
+        if loaded.purpose is events.Purpose.COMPACT and loaded.run_id is not None:
+            return await self._abort(client, loaded, loaded.run_id)
+        return await self._stop_step(client, loaded, "compaction")
 
-    async def abort_retry(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        return await self._stop_step(visitor, standing, "retry")
+    async def abort_retry(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
+        return await self._stop_step(client, loaded, "retry")
 
-    async def _stop_step(self, visitor: Visitor, standing: Standing, step: str) -> ports.Handled:
-        await self._hall.ask(commands.StopStep(session_id=standing.id, actor=visitor.actor, step=step))
-        return ports.Handled()
+    async def _stop_step(self, client: Client, loaded: LoadedSession, step: str) -> ports.HandlerResult:
+        await self._context.submit(commands.StopStep(session_id=loaded.id, actor=client.actor, step=step))
+        return ports.HandlerResult()
 
     # Bash: pi-server 21
 
-    async def bash(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
+    async def bash(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         assert isinstance(request.body, messages.Bash)
-        session_id = standing.id
-        if standing.policy == "read-only":
-            raise ports.Refused("Bash is not allowed: the session's policy is read-only; hint: choose another policy")
-        self._hall.bash_breaker.enter(session_id)
-        shell_id = self._hall.tower.mint("sh")
-        end = self._hall.roster.shell_end(shell_id)
+        session_id = loaded.id
+        if loaded.policy == "read-only":
+            raise ports.PiCommandError("Bash is not allowed: the session's policy is read-only; hint: choose another policy")
+        self._context.bash_breaker.enter(session_id)
+        shell_id = self._context.service.mint("sh")
+        end = self._context.sessions.wait_for_shell_end(shell_id)
         try:
-            await self._hall.ask(
+            await self._context.submit(
                 commands.RunShell(
                     session_id=session_id,
-                    actor=visitor.actor,
+                    actor=client.actor,
                     shell_id=shell_id,
                     command=request.body.command,
                     told=not request.body.excludeFromContext,
-                    receipts=self._hall.begun(request, visitor, shell_id=shell_id, at=session_id),
+                    receipts=self._context.make_start_receipts(request, client, shell_id=shell_id, at=session_id),
                 )
             )
         except BaseException:
             end.cancel()
-            self._hall.bash_breaker.left(session_id)
+            self._context.bash_breaker.release(session_id)
             raise
-        return ports.Handled(rest=self.shell_to_its_end(session_id, shell_id, end))
+        return ports.HandlerResult(rest=self.wait_for_shell(session_id, shell_id, end))
 
-    async def shell_to_its_end(
+    async def wait_for_shell(
         self, session_id: str, shell_id: str, end: "asyncio.Future[events.ShellFinished]"
-    ) -> ports.Handled:
+    ) -> ports.HandlerResult:
         try:
             finished = await end
         except asyncio.CancelledError:
             # The command's time is over: what it covers ends with it.
-            if not self._hall.closing:
-                self._hall.bash_breaker.timed_out(session_id)
-                cancel = commands.CancelShell(session_id=session_id, actor=OURSELVES, shell_id=shell_id)
-                self._hall.tower.submit(cancel, lambda _: None)
+            if not self._context.closing:
+                self._context.bash_breaker.record_timeout(session_id)
+                cancel = commands.CancelShell(session_id=session_id, actor=SERVER_ACTOR, shell_id=shell_id)
+                self._context.service.submit(cancel, lambda _: None)
             raise
-        self._hall.bash_breaker.succeeded(session_id)
-        return ports.Handled(data=bash_result(finished))
+        self._context.bash_breaker.record_success(session_id)
+        return ports.HandlerResult(data=make_bash_result(finished))
 
-    async def abort_bash(self, request: inbound.Request, visitor: Visitor, standing: Standing) -> ports.Handled:
-        ends = [self._hall.roster.shell_end(shell_id) for shell_id in standing.shells]
-        await self._hall.ask(commands.CancelShell(session_id=standing.id, actor=visitor.actor))
-        return ports.Handled(rest=_all_patiently(ends)) if ends else ports.Handled()
+    async def abort_bash(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
+        ends = [self._context.sessions.wait_for_shell_end(shell_id) for shell_id in loaded.shells]
+        await self._context.submit(commands.CancelShell(session_id=loaded.id, actor=client.actor))
+        return ports.HandlerResult(rest=_wait_for_all(ends)) if ends else ports.HandlerResult()
 
     # Shared
 
     def _wait_if_busy(self, session_id: str) -> None:
-        standing = self._hall.roster.by_id(session_id)
+        standing = self._context.sessions.find_by_id(session_id)
         if standing is not None and standing.run_id is not None:
-            raise ports.SessionBusy(self._hall.roster.idle(session_id))
+            raise ports.SessionBusy(self._context.sessions.wait_until_idle(session_id))
 
     async def _start(
-        self, command: commands.SendMessage | commands.CompactContext, session_id: str, end: "asyncio.Future[Ended]"
+        self, command: commands.SendMessage | commands.CompactContext, session_id: str, end: "asyncio.Future[RunEnd]"
     ) -> None:
         try:
-            await self._hall.ask(command)
+            await self._context.submit(command)
         except errors.RunInProgress:
             # Another client's message came first; this one waits for its turn.
             end.cancel()
-            raise ports.SessionBusy(self._hall.roster.idle(session_id)) from None
+            raise ports.SessionBusy(self._context.sessions.wait_until_idle(session_id)) from None
         except BaseException:
             end.cancel()
             raise
 
-    async def run_to_its_end(
-        self, session_id: str, run_id: str, end: "asyncio.Future[Ended]", *, cancelled: str | None = None
-    ) -> ports.Handled:
+    async def wait_for_run(
+        self, session_id: str, run_id: str, end: "asyncio.Future[RunEnd]", *, cancelled: str | None = None
+    ) -> ports.HandlerResult:
         try:
             ended = await end
             while ended.following is not None:
                 run_id = ended.following
-                ended = await self._hall.roster.run_end(run_id)
+                ended = await self._context.sessions.wait_for_run_end(run_id)
         except asyncio.CancelledError:
-            if not self._hall.closing:  # then the next daemon takes it up
+            if not self._context.closing:  # then the next daemon takes it up
                 cancel = commands.CancelRun(
-                    session_id=session_id, actor=OURSELVES, run_id=run_id, reason="the command was given up"
+                    session_id=session_id, actor=SERVER_ACTOR, run_id=run_id, reason="the command was given up"
                 )
-                self._hall.tower.submit(cancel, lambda _: None)
+                self._context.service.submit(cancel, lambda _: None)
             raise
-        return run_result(ended.last, cancelled=cancelled)
+        return make_run_result(ended.last, cancelled=cancelled)
 
     def _check_breaker(self, provider: str) -> None:
-        if any(breaker.provider == provider and breaker.state == "open" for breaker in self._hall.tower.workshop.breakers()):
-            self._hall.prompts_refused[provider] += 1
-            raise ports.Refused(strings.circuit_open(provider))
+        if any(
+            breaker.provider == provider and breaker.state == "open"
+            for breaker in self._context.service.host_services.list_breakers()
+        ):
+            self._context.prompts_refused[provider] += 1
+            raise ports.PiCommandError(strings.format_circuit_open(provider))
 
 
-def run_result(last: LastRun, *, cancelled: str | None = None) -> ports.Handled:
+def make_run_result(last: LastRun, *, cancelled: str | None = None) -> ports.HandlerResult:
     """A run that somebody stopped has done what was wanted of it; one that failed has not."""
     if last.outcome is events.Outcome.SUCCESS:
-        return ports.Handled()
+        return ports.HandlerResult()
     if last.outcome is events.Outcome.CANCELLED and cancelled is None:
-        return ports.Handled()
-    raise ports.Refused(cancelled if last.outcome is events.Outcome.CANCELLED and cancelled else last.failure or last.summary)
+        return ports.HandlerResult()
+    raise ports.PiCommandError(
+        cancelled if last.outcome is events.Outcome.CANCELLED and cancelled else last.failure or last.summary
+    )
 
 
-def bash_result(finished: events.ShellFinished) -> dict[str, object]:
+def make_bash_result(finished: events.ShellFinished) -> dict[str, object]:
     ended = {} if finished.exit_code is None else {"exitCode": finished.exit_code}
     return {**ended, "output": finished.text, "cancelled": finished.cancelled, "truncated": False}
 
 
-async def _patiently(end: "asyncio.Future[Ended]") -> ports.Handled:
-    await asyncio.wait([end], timeout=ABORT_PATIENCE)
+async def _wait_with_timeout(end: "asyncio.Future[RunEnd]") -> ports.HandlerResult:
+    await asyncio.wait([end], timeout=ABORT_TIMEOUT)
     end.cancel()
-    return ports.Handled()
+    return ports.HandlerResult()
 
 
-async def _all_patiently(ends: "list[asyncio.Future[events.ShellFinished]]") -> ports.Handled:
-    await asyncio.wait(ends, timeout=ABORT_PATIENCE)
+async def _wait_for_all(ends: "list[asyncio.Future[events.ShellFinished]]") -> ports.HandlerResult:
+    await asyncio.wait(ends, timeout=ABORT_TIMEOUT)
     for end in ends:
         end.cancel()
-    return ports.Handled(data=UNSET)
+    return ports.HandlerResult(data=UNSET)

@@ -30,7 +30,7 @@ ADVANCING = MUTATING - SERVER
 CONTROL = frozenset({"abort", "abort_compaction", "abort_retry", "abort_bash", "extension_ui_response", "delete_session"})
 """What stops something or decides about it. A client that has used up its rate can still do this."""
 
-PASSERS = READS | {
+OVERTAKING = READS | {
     "steer",
     "follow_up",
     "abort",
@@ -43,13 +43,13 @@ PASSERS = READS | {
 }
 
 
-def subject(command: str, named: str | None, made: str | None) -> str | None:
+def get_versioned_session(command: str, named: str | None, made: str | None) -> str | None:
     """Whose version a command is about: the session that it names, or for create and load the one that it made."""
     return made if made is not None and command in SERVER else named
 
 
-def passes(request: inbound.Request) -> bool:
+def can_overtake(request: inbound.PiRequest) -> bool:
     """May it overtake a command that only waits? A prompt may when it says what to do with a running agent."""
     if request.type == "prompt":
         return isinstance(request.body, messages.Prompt) and request.body.streamingBehavior is not None
-    return request.type in PASSERS
+    return request.type in OVERTAKING

@@ -14,7 +14,7 @@ KEPT_FRAME = 1_024
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def number(spelled: str) -> float:
+def normalize_number(spelled: str) -> float:
     """A JSON number with a fraction or an exponent, as a whole number when it is one."""
     value = float(spelled)
     if value - value != 0.0:
@@ -22,10 +22,10 @@ def number(spelled: str) -> float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-decode = msgspec.json.Decoder(float_hook=number).decode
+decode = msgspec.json.Decoder(float_hook=normalize_number).decode
 
 
-def digest(command: dict[str, Any]) -> str:
+def compute_digest(command: dict[str, Any]) -> str:
     meaning = {name: value for name, value in command.items() if name not in ("id", "idempotencyKey")}
     return hashlib.sha256(_encode(meaning)).hexdigest()
 
@@ -38,10 +38,10 @@ class Fingerprint:
     def __init__(self, frame: bytes, command: dict[str, Any]) -> None:
         keep = len(frame) <= KEPT_FRAME
         self._frame = frame if keep else b""
-        self._digest = "" if keep else digest(command)
+        self._digest = "" if keep else compute_digest(command)
 
     @classmethod
-    def known(cls, value: str) -> "Fingerprint":
+    def from_value(cls, value: str) -> "Fingerprint":
         """One that a receipt has kept."""
         fingerprint = cls.__new__(cls)
         fingerprint._frame, fingerprint._digest = b"", value
@@ -50,5 +50,5 @@ class Fingerprint:
     @property
     def value(self) -> str:
         if not self._digest:
-            self._digest, self._frame = digest(decode(self._frame)), b""
+            self._digest, self._frame = compute_digest(decode(self._frame)), b""
         return self._digest

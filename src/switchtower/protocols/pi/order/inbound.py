@@ -16,7 +16,7 @@ ANONYMOUS = "anon:"
 """Begins the ids that we give to commands without one; a client may not use it."""
 
 
-class Request(Struct, frozen=True):
+class PiRequest(Struct, frozen=True):
     type: str
     id: str | None
     session_id: str | None
@@ -32,7 +32,7 @@ class Request(Struct, frozen=True):
         return self.meaning.value if self.meaning is not None else ""
 
 
-class Invalid(Exception):
+class PiRequestError(Exception):
     """A frame that is no valid command, with what to answer it with."""
 
     def __init__(self, command: str, id_: str | None, error: str) -> None:
@@ -48,33 +48,33 @@ _missing = re.compile(r"Object missing required field `(.*)`", re.DOTALL).fullma
 _no_dependencies: list[str] = []
 
 
-def parse(frame: bytes) -> Request:
+def parse_request(frame: bytes) -> PiRequest:
     try:
         loose = fingerprints.decode(frame)
     except RecursionError:
-        raise Invalid(UNKNOWN, None, strings.TOO_DEEP) from None
+        raise PiRequestError(UNKNOWN, None, strings.TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Invalid(UNKNOWN, None, strings.BAD_JSON) from None
+        raise PiRequestError(UNKNOWN, None, strings.BAD_JSON) from None
     if type(loose) is not dict:
-        raise Invalid(UNKNOWN, None, strings.NOT_AN_OBJECT)
+        raise PiRequestError(UNKNOWN, None, strings.NOT_AN_OBJECT)
     # Fewer brackets than levels is impossible, and counting them is cheap.
-    if frame.count(b"{") + frame.count(b"[") > NESTING_LIMIT and _too_deep(loose):
-        raise Invalid(_told_type(loose), _told_id(loose), strings.TOO_DEEP)
+    if frame.count(b"{") + frame.count(b"[") > NESTING_LIMIT and _is_too_deep(loose):
+        raise PiRequestError(_find_type(loose), _find_id(loose), strings.TOO_DEEP)
     type_ = loose.get("type")
     if type(type_) is not str:
-        raise Invalid(UNKNOWN, _told_id(loose), strings.invalid("type", "must be a string"))
+        raise PiRequestError(UNKNOWN, _find_id(loose), strings.format_invalid_field("type", "must be a string"))
     wanted = messages.COMMANDS.get(type_)
     if wanted is None:
-        raise Invalid(strings.shown(type_), _told_id(loose), strings.unknown_type(type_))
+        raise PiRequestError(strings.shorten(type_), _find_id(loose), strings.format_unknown_type(type_))
     try:
         body = msgspec.convert(loose, wanted)
     except msgspec.ValidationError as problem:
-        raise Invalid(type_, _told_id(loose), _validation(str(problem))) from None
+        raise PiRequestError(type_, _find_id(loose), _convert_problem(str(problem))) from None
     id_, key, session_id = body.id, body.idempotencyKey, body.sessionId
-    problem_there = _envelope_problem(body)
+    problem_there = _find_envelope_problem(body)
     if problem_there:
-        raise Invalid(type_, _told_id(loose), problem_there)
-    return Request(
+        raise PiRequestError(type_, _find_id(loose), problem_there)
+    return PiRequest(
         type_,
         id_,
         session_id,
@@ -86,20 +86,20 @@ def parse(frame: bytes) -> Request:
     )
 
 
-def _envelope_problem(body: messages.Command) -> str | None:
+def _find_envelope_problem(body: messages.Command) -> str | None:
     """What no type says, or what a pattern would make slow."""
     if body.sessionId is not None and not is_session_id(body.sessionId):
-        return strings.invalid("sessionId", "must be 1 to 256 letters, digits or `_.-`")
+        return strings.format_invalid_field("sessionId", "must be 1 to 256 letters, digits or `_.-`")
     if body.id is not None and body.id.startswith(ANONYMOUS):
-        return strings.invalid("id", f"must not begin with `{ANONYMOUS}`")
+        return strings.format_invalid_field("id", f"must not begin with `{ANONYMOUS}`")
     if body.dependsOn and body.id is None:
-        return strings.invalid("id", "is required with dependsOn")
+        return strings.format_invalid_field("id", "is required with dependsOn")
     if body.ifSessionVersion is not None and body.sessionId is None:
-        return strings.invalid("sessionId", "is required with ifSessionVersion")
+        return strings.format_invalid_field("sessionId", "is required with ifSessionVersion")
     return None
 
 
-def _too_deep(value: Any) -> bool:
+def _is_too_deep(value: Any) -> bool:
     """Level by level, so that nothing a peer sends can exhaust our own stack."""
     level = [value]
     for _ in range(NESTING_LIMIT):
@@ -111,22 +111,22 @@ def _too_deep(value: Any) -> bool:
     return True
 
 
-def _told_type(loose: dict[str, Any]) -> str:
+def _find_type(loose: dict[str, Any]) -> str:
     type_ = loose.get("type")
-    return strings.shown(type_) if type(type_) is str else UNKNOWN
+    return strings.shorten(type_) if type(type_) is str else UNKNOWN
 
 
-def _told_id(loose: dict[str, Any]) -> str | None:
+def _find_id(loose: dict[str, Any]) -> str | None:
     """pi-server 5.1: the answer carries the request's id, also when something else in the request is wrong."""
     id_ = loose.get("id")
     return id_ if type(id_) is str and len(id_) <= messages.ID_LIMIT else None
 
 
-def _validation(problem: str) -> str:
+def _convert_problem(problem: str) -> str:
     """The decoder's sentence with the field first."""
     sentence, field = problem, "command"
     if located := _located(problem):
         sentence, field = located[1], located[2]
     if missing := _missing(sentence):
-        return strings.invalid(f"{field}.{missing[1]}" if located else missing[1], "is required")
-    return strings.invalid(strings.shown(field), strings.shown(sentence[:1].lower() + sentence[1:]))
+        return strings.format_invalid_field(f"{field}.{missing[1]}" if located else missing[1], "is required")
+    return strings.format_invalid_field(strings.shorten(field), strings.shorten(sentence[:1].lower() + sentence[1:]))

@@ -10,10 +10,10 @@ from msgspec import Struct
 from switchtower.protocols.pi.order import fingerprints, inbound, lifecycle, ports
 
 if TYPE_CHECKING:
-    from switchtower.protocols.pi.order.lanes import Lane
+    from switchtower.protocols.pi.order.lanes import CommandLane
 
 
-class Stage(enum.Enum):
+class CommandStage(enum.Enum):
     QUEUED = enum.auto()
     """In its lane, not begun."""
     WAITING = enum.auto()
@@ -25,15 +25,15 @@ class Stage(enum.Enum):
     FINISHED = enum.auto()
 
 
-class Follower(NamedTuple):
+class DuplicateRequest(NamedTuple):
     """The same command asked again while the first is under way."""
 
     id: str | None
-    client: ports.Client
-    told: lifecycle.Told
+    client: ports.DispatchClient
+    told: lifecycle.LifecycleData
 
 
-class Pending(Struct, eq=False, kw_only=True):
+class PendingCommand(Struct, eq=False, kw_only=True):
     """Something that will have an outcome. Commands of this process, and begun ones of the process before."""
 
     command: str
@@ -43,22 +43,22 @@ class Pending(Struct, eq=False, kw_only=True):
     """`None`: it has no identity."""
     ids: list[str] = []
     keys: list[str] = []
-    lane: "Lane | None" = None
+    lane: "CommandLane | None" = None
     """While it holds a place there."""
-    followers: list[Follower] = []
-    dependents: dict["Job", None] = {}
-    stage: Stage = Stage.QUEUED
+    followers: list[DuplicateRequest] = []
+    dependents: dict["CommandJob", None] = {}
+    stage: CommandStage = CommandStage.QUEUED
 
 
-class Job(Pending, eq=False, kw_only=True):
-    request: inbound.Request
-    client: ports.Client
-    told: lifecycle.Told
+class CommandJob(PendingCommand, eq=False, kw_only=True):
+    request: inbound.PiRequest
+    client: ports.DispatchClient
+    told: lifecycle.LifecycleData
     number: int = 0
     """Its place in the lane's order."""
-    awaited: dict[str, Pending] = {}
+    awaited: dict[str, PendingCommand] = {}
     """By id: the dependencies that have no outcome yet."""
-    task: asyncio.Future[ports.Handled] | None = None
+    task: asyncio.Future[ports.HandlerResult] | None = None
     until: asyncio.Future[None] | None = None
     timer: asyncio.TimerHandle | None = None
     is_run: bool = False
@@ -71,7 +71,7 @@ class Job(Pending, eq=False, kw_only=True):
     made_session_id: str | None = None
     announcements: tuple[bytes, ...] = ()
 
-    def stop_clocks(self) -> None:
+    def cancel_timers(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -91,7 +91,7 @@ class Job(Pending, eq=False, kw_only=True):
             self.until = None
 
 
-async def wait_for(until: Awaitable[None]) -> None:
+async def wait_without_cancelling(until: Awaitable[None]) -> None:
     """Cancelling this wait leaves a future that others wait for alone."""
     if asyncio.isfuture(until):
         await asyncio.wait([until])

@@ -8,7 +8,7 @@ from switchtower.protocols.pi.order import inbound
 encode = msgspec.json.Encoder().encode
 
 
-class Told(Struct):
+class LifecycleData(Struct):
     """Interop, Envelope: the `data` of a command's lifecycle events. Filled in as the command goes on."""
 
     commandId: str
@@ -23,12 +23,12 @@ class Told(Struct):
     replayed: bool | UnsetType = UNSET
 
 
-class _Event(Struct, frozen=True):
+class _LifecycleEvent(Struct, frozen=True):
     type: str
-    data: Told
+    data: LifecycleData
 
 
-class Response(Struct, frozen=True):
+class CommandResponse(Struct, frozen=True):
     """pi-server 5, and `data` and `timedOut` as the interop page has them."""
 
     type: str
@@ -42,7 +42,7 @@ class Response(Struct, frozen=True):
     timedOut: bool | UnsetType = UNSET
 
 
-class Outcome(Struct, frozen=True):
+class CommandOutcome(Struct, frozen=True):
     """How a command ended: its response without what belongs to one asking. Kept, stored and replayed."""
 
     command: str
@@ -53,9 +53,9 @@ class Outcome(Struct, frozen=True):
     timedOut: bool | UnsetType = UNSET
 
 
-def told(request: inbound.Request, command_id: str) -> Told:
+def make_lifecycle_data(request: inbound.PiRequest, command_id: str) -> LifecycleData:
     session_id, version, key = request.session_id, request.if_session_version, request.idempotency_key
-    return Told(
+    return LifecycleData(
         command_id,
         request.type,
         UNSET if session_id is None else session_id,
@@ -65,33 +65,33 @@ def told(request: inbound.Request, command_id: str) -> Told:
     )
 
 
-def accepted(data: Told) -> bytes:
-    return encode(_Event("command_accepted", data))
+def encode_accepted(data: LifecycleData) -> bytes:
+    return encode(_LifecycleEvent("command_accepted", data))
 
 
-def started(data: Told) -> bytes:
-    return encode(_Event("command_started", data))
+def encode_started(data: LifecycleData) -> bytes:
+    return encode(_LifecycleEvent("command_started", data))
 
 
-def finished(data: Told, outcome: Outcome, *, replayed: bool = False) -> bytes:
+def encode_finished(data: LifecycleData, outcome: CommandOutcome, *, replayed: bool = False) -> bytes:
     data.success = outcome.success
     data.error = outcome.error
     data.sessionVersion = outcome.sessionVersion
     if replayed:
         data.replayed = True
-    return encode(_Event("command_finished", data))
+    return encode(_LifecycleEvent("command_finished", data))
 
 
-def rejected(data: Told, error: str) -> bytes:
+def encode_rejected(data: LifecycleData, error: str) -> bytes:
     """Accepted, and refused before it could start."""
     data.success, data.error = False, error
-    return encode(_Event("command_finished", data))
+    return encode(_LifecycleEvent("command_finished", data))
 
 
-def response(outcome: Outcome, id_: str | None, *, replayed: bool = False) -> bytes:
+def encode_response(outcome: CommandOutcome, id_: str | None, *, replayed: bool = False) -> bytes:
     # pi-server 5.1: a replay carries the asking's own id, or none; never the first one's.
     return encode(
-        Response(
+        CommandResponse(
             "response",
             outcome.command,
             outcome.success,
@@ -105,5 +105,5 @@ def response(outcome: Outcome, id_: str | None, *, replayed: bool = False) -> by
     )
 
 
-def refusal(command: str, id_: str | None, error: str) -> bytes:
-    return encode(Response("response", command, False, id=UNSET if id_ is None else id_, error=error))
+def encode_error_response(command: str, id_: str | None, error: str) -> bytes:
+    return encode(CommandResponse("response", command, False, id=UNSET if id_ is None else id_, error=error))

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class DispatchLimits(Struct, frozen=True, kw_only=True):
     session_rate: int = 100
     """Commands a minute of one client to one session; 0 is no limit."""
     client_rate: int = 1_000
@@ -25,7 +25,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How long a stored receipt answers a repeated `id`."""
     namespaces: int = 256
 
-    def timeout_of(self, command: str) -> float:
+    def get_timeout(self, command: str) -> float:
         """Interop, Timeouts: none for create_session, short for reads."""
         if command == "create_session":
             return 0.0

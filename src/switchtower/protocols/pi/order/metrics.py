@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Rejected(Struct):
+class RejectionCounts(Struct):
     """Field names are the wire's. Some are counted by other rooms: whoever refuses, counts."""
 
     sessionLimit: int = 0
@@ -25,7 +25,7 @@ class RateLimitUsage(Struct, frozen=True):
     sessionLimit: int
 
 
-class Replay(Struct, frozen=True):
+class ReplayCounts(Struct, frozen=True):
     inFlightCount: int
     maxInFlight: int
     outcomeCount: int
@@ -33,19 +33,19 @@ class Replay(Struct, frozen=True):
     idempotencyCacheSize: int
 
 
-class Execution(Struct, frozen=True):
+class ExecutionCounts(Struct, frozen=True):
     laneCount: int
 
 
-class Stores(Struct, frozen=True):
-    replay: Replay
-    execution: Execution
+class StoreCounts(Struct, frozen=True):
+    replay: ReplayCounts
+    execution: ExecutionCounts
 
 
-class Metrics(Struct, frozen=True):
+class DispatchMetrics(Struct, frozen=True):
     """The conductor's part of the answer; others add theirs."""
 
     totalCommandsExecuted: int
-    commandsRejected: Rejected
+    commandsRejected: RejectionCounts
     rateLimitUsage: RateLimitUsage
-    stores: Stores
+    stores: StoreCounts

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 from msgspec import UNSET, Struct
 
 from switchtower.protocols.pi.order import fingerprints, inbound, lifecycle
-from switchtower.protocols.pi.order.jobs import Pending
-from switchtower.protocols.pi.order.limits import Limits
+from switchtower.protocols.pi.order.jobs import PendingCommand
+from switchtower.protocols.pi.order.limits import DispatchLimits
 
 Scoped = tuple[str | None, str]
 """pi-server 8.2: an idempotencyKey counts within its session, or within the server."""
@@ -18,20 +18,20 @@ RECORD_WEIGHT = 200
 """What one kept outcome weighs besides its answer, in bytes."""
 
 
-class Ended(Struct, frozen=True):
+class CompletedCommand(Struct, frozen=True):
     fingerprint: fingerprints.Fingerprint
-    outcome: lifecycle.Outcome
+    outcome: lifecycle.CommandOutcome
 
     @property
     def command(self) -> str:
         return self.outcome.command
 
-    def weight(self) -> int:
+    def compute_weight(self) -> int:
         data, error = self.outcome.data, self.outcome.error
         return RECORD_WEIGHT + (0 if data is UNSET else len(memoryview(data))) + (0 if error is UNSET else len(error))
 
 
-class Begun(Struct, frozen=True):
+class InterruptedCommand(Struct, frozen=True):
     """Had begun when the process before this one ended; nobody has asked yet what became of it."""
 
     command: str
@@ -41,22 +41,22 @@ class Begun(Struct, frozen=True):
     ids: list[str]
     keys: list[str]
 
-    def weight(self) -> int:
+    def compute_weight(self) -> int:
         return RECORD_WEIGHT
 
 
-Kept = Ended | Begun
-Known = Pending | Ended | Begun
+Kept = CompletedCommand | InterruptedCommand
+Known = PendingCommand | CompletedCommand | InterruptedCommand
 
 N = TypeVar("N", str, Scoped)
 
 
-class Shelf(Generic[N]):
+class BoundedCache(Generic[N]):
     """The newest of what was put here, bounded in number and in weight. The newest itself always stays."""
 
     def __init__(self, count: int, weight: int) -> None:
         self._count = count
-        self._most = weight
+        self._max_weight = weight
         self._weight = 0
         self._kept: dict[N, tuple[Kept, int, int]] = {}
 
@@ -66,10 +66,10 @@ class Shelf(Generic[N]):
     def put(self, name: N, kept: Kept, *, expires_at_ms: int = 0) -> None:
         """`expires_at_ms` 0 is never."""
         self.drop(name)
-        weight = kept.weight()
+        weight = kept.compute_weight()
         self._kept[name] = (kept, weight, expires_at_ms)
         self._weight += weight
-        while len(self._kept) > 1 and (len(self._kept) > self._count or self._weight > self._most):
+        while len(self._kept) > 1 and (len(self._kept) > self._count or self._weight > self._max_weight):
             self.drop(next(iter(self._kept)))
 
     def get(self, name: N, now_ms: int = 0) -> Kept | None:
@@ -95,17 +95,17 @@ class Shelf(Generic[N]):
             self.drop(name)
 
 
-class Namespace:
-    def __init__(self, name: str, limits: Limits) -> None:
+class CommandNamespace:
+    def __init__(self, name: str, limits: DispatchLimits) -> None:
         self.name = name
         self._key_ttl_ms = round(limits.idempotency_ttl_s * 1_000)
-        self._ids: Shelf[str] = Shelf(limits.outcomes, limits.outcome_bytes)
-        self._keys: Shelf[Scoped] = Shelf(limits.idempotency_keys, limits.outcome_bytes)
-        self._ids_under_way: dict[str, Pending] = {}
-        self._keys_under_way: dict[Scoped, Pending] = {}
+        self._ids: BoundedCache[str] = BoundedCache(limits.outcomes, limits.outcome_bytes)
+        self._keys: BoundedCache[Scoped] = BoundedCache(limits.idempotency_keys, limits.outcome_bytes)
+        self._ids_under_way: dict[str, PendingCommand] = {}
+        self._keys_under_way: dict[Scoped, PendingCommand] = {}
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not self._ids_under_way and not self._keys_under_way
 
     @property
@@ -116,31 +116,31 @@ class Namespace:
     def key_count(self) -> int:
         return len(self._keys) + len(self._keys_under_way)
 
-    def by_id(self, id_: str) -> Known | None:
+    def find_by_id(self, id_: str) -> Known | None:
         return self._ids_under_way.get(id_) or self._ids.get(id_)
 
-    def by_key(self, session_id: str | None, key: str, now_ms: int) -> Known | None:
+    def find_by_key(self, session_id: str | None, key: str, now_ms: int) -> Known | None:
         name = (session_id, key)
         return self._keys_under_way.get(name) or self._keys.get(name, now_ms)
 
-    def enter(self, pending: Pending) -> None:
+    def enter(self, pending: PendingCommand) -> None:
         """From now on it is under way, by all its names."""
         for id_ in pending.ids:
             self._ids_under_way[id_] = pending
         for key in pending.keys:
             self._keys_under_way[(pending.session_id, key)] = pending
 
-    def remember(self, request: inbound.Request, outcome: lifecycle.Outcome, now_ms: int) -> None:
+    def remember(self, request: inbound.PiRequest, outcome: lifecycle.CommandOutcome, now_ms: int) -> None:
         """Of a command that ended before anybody could meet it under way."""
         assert request.meaning is not None, "a command without an identity is kept nowhere"
-        ended = Ended(request.meaning, outcome)
+        ended = CompletedCommand(request.meaning, outcome)
         if request.id is not None:
             self._ids.put(request.id, ended)
         if request.idempotency_key is not None:
             self._keys.drop_expired(now_ms)
             self._keys.put((request.session_id, request.idempotency_key), ended, expires_at_ms=now_ms + self._key_ttl_ms)
 
-    def leave(self, pending: Pending, ended: Ended | None, now_ms: int) -> None:
+    def leave(self, pending: PendingCommand, ended: CompletedCommand | None, now_ms: int) -> None:
         """No longer under way; `None`: nor remembered."""
         for id_ in pending.ids:
             del self._ids_under_way[id_]
@@ -155,11 +155,11 @@ class Namespace:
             if ended is not None:
                 self._keys.put(name, ended, expires_at_ms=now_ms + self._key_ttl_ms)
 
-    def also_known_as(self, known: Known, session_id: str | None, id_: str | None, key: str | None, now_ms: int) -> None:
+    def add_alias(self, known: Known, session_id: str | None, id_: str | None, key: str | None, now_ms: int) -> None:
         """A replay was asked for under a name that is new: it means the same command from now on."""
-        new_id = id_ if id_ is not None and self.by_id(id_) is None else None
-        new_key = key if key is not None and self.by_key(session_id, key, now_ms) is None else None
-        if isinstance(known, Pending):
+        new_id = id_ if id_ is not None and self.find_by_id(id_) is None else None
+        new_key = key if key is not None and self.find_by_key(session_id, key, now_ms) is None else None
+        if isinstance(known, PendingCommand):
             if new_id is not None:
                 known.ids.append(new_id)
             if new_key is not None:

@@ -9,7 +9,7 @@ from switchtower.core import journal
 from switchtower.protocols.pi.order import inbound
 
 
-class Client(Protocol):
+class DispatchClient(Protocol):
     """One connection. Neither raises nor waits; when it has gone, answers are dropped."""
 
     @property
@@ -22,23 +22,23 @@ class Client(Protocol):
         """Whose ids these are: `""` for all WebSockets, its own for a stdio process."""
         ...
 
-    def objection(self, request: inbound.Request) -> str | None:
+    def find_objection(self, request: inbound.PiRequest) -> str | None:
         """Why its user may not do this, in words for the wire; None: it may."""
         ...
 
     def respond(self, frame: bytes) -> None: ...
 
-    def replayed(self, command: str, session_id: str | None) -> None:
+    def on_replay(self, command: str, session_id: str | None) -> None:
         """It is about to be answered as the first time, without anything being done again."""
         ...
 
 
-class Bulletin(Protocol):
+class BroadcastPort(Protocol):
     """What every connection hears. Neither raises nor waits."""
 
-    def lifecycle(self, frame: bytes) -> None: ...
+    def broadcast_lifecycle(self, frame: bytes) -> None: ...
 
-    def announce(self, frame: bytes) -> None: ...
+    def broadcast(self, frame: bytes) -> None: ...
 
 
 class Settlement(Struct, frozen=True):
@@ -50,16 +50,16 @@ class Settlement(Struct, frozen=True):
     receipts: tuple[journal.Receipt, ...]
 
 
-class Ledger(Protocol):
-    def version(self, session_id: str) -> int | None:
+class OutcomeLedger(Protocol):
+    def get_version(self, session_id: str) -> int | None:
         """`None`: no such session."""
         ...
 
-    def waited_for_people(self, session_id: str) -> float:
+    def measure_user_wait(self, session_id: str) -> float:
         """For how many seconds in all a question was open in this session. It only grows."""
         ...
 
-    def outlives_us(self, session_id: str) -> bool:
+    def is_run_durable(self, session_id: str) -> bool:
         """Whether the session's run continues after a restart."""
         ...
 
@@ -68,11 +68,11 @@ class Ledger(Protocol):
         ...
 
 
-class Handled(Struct, frozen=True):
+class HandlerResult(Struct, frozen=True):
     """What a handler did."""
 
     data: Any = UNSET
-    rest: Awaitable["Handled"] | None = None
+    rest: Awaitable["HandlerResult"] | None = None
     """The state has changed and the lane goes on; the command ends when this does."""
     is_run: bool = False
     """The rest is a run, which has other limits: the command's timeout does not cover it."""
@@ -83,13 +83,13 @@ class Handled(Struct, frozen=True):
     """The handler has stored the receipts itself; there is nothing left to settle."""
 
 
-Handler = Callable[[inbound.Request, Client], Handled | Awaitable[Handled]]
+Handler = Callable[[inbound.PiRequest, DispatchClient], HandlerResult | Awaitable[HandlerResult]]
 
-Resolve = Callable[[str, str | None, dict[str, Any]], Awaitable[Handled]]
+Resolve = Callable[[str, str | None, dict[str, Any]], Awaitable[HandlerResult]]
 """Of a command, its session and the facts it began with: how it ended."""
 
 
-class Refused(Exception):
+class PiCommandError(Exception):
     """A handler's refusal, in the words that go on the wire."""
 
     def __init__(self, error: str) -> None:
@@ -97,14 +97,14 @@ class Refused(Exception):
         self.error = error
 
 
-class SessionLimit(Refused):
+class SessionLimitReached(PiCommandError):
     """There are as many sessions at hand as may be."""
 
 
-class BegunBefore(Exception):
+class CommandAlreadyStarted(Exception):
     """Another house has begun this very command, which may still be under way."""
 
-    def __init__(self, ended: Awaitable[Handled]) -> None:
+    def __init__(self, ended: Awaitable[HandlerResult]) -> None:
         super().__init__("begun before")
         self.ended = ended
 

@@ -9,8 +9,8 @@ from switchtower.protocols.pi.order import ports
 log = logging.getLogger(__name__)
 
 
-def of(problem: BaseException, command: str) -> str:
-    if isinstance(problem, ports.Refused):
+def describe_failure(problem: BaseException, command: str) -> str:
+    if isinstance(problem, ports.PiCommandError):
         return problem.error
     if isinstance(problem, errors.CoreError):
         return problem.message

@@ -14,43 +14,43 @@ from msgspec import UNSET, Raw
 
 from switchtower.protocols.pi import strings
 from switchtower.protocols.pi.order import contracts, dependencies, inbound, lifecycle, metrics, ports, refusals
-from switchtower.protocols.pi.order.jobs import Job, Pending, Stage, wait_for
-from switchtower.protocols.pi.order.lanes import Lane
-from switchtower.protocols.pi.order.limits import Limits
-from switchtower.protocols.pi.order.settling import Settler
+from switchtower.protocols.pi.order.jobs import CommandJob, PendingCommand, CommandStage, wait_without_cancelling
+from switchtower.protocols.pi.order.lanes import CommandLane
+from switchtower.protocols.pi.order.limits import DispatchLimits
+from switchtower.protocols.pi.order.settling import OutcomeSettler
 
-Finished = Callable[[Job, lifecycle.Outcome], None]
+Finished = Callable[[CommandJob, lifecycle.CommandOutcome], None]
 
 
-class Unfinished(NamedTuple):
+class PendingHandler(NamedTuple):
     """What a handler left when it could not answer at once."""
 
-    handled: ports.Handled | Awaitable[ports.Handled] | ports.SessionBusy
+    handled: ports.HandlerResult | Awaitable[ports.HandlerResult] | ports.SessionBusy
 
 
-class Runner:
+class CommandExecutor:
     def __init__(
         self,
         handlers: Mapping[str, ports.Handler],
-        ledger: ports.Ledger,
-        bulletin: ports.Bulletin,
-        settler: Settler,
-        limits: Limits,
-        rejected: metrics.Rejected,
+        ledger: ports.OutcomeLedger,
+        broadcaster: ports.BroadcastPort,
+        settler: OutcomeSettler,
+        limits: DispatchLimits,
+        rejected: metrics.RejectionCounts,
         *,
         find: dependencies.Find,
         finished: Finished,
     ) -> None:
         self._handlers = handlers
         self._ledger = ledger
-        self._bulletin = bulletin
+        self._broadcaster = broadcaster
         self._settler = settler
         self._limits = limits
         self._rejected = rejected
         self._find = find
         self._finished = finished
-        self._lanes: dict[str | None, Lane] = {}
-        self._due: deque[Lane | tuple[Job, str]] = deque()
+        self._lanes: dict[str | None, CommandLane] = {}
+        self._due: deque[CommandLane | tuple[CommandJob, str]] = deque()
         self._advancing = False
         self._closed = False
         self.executed = 0
@@ -59,18 +59,18 @@ class Runner:
     def lane_count(self) -> int:
         return len(self._lanes)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: CommandJob) -> None:
         """pi-server 7.3: the lane is the session's when the command names one, else the server's."""
         key = job.session_id
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key)
-        lane.add(job, passes=contracts.passes(job.request))
+            lane = self._lanes[key] = CommandLane(key)
+        lane.add(job, passes=contracts.can_overtake(job.request))
         self._advance(lane)
 
-    def at_once(
-        self, request: inbound.Request, client: ports.Client, told: lifecycle.Told
-    ) -> lifecycle.Outcome | Unfinished | None:
+    def try_immediate(
+        self, request: inbound.PiRequest, client: ports.DispatchClient, told: lifecycle.LifecycleData
+    ) -> lifecycle.CommandOutcome | PendingHandler | None:
         """The short way of nearly all reads: the lane is free and the handler has the answer.
 
         `None`: it has to take its turn like everybody else. `Unfinished`: begun, but there is more to it; see `go_on`.
@@ -81,34 +81,34 @@ class Runner:
         if handler is None or request.if_session_version is not None:
             return None
         self.executed += 1
-        self._bulletin.lifecycle(lifecycle.started(told))
+        self._broadcaster.broadcast_lifecycle(lifecycle.encode_started(told))
         try:
             handled = handler(request, client)
-            if not isinstance(handled, ports.Handled) or handled.rest is not None or handled.announcements:
-                return Unfinished(handled)
+            if not isinstance(handled, ports.HandlerResult) or handled.rest is not None or handled.announcements:
+                return PendingHandler(handled)
             data = UNSET if handled.data is UNSET else Raw(lifecycle.encode(handled.data))
         except ports.SessionBusy as busy:
-            return Unfinished(busy)
+            return PendingHandler(busy)
         except Exception as problem:
-            return lifecycle.Outcome(request.type, False, error=refusals.of(problem, request.type))
-        return self._settler.with_version(lifecycle.Outcome(request.type, True, data), request.session_id)
+            return lifecycle.CommandOutcome(request.type, False, error=refusals.describe_failure(problem, request.type))
+        return self._settler.apply_version(lifecycle.CommandOutcome(request.type, True, data), request.session_id)
 
-    def go_on(self, job: Job, unfinished: Unfinished) -> None:
+    def continue_handler(self, job: CommandJob, unfinished: PendingHandler) -> None:
         """With one that `at_once` has begun: it has its turn."""
-        job.stage = Stage.RUNNING
-        lane = self._lanes[job.session_id] = Lane(job.session_id)
-        lane.add(job, passes=contracts.passes(job.request))
-        turn = lane.next()
+        job.stage = CommandStage.RUNNING
+        lane = self._lanes[job.session_id] = CommandLane(job.session_id)
+        lane.add(job, passes=contracts.can_overtake(job.request))
+        turn = lane.take_next()
         assert turn is job, "the lane was free"
         match unfinished.handled:
             case ports.SessionBusy() as busy:
-                self._stumbled(job, busy)
-            case ports.Handled() as handled:
-                self._handled(job, handled)
+                self._on_handler_error(job, busy)
+            case ports.HandlerResult() as handled:
+                self._on_handled(job, handled)
             case awaitable:
-                self._await(job, awaitable)
+                self._await_handler(job, awaitable)
 
-    def depended_on(self, pending: Pending, outcome: lifecycle.Outcome) -> None:
+    def release_dependents(self, pending: PendingCommand, outcome: lifecycle.CommandOutcome) -> None:
         """`pending` has its outcome: those that waited for it go on, or fail with it."""
         if not pending.dependents:
             return
@@ -118,7 +118,7 @@ class Runner:
             for id_ in failed:
                 del job.awaited[id_]
             if not outcome.success:
-                self._advance((job, strings.dependency_failed(failed[0], str(outcome.error))))
+                self._advance((job, strings.format_dependency_failed(failed[0], str(outcome.error))))
             elif not job.awaited:
                 job.stop_waiting()
                 self._wake(job)
@@ -127,15 +127,15 @@ class Runner:
         """Nobody takes a turn any more."""
         self._closed = True
 
-    def discard(self, job: Job) -> None:
+    def discard(self, job: CommandJob) -> None:
         """It ends here, without an outcome."""
-        job.stage = Stage.FINISHED
-        job.stop_clocks()
+        job.stage = CommandStage.FINISHED
+        job.cancel_timers()
         self._cancel(job)
 
     # Turns
 
-    def _advance(self, due: Lane | tuple[Job, str]) -> None:
+    def _advance(self, due: CommandLane | tuple[CommandJob, str]) -> None:
         """One loop for all lanes: a chain of commands that wake or fail each other must not become a chain of calls."""
         self._due.append(due)
         if self._advancing or self._closed:
@@ -144,51 +144,51 @@ class Runner:
         try:
             while self._due:
                 due = self._due.popleft()
-                if isinstance(due, Lane):
+                if isinstance(due, CommandLane):
                     self._take_turns(due)
                 else:
                     self._fail(*due)
         finally:
             self._advancing = False
 
-    def _take_turns(self, lane: Lane) -> None:
-        while (job := lane.next()) is not None:
+    def _take_turns(self, lane: CommandLane) -> None:
+        while (job := lane.take_next()) is not None:
             self._take_turn(job)
-        if lane.empty and self._lanes.get(lane.key) is lane:
+        if lane.is_empty and self._lanes.get(lane.key) is lane:
             del self._lanes[lane.key]
 
-    def _take_turn(self, job: Job) -> None:
-        if job.stage is Stage.QUEUED:
-            job.stage = Stage.RUNNING
+    def _take_turn(self, job: CommandJob) -> None:
+        if job.stage is CommandStage.QUEUED:
+            job.stage = CommandStage.RUNNING
             self.executed += 1
-            self._bulletin.lifecycle(lifecycle.started(job.told))
-            if job.request.depends_on and not self._dependencies_met(job):
+            self._broadcaster.broadcast_lifecycle(lifecycle.encode_started(job.told))
+            if job.request.depends_on and not self._are_dependencies_met(job):
                 return
-        job.stage = Stage.RUNNING
+        job.stage = CommandStage.RUNNING
         self._execute(job)
 
-    def _release(self, job: Job) -> None:
+    def _release(self, job: CommandJob) -> None:
         lane = job.lane
         if lane is not None:
             lane.release(job)
             self._advance(lane)
 
-    def _wait(self, job: Job) -> None:
+    def _wait(self, job: CommandJob) -> None:
         assert job.lane is not None, "only a command that holds its turn can wait"
-        self._start_clock(job)
+        self._start_timeout(job)
         lane = job.lane
         lane.wait(job)
         self._advance(lane)  # whoever may pass goes on
 
-    def _wake(self, job: Job) -> None:
-        if job.stage is Stage.WAITING and job.lane is not None:
+    def _wake(self, job: CommandJob) -> None:
+        if job.stage is CommandStage.WAITING and job.lane is not None:
             job.lane.wake(job)
             self._advance(job.lane)
 
     # Dependencies: pi-server 9
 
-    def _dependencies_met(self, job: Job) -> bool:
-        error = dependencies.gather(job, self._find)
+    def _are_dependencies_met(self, job: CommandJob) -> bool:
+        error = dependencies.collect_dependencies(job, self._find)
         if error is not None:
             self._fail(job, error)
             return False
@@ -199,49 +199,49 @@ class Runner:
         self._wait(job)
         if self._limits.dependency_timeout_s:
             timeout = self._limits.dependency_timeout_s
-            job.dependency_timer = asyncio.get_running_loop().call_later(timeout, self._dependency_timed_out, job)
+            job.dependency_timer = asyncio.get_running_loop().call_later(timeout, self._on_dependency_timeout, job)
         return False
 
-    def _dependency_timed_out(self, job: Job) -> None:
+    def _on_dependency_timeout(self, job: CommandJob) -> None:
         id_ = next(iter(job.awaited))
-        self._fail(job, strings.dependency_timed_out(id_, self._limits.dependency_timeout_s))
+        self._fail(job, strings.format_dependency_timeout(id_, self._limits.dependency_timeout_s))
 
     # The handler
 
-    def _execute(self, job: Job) -> None:
+    def _execute(self, job: CommandJob) -> None:
         request = job.request
-        if request.if_session_version is not None and (error := self._version_problem(job)) is not None:
+        if request.if_session_version is not None and (error := self._find_version_problem(job)) is not None:
             self._fail(job, error)
             return
         handler = self._handlers.get(request.type)
         if handler is None:
-            self._fail(job, strings.unknown_type(request.type))
+            self._fail(job, strings.format_unknown_type(request.type))
             return
         try:
             handled = handler(request, job.client)
         except Exception as problem:
-            self._stumbled(job, problem)
+            self._on_handler_error(job, problem)
             return
-        if isinstance(handled, ports.Handled):
-            self._handled(job, handled)
+        if isinstance(handled, ports.HandlerResult):
+            self._on_handled(job, handled)
         else:
-            self._await(job, handled)
+            self._await_handler(job, handled)
 
-    def _version_problem(self, job: Job) -> str | None:
+    def _find_version_problem(self, job: CommandJob) -> str | None:
         """pi-server 10.1. Looked at again after a wait: what matters is the version that the handler meets."""
         session_id, expected = job.session_id, job.request.if_session_version
         assert session_id is not None and expected is not None, "checked on the way in"
-        version = self._ledger.version(session_id)
+        version = self._ledger.get_version(session_id)
         if version is None:
-            return strings.session_not_found(session_id)
-        return strings.version_mismatch(expected, version) if version != expected else None
+            return strings.format_session_not_found(session_id)
+        return strings.format_version_mismatch(expected, version) if version != expected else None
 
-    def _await(self, job: Job, handled: Awaitable[ports.Handled]) -> None:
-        self._start_clock(job)
+    def _await_handler(self, job: CommandJob, handled: Awaitable[ports.HandlerResult]) -> None:
+        self._start_timeout(job)
         job.task = asyncio.ensure_future(handled)
-        job.task.add_done_callback(partial(self._awaited, job))
+        job.task.add_done_callback(partial(self._on_handler_done, job))
 
-    def _awaited(self, job: Job, task: asyncio.Future[ports.Handled]) -> None:
+    def _on_handler_done(self, job: CommandJob, task: asyncio.Future[ports.HandlerResult]) -> None:
         problem = None if task.cancelled() else task.exception()
         if job.task is not task:
             return  # pi-server 11: the outcome is already another
@@ -249,11 +249,11 @@ class Runner:
         if task.cancelled():
             self._fail(job, strings.CANCELLED)
         elif problem is not None:
-            self._stumbled(job, problem)
+            self._on_handler_error(job, problem)
         else:
-            self._handled(job, task.result())
+            self._on_handled(job, task.result())
 
-    def _handled(self, job: Job, handled: ports.Handled) -> None:
+    def _on_handled(self, job: CommandJob, handled: ports.HandlerResult) -> None:
         if handled.announcements:
             job.announcements += handled.announcements
         if handled.session_id is not None:
@@ -262,31 +262,31 @@ class Runner:
             # Interop, Faults: a run does not occupy its lane.
             if handled.is_run:
                 job.is_run = True
-                job.stop_clocks()
-            self._await(job, handled.rest)
+                job.cancel_timers()
+            self._await_handler(job, handled.rest)
             self._release(job)
             return
         try:
             data = UNSET if handled.data is UNSET else Raw(lifecycle.encode(handled.data))
         except Exception as problem:
-            self._stumbled(job, problem)
+            self._on_handler_error(job, problem)
             return
-        self._end(job, lifecycle.Outcome(job.command, True, data), settled=handled.settled)
+        self._end(job, lifecycle.CommandOutcome(job.command, True, data), settled=handled.settled)
 
-    def _stumbled(self, job: Job, problem: BaseException) -> None:
+    def _on_handler_error(self, job: CommandJob, problem: BaseException) -> None:
         if isinstance(problem, ports.SessionBusy) and job.lane is not None:
             self._wait(job)
-            job.until = asyncio.ensure_future(wait_for(problem.until))
-            job.until.add_done_callback(partial(self._waited, job))
+            job.until = asyncio.ensure_future(wait_without_cancelling(problem.until))
+            job.until.add_done_callback(partial(self._on_wait_done, job))
             return
-        if isinstance(problem, ports.BegunBefore):
-            self._handled(job, ports.Handled(rest=problem.ended))
+        if isinstance(problem, ports.CommandAlreadyStarted):
+            self._on_handled(job, ports.HandlerResult(rest=problem.ended))
             return
-        if isinstance(problem, ports.SessionLimit):
+        if isinstance(problem, ports.SessionLimitReached):
             self._rejected.sessionLimit += 1
-        self._fail(job, refusals.of(problem, job.command))
+        self._fail(job, refusals.describe_failure(problem, job.command))
 
-    def _waited(self, job: Job, until: asyncio.Future[None]) -> None:
+    def _on_wait_done(self, job: CommandJob, until: asyncio.Future[None]) -> None:
         if not until.cancelled():
             until.exception()  # the handler will see for itself
         if job.until is until:
@@ -295,49 +295,49 @@ class Runner:
 
     # The end
 
-    def _start_clock(self, job: Job) -> None:
+    def _start_timeout(self, job: CommandJob) -> None:
         """Called in the same breath as `command_started`, or later with the clock already running."""
-        timeout = self._limits.timeout_of(job.command)
+        timeout = self._limits.get_timeout(job.command)
         if timeout and job.timer is None and not job.is_run:
-            job.waited_before = self._waited_for_people(job)
-            job.timer = asyncio.get_running_loop().call_later(timeout, self._timed_out, job, timeout)
+            job.waited_before = self._measure_user_wait(job)
+            job.timer = asyncio.get_running_loop().call_later(timeout, self._on_timeout, job, timeout)
 
-    def _waited_for_people(self, job: Job) -> float:
-        return 0.0 if job.session_id is None else self._ledger.waited_for_people(job.session_id)
+    def _measure_user_wait(self, job: CommandJob) -> float:
+        return 0.0 if job.session_id is None else self._ledger.measure_user_wait(job.session_id)
 
-    def _timed_out(self, job: Job, timeout: float) -> None:
-        waited = self._waited_for_people(job) - job.waited_before
+    def _on_timeout(self, job: CommandJob, timeout: float) -> None:
+        waited = self._measure_user_wait(job) - job.waited_before
         if waited > job.waited:
             # The time that a person takes for an answer is not the command's.
             more, job.waited = waited - job.waited, waited
-            job.timer = asyncio.get_running_loop().call_later(more, self._timed_out, job, timeout)
+            job.timer = asyncio.get_running_loop().call_later(more, self._on_timeout, job, timeout)
             return
-        error = strings.timed_out(job.command, timeout)
-        self._end(job, lifecycle.Outcome(job.command, False, error=error, timedOut=True))
+        error = strings.format_timeout(job.command, timeout)
+        self._end(job, lifecycle.CommandOutcome(job.command, False, error=error, timedOut=True))
 
-    def _fail(self, job: Job, error: str) -> None:
-        self._end(job, lifecycle.Outcome(job.command, False, error=error))
+    def _fail(self, job: CommandJob, error: str) -> None:
+        self._end(job, lifecycle.CommandOutcome(job.command, False, error=error))
 
-    def _end(self, job: Job, outcome: lifecycle.Outcome, *, settled: bool = False) -> None:
-        if job.stage in (Stage.SETTLING, Stage.FINISHED):
+    def _end(self, job: CommandJob, outcome: lifecycle.CommandOutcome, *, settled: bool = False) -> None:
+        if job.stage in (CommandStage.SETTLING, CommandStage.FINISHED):
             return
-        job.stage = Stage.SETTLING
-        job.stop_clocks()
+        job.stage = CommandStage.SETTLING
+        job.cancel_timers()
         self._cancel(job)
-        session_id = contracts.subject(job.command, job.session_id, job.made_session_id)
+        session_id = contracts.get_versioned_session(job.command, job.session_id, job.made_session_id)
         if settled:
-            self._settled(job, self._settler.with_version(outcome, session_id))
+            self._on_settled(job, self._settler.apply_version(outcome, session_id))
         else:
-            self._settler.settle(job, session_id, outcome, partial(self._settled, job))
+            self._settler.settle(job, session_id, outcome, partial(self._on_settled, job))
 
-    def _settled(self, job: Job, outcome: lifecycle.Outcome) -> None:
-        if job.stage is Stage.FINISHED:
+    def _on_settled(self, job: CommandJob, outcome: lifecycle.CommandOutcome) -> None:
+        if job.stage is CommandStage.FINISHED:
             return
-        job.stage = Stage.FINISHED
+        job.stage = CommandStage.FINISHED
         self._finished(job, outcome)
         self._release(job)
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: CommandJob) -> None:
         task, job.task = job.task, None
         if task is not None:
             task.cancel()

@@ -9,31 +9,31 @@ import msgspec
 from msgspec import UNSET
 
 from switchtower.protocols.pi.order import contracts, lifecycle, ports, receipts, refusals
-from switchtower.protocols.pi.order.jobs import Pending
-from switchtower.protocols.pi.order.limits import Limits
+from switchtower.protocols.pi.order.jobs import PendingCommand
+from switchtower.protocols.pi.order.limits import DispatchLimits
 
 log = logging.getLogger(__name__)
 
-Settled = Callable[[lifecycle.Outcome], None]
+Settled = Callable[[lifecycle.CommandOutcome], None]
 
 
-class Settler:
-    def __init__(self, ledger: ports.Ledger, limits: Limits, now_ms: Callable[[], int]) -> None:
+class OutcomeSettler:
+    def __init__(self, ledger: ports.OutcomeLedger, limits: DispatchLimits, now_ms: Callable[[], int]) -> None:
         self._ledger = ledger
         self._limits = limits
         self._now_ms = now_ms
-        self._last: dict[str, asyncio.Task[lifecycle.Outcome]] = {}
+        self._last: dict[str, asyncio.Task[lifecycle.CommandOutcome]] = {}
 
-    def settle(self, pending: Pending, session_id: str | None, outcome: lifecycle.Outcome, then: Settled) -> None:
+    def settle(self, pending: PendingCommand, session_id: str | None, outcome: lifecycle.CommandOutcome, then: Settled) -> None:
         """Calls `then` with the outcome as it is to be told: at once when there is nothing to store."""
         command = pending.command
-        if session_id is None or command not in contracts.MUTATING or not self._worth_storing(pending, session_id, outcome):
-            then(self.with_version(outcome, session_id))
+        if session_id is None or command not in contracts.MUTATING or not self._must_store(pending, session_id, outcome):
+            then(self.apply_version(outcome, session_id))
             return
         task = asyncio.ensure_future(self._settle(self._last.get(session_id), pending, session_id, outcome))
         self._last[session_id] = task
 
-        def settled(done: asyncio.Task[lifecycle.Outcome]) -> None:
+        def settled(done: asyncio.Task[lifecycle.CommandOutcome]) -> None:
             if self._last.get(session_id) is done:
                 del self._last[session_id]
             if not done.cancelled():
@@ -41,12 +41,12 @@ class Settler:
 
         task.add_done_callback(settled)
 
-    async def store(self, pending: Pending, outcome: lifecycle.Outcome) -> bool:
+    async def store(self, pending: PendingCommand, outcome: lifecycle.CommandOutcome) -> bool:
         """Stores a failure as the outcome of a command that is given up. Whether that was done."""
         session_id = pending.session_id
-        if session_id is None or pending.command not in contracts.MUTATING or self._ledger.version(session_id) is None:
+        if session_id is None or pending.command not in contracts.MUTATING or self._ledger.get_version(session_id) is None:
             return False
-        stored = receipts.ended(pending, outcome, self._limits, self._now_ms())
+        stored = receipts.make_end_receipts(pending, outcome, self._limits, self._now_ms())
         try:
             await self._ledger.settle(ports.Settlement(session_id, pending.command, False, stored))
         except Exception as problem:
@@ -54,43 +54,49 @@ class Settler:
             return False
         return True
 
-    def _worth_storing(self, pending: Pending, session_id: str, outcome: lifecycle.Outcome) -> bool:
+    def _must_store(self, pending: PendingCommand, session_id: str, outcome: lifecycle.CommandOutcome) -> bool:
         if pending.command in contracts.SERVER:
             wanted = outcome.success and pending.fingerprint is not None
         else:
             wanted = outcome.success or pending.fingerprint is not None
-        return wanted and self._ledger.version(session_id) is not None
+        return wanted and self._ledger.get_version(session_id) is not None
 
     async def _settle(
-        self, before: asyncio.Task[lifecycle.Outcome] | None, pending: Pending, session_id: str, outcome: lifecycle.Outcome
-    ) -> lifecycle.Outcome:
+        self,
+        before: asyncio.Task[lifecycle.CommandOutcome] | None,
+        pending: PendingCommand,
+        session_id: str,
+        outcome: lifecycle.CommandOutcome,
+    ) -> lifecycle.CommandOutcome:
         if before is not None:
             await asyncio.wait([before])
         advances = outcome.success and pending.command in contracts.ADVANCING
-        outcome = self.with_version(outcome, session_id, ahead=1 if advances else 0)
-        stored = receipts.ended(pending, outcome, self._limits, self._now_ms())
+        outcome = self.apply_version(outcome, session_id, ahead=1 if advances else 0)
+        stored = receipts.make_end_receipts(pending, outcome, self._limits, self._now_ms())
         try:
             version = await self._ledger.settle(ports.Settlement(session_id, pending.command, advances, stored))
         except Exception as problem:
-            error = refusals.of(problem, pending.command)
-            return lifecycle.Outcome(outcome.command, False, error=error) if outcome.success else outcome
+            error = refusals.describe_failure(problem, pending.command)
+            return lifecycle.CommandOutcome(outcome.command, False, error=error) if outcome.success else outcome
         if advances and version is not None and version != outcome.sessionVersion:
             return msgspec.structs.replace(outcome, sessionVersion=version)
         return outcome
 
-    def with_version(self, outcome: lifecycle.Outcome, session_id: str | None, *, ahead: int = 0) -> lifecycle.Outcome:
+    def apply_version(
+        self, outcome: lifecycle.CommandOutcome, session_id: str | None, *, ahead: int = 0
+    ) -> lifecycle.CommandOutcome:
         """Interop, Envelope: told with every success that is about one session; a failure tells none."""
         if not outcome.success or session_id is None or outcome.command not in contracts.VERSIONED:
             return outcome
-        version = 0 if outcome.command == "create_session" else self._ledger.version(session_id)
+        version = 0 if outcome.command == "create_session" else self._ledger.get_version(session_id)
         if version is None:
             return outcome
-        return lifecycle.Outcome(outcome.command, True, outcome.data, UNSET, version + ahead)
+        return lifecycle.CommandOutcome(outcome.command, True, outcome.data, UNSET, version + ahead)
 
     @property
     def is_idle(self) -> bool:
         return not self._last
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         while self._last:
             await asyncio.wait(list(self._last.values()))

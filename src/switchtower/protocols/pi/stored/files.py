@@ -17,22 +17,22 @@ from switchtower.protocols.pi.stored import jsonl
 
 OURS = "switchtower"
 """The folder of ours, under pi's."""
-MOST_FILES = 200
-_MOST_LOOKED_AT = 20_000
-_LARGEST_FILE = 256 * 1024 * 1024
-_LONGEST_HEADER = 64 * 1024
-_MOST_READ = 64 * 1024 * 1024
+MAX_FILES = 200
+_MAX_CANDIDATES = 20_000
+_MAX_FILE_BYTES = 256 * 1024 * 1024
+_MAX_HEADER_BYTES = 64 * 1024
+_MAX_READ = 64 * 1024 * 1024
 """Bytes of files that one list reads for names and counts; of files beyond it only the headers."""
-_MOST_REMEMBERED = 1_000
+_MAX_REMEMBERED = 1_000
 
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 
 _is_ours = re.compile(r"(sess_[0-9A-Z]{26})(?:_[A-Za-z0-9_.-]{1,100}?)?(?:~([0-9]{1,6}))?\.jsonl").fullmatch
 _is_older = re.compile(r"([A-Za-z0-9_.-]{1,256}?)(?:~([0-9]{1,6}))?\.jsonl").fullmatch
 """A session that an older release stored under an id which its client chose."""
 
 
-class Place(Struct, frozen=True):
+class SessionFileLocation(Struct, frozen=True):
     """What a path means: one of our sessions, perhaps as it was before its n-th new beginning; or a file of pi's."""
 
     path: str
@@ -40,7 +40,7 @@ class Place(Struct, frozen=True):
     until_clearing: int | None = None
 
 
-class StoredFile(Struct, frozen=True):
+class StoredSessionFile(Struct, frozen=True):
     path: str
     session_id: str
     name: str
@@ -55,12 +55,12 @@ class SessionFiles:
     def __init__(self, sessions_dir: str) -> None:
         self._root = Path(sessions_dir)
         self._ours = self._root / OURS
-        self._read: OrderedDict[tuple[str, int, int], StoredFile] = OrderedDict()
+        self._read: OrderedDict[tuple[str, int, int], StoredSessionFile] = OrderedDict()
         """What was read of files that have not changed since: by path, size and time."""
 
-    def path_of(self, session_id: str, name: str, *, until_clearing: int | None = None) -> str:
+    def make_path(self, session_id: str, name: str, *, until_clearing: int | None = None) -> str:
         """The path that stands for a session of ours: its id in the core decides, its name is there for people."""
-        shown = "" if name == session_id else f"_{name[:_LONGEST_NAME]}"
+        shown = "" if name == session_id else f"_{name[:_MAX_NAME_LENGTH]}"
         suffix = "" if until_clearing is None else f"~{until_clearing}"
         return str(self._ours / f"{session_id}{shown}{suffix}.jsonl")
 
@@ -68,20 +68,20 @@ class SessionFiles:
         """Whether there is a file at a path that stands for a session. Blocks."""
         return Path(path).is_file()
 
-    def place(self, given: str) -> Place:
+    def resolve_path(self, given: str) -> SessionFileLocation:
         """pi-server 20.2: absolute, without `..`, and under an allowed directory, also after links are followed."""
         if "\0" in given or not given.startswith("/"):
-            raise ports.Refused("sessionPath must be an absolute path")
+            raise ports.PiCommandError("sessionPath must be an absolute path")
         path = Path(given)
         if ".." in path.parts:
-            raise ports.Refused("sessionPath must not contain '..'")
+            raise ports.PiCommandError("sessionPath must not contain '..'")
         if not self._is_allowed(path):
-            raise ports.Refused("sessionPath must be under an allowed session directory")
+            raise ports.PiCommandError("sessionPath must be under an allowed session directory")
         if path.parent == self._ours:
             if (named := _is_ours(path.name) or _is_older(path.name)) is None:
-                raise ports.Refused("sessionPath must name a session file (.jsonl)")
-            return Place(given, named[1], int(named[2]) if named[2] else None)
-        return Place(given)
+                raise ports.PiCommandError("sessionPath must name a session file (.jsonl)")
+            return SessionFileLocation(given, named[1], int(named[2]) if named[2] else None)
+        return SessionFileLocation(given)
 
     def _is_allowed(self, path: Path) -> bool:
         """pi-server 20.2: pi's own storage, or any project's `.pi/sessions`."""
@@ -90,65 +90,65 @@ class SessionFiles:
         parts = path.parts
         return any(parts[index : index + 2] == (".pi", "sessions") for index in range(len(parts) - 2))
 
-    def read(self, place: Place) -> jsonl.Imported:
+    def read_session(self, place: SessionFileLocation) -> jsonl.ImportedSession:
         """A file of pi's. Blocks. Links are followed before the path is judged again."""
         real = Path(os.path.realpath(place.path))
-        if not self._is_allowed_really(real):
-            raise ports.Refused("sessionPath must be under an allowed session directory")
+        if not self._is_allowed_after_links(real):
+            raise ports.PiCommandError("sessionPath must be under an allowed session directory")
         try:
-            with _opened(real) as file:
-                if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
-                    raise ports.Refused(f"Session file is too large: {place.path}")
-                return jsonl.read(file)
+            with _open_regular_file(real) as file:
+                if os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
+                    raise ports.PiCommandError(f"Session file is too large: {place.path}")
+                return jsonl.read_session_file(file)
         except OSError:
-            raise ports.Refused(f"Session file not found: {place.path}") from None
-        except jsonl.NotASession as problem:
-            raise ports.Refused(f"Not a session file: {problem}") from None
+            raise ports.PiCommandError(f"Session file not found: {place.path}") from None
+        except jsonl.NotASessionFile as problem:
+            raise ports.PiCommandError(f"Not a session file: {problem}") from None
 
-    def _is_allowed_really(self, real: Path) -> bool:
+    def _is_allowed_after_links(self, real: Path) -> bool:
         """The directory itself may be a link, as a home often is."""
         return self._is_allowed(real) or real.is_relative_to(Path(os.path.realpath(self._root)))
 
-    def stored(self, projects: Iterable[str] = ()) -> list[StoredFile]:
+    def list_stored(self, projects: Iterable[str] = ()) -> list[StoredSessionFile]:
         """The newest files of pi's own and of these projects', by their headers. Blocks."""
         found: list[tuple[float, Path]] = []
         for root in (self._root, *(Path(project) / ".pi" / "sessions" for project in sorted(set(projects)))):
             for folder, folders, names in os.walk(root):
                 if Path(folder) == self._root and OURS in folders:
                     folders.remove(OURS)
-                found += self._dated(Path(folder), names)
-                if len(found) > _MOST_LOOKED_AT:
+                found += self._list_by_date(Path(folder), names)
+                if len(found) > _MAX_CANDIDATES:
                     break
         found.sort(reverse=True)
-        files, budget = [], _MOST_READ
-        for _, path in found[:MOST_FILES]:
+        files, budget = [], _MAX_READ
+        for _, path in found[:MAX_FILES]:
             try:
                 status = path.stat()
             except OSError:
                 continue
             known = (str(path), status.st_size, status.st_mtime_ns)
             if (stored := self._read.get(known)) is None:
-                stored = _look(path, status, whole=status.st_size <= budget)
+                stored = _read_stored_file(path, status, whole=status.st_size <= budget)
                 if stored is None:
                     continue
                 if stored.messages is not None:
                     budget -= status.st_size
                     self._read[known] = stored
-                    while len(self._read) > _MOST_REMEMBERED:
+                    while len(self._read) > _MAX_REMEMBERED:
                         self._read.popitem(last=False)
             files.append(stored)
         return files
 
-    def _dated(self, folder: Path, names: list[str]) -> Iterator[tuple[float, Path]]:
+    def _list_by_date(self, folder: Path, names: list[str]) -> Iterator[tuple[float, Path]]:
         for name in names:
             path = folder / name
             # A link that leads elsewhere is somebody else's file.
-            if name.endswith(".jsonl") and self._is_allowed_really(Path(os.path.realpath(path))):
+            if name.endswith(".jsonl") and self._is_allowed_after_links(Path(os.path.realpath(path))):
                 with suppress(OSError):
                     yield path.stat().st_mtime, path
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_regular_file(path: Path) -> BinaryIO:
     """A regular file and nothing that could keep us waiting. Raises `OSError`."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -157,20 +157,20 @@ def _opened(path: Path) -> BinaryIO:
     return os.fdopen(file, "rb")
 
 
-def _look(path: Path, status: os.stat_result, *, whole: bool) -> StoredFile | None:
+def _read_stored_file(path: Path, status: os.stat_result, *, whole: bool) -> StoredSessionFile | None:
     """One file of pi's for a list: its header, and what it takes the whole file to know."""
     try:
-        with _opened(path) as file:
+        with _open_regular_file(path) as file:
             if whole:
-                found = jsonl.read(file)
+                found = jsonl.read_session_file(file)
                 session_id, name, cwd, created_at_ms = found.session_id, found.name or "", found.cwd, found.created_at_ms
                 count: int | None = len(found.messages)
             else:
-                header = jsonl.header(file.readline(_LONGEST_HEADER))
+                header = jsonl.parse_header(file.readline(_MAX_HEADER_BYTES))
                 session_id, name, cwd, created_at_ms, count = header.session_id, "", header.cwd, header.created_at_ms, None
-    except (OSError, jsonl.NotASession):
+    except (OSError, jsonl.NotASessionFile):
         return None
-    return StoredFile(
+    return StoredSessionFile(
         path=str(path),
         session_id=session_id,
         name=name,

@@ -16,14 +16,14 @@ from switchtower.protocols.pi.view import shapes, stats
 
 VERSION = 3
 
-_TROUBLES = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
+_PARSE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
 
 
-class NotASession(Exception):
+class NotASessionFile(Exception):
     """The file is no session of pi's that could be read; the reason is for people."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class SessionFileLimits(Struct, frozen=True, kw_only=True):
     file_bytes: int = 128 * 1024 * 1024
     line_bytes: int = 32 * 1024 * 1024
     """A longer line is skipped."""
@@ -31,7 +31,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     messages: int = 20_000
 
 
-class Header(Struct, frozen=True, kw_only=True):
+class SessionFileHeader(Struct, frozen=True, kw_only=True):
     version: int
     session_id: str
     cwd: str
@@ -42,7 +42,7 @@ class Header(Struct, frozen=True, kw_only=True):
     thinking: str | None = None
 
 
-class Imported(Struct, frozen=True, kw_only=True):
+class ImportedSession(Struct, frozen=True, kw_only=True):
     session_id: str
     name: str | None
     cwd: str
@@ -55,7 +55,7 @@ class Imported(Struct, frozen=True, kw_only=True):
     thinking: str | None = None
 
 
-class _Head(Struct, frozen=True):
+class _EntryHead(Struct, frozen=True):
     """What of an entry is looked at while the file is read. The rest stays bytes until it is known to count."""
 
     type: str
@@ -63,17 +63,17 @@ class _Head(Struct, frozen=True):
     parentId: str | None = None
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_head = msgspec.json.Decoder(_EntryHead).decode
 _decode_entry = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Reader:
+class SessionFileReader:
     """Takes a file piece by piece, however it is cut."""
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 (it is frozen)
+    def __init__(self, limits: SessionFileLimits = SessionFileLimits()) -> None:  # noqa: B008 (it is frozen)
         self._limits = limits
-        self._header: Header | None = None
+        self._header: SessionFileHeader | None = None
         self._lines: list[bytes] = []
         self._parents: list[str | None] = []
         self._places: dict[str, int] = {}
@@ -87,20 +87,20 @@ class Reader:
         """Raises `NotASession` as soon as that is certain."""
         self._bytes += len(data)
         if self._bytes > self._limits.file_bytes:
-            raise NotASession(f"the file is larger than {self._limits.file_bytes} bytes")
+            raise NotASessionFile(f"the file is larger than {self._limits.file_bytes} bytes")
         *whole, rest = data.split(b"\n")
         for line in whole:
             self._add_to_rest(line)
             self._end_line()
         self._add_to_rest(rest)
 
-    def close(self) -> Imported:
+    def close(self) -> ImportedSession:
         self._end_line()
         if self._header is None:
-            raise NotASession("it does not begin with the header of a session")
-        imported = _Conversation(self._header, self._path(), self._skipped).imported()
+            raise NotASessionFile("it does not begin with the header of a session")
+        imported = _ConversationBuilder(self._header, self._trace_path(), self._skipped).build()
         if len(imported.messages) > self._limits.messages:
-            raise NotASession(f"its conversation has more than {self._limits.messages} messages")
+            raise NotASessionFile(f"its conversation has more than {self._limits.messages} messages")
         return imported
 
     def _add_to_rest(self, data: bytes) -> None:
@@ -118,18 +118,18 @@ class Reader:
             self._skipped += 1
         elif line.strip():
             try:
-                self._add(line)
-            except _TROUBLES:
+                self._add_entry(line)
+            except _PARSE_ERRORS:
                 self._skipped += 1
 
-    def _add(self, line: bytes) -> None:
+    def _add_entry(self, line: bytes) -> None:
         if self._header is None:
-            self._header = header(line)
+            self._header = parse_header(line)
             return
         head = _decode_head(line)
         place = len(self._lines)
         if place >= self._limits.entries:
-            raise NotASession(f"it has more than {self._limits.entries} entries")
+            raise NotASessionFile(f"it has more than {self._limits.entries} entries")
         if self._header.version == 1:
             # `firstKeptEntryIndex` counts the header as 0.
             entry_id, parent = str(place + 1), str(place) if place else None
@@ -141,7 +141,7 @@ class Reader:
         self._parents.append(parent)
         self._places[entry_id] = place
 
-    def _path(self) -> list[tuple[str, bytes]]:
+    def _trace_path(self) -> list[tuple[str, bytes]]:
         """From the root to the last entry, with their ids."""
         ids = {place: entry_id for entry_id, place in self._places.items()}
         path: list[tuple[str, bytes]] = []
@@ -156,48 +156,48 @@ class Reader:
         return path
 
 
-def header(line: bytes) -> Header:
+def parse_header(line: bytes) -> SessionFileHeader:
     """The first line of a file. Raises `NotASession`."""
     try:
         found = _decode_entry(line)
-    except _TROUBLES:
-        raise NotASession("its first line is not JSON") from None
+    except _PARSE_ERRORS:
+        raise NotASessionFile("its first line is not JSON") from None
     if found.get("type") != "session" or not isinstance(found.get("id"), str):
-        raise NotASession("it does not begin with the header of a session")
+        raise NotASessionFile("it does not begin with the header of a session")
     version = found.get("version", 1)
     if version not in range(1, VERSION + 1):
-        raise NotASession(f"its version is not one of 1 to {VERSION}")
-    return Header(
+        raise NotASessionFile(f"its version is not one of 1 to {VERSION}")
+    return SessionFileHeader(
         version=int(version),
         session_id=found["id"],
-        cwd=_string(found.get("cwd")) or "",
-        created_at_ms=foreign.milliseconds(found.get("timestamp"), 0),
-        provider=_string(found.get("provider")),
-        model=_string(found.get("modelId")),
-        thinking=_string(found.get("thinkingLevel")),
+        cwd=_get_string(found.get("cwd")) or "",
+        created_at_ms=foreign.parse_milliseconds(found.get("timestamp"), 0),
+        provider=_get_string(found.get("provider")),
+        model=_get_string(found.get("modelId")),
+        thinking=_get_string(found.get("thinkingLevel")),
     )
 
 
-class _Conversation:
-    def __init__(self, header: Header, path: list[tuple[str, bytes]], skipped: int) -> None:
+class _ConversationBuilder:
+    def __init__(self, header: SessionFileHeader, path: list[tuple[str, bytes]], skipped: int) -> None:
         self._header = header
         self._path = path
         self._skipped = skipped
-        self._said: list[tuple[int, events.MessageImported]] = []
+        self._messages: list[tuple[int, events.MessageImported]] = []
         """With the place on the path that each came from."""
         self._compaction: tuple[events.MessageImported, object, int] | None = None
         """A summary, the id of the first entry that it does not stand for, and how much had been said before it."""
         self._name: str | None = None
         self._provider, self._model, self._thinking = header.provider, header.model, header.thinking
 
-    def imported(self) -> Imported:
+    def build(self) -> ImportedSession:
         for place, (_, line) in enumerate(self._path):
             try:
                 self._add(place, _decode_entry(line))
-            except _TROUBLES:
+            except _PARSE_ERRORS:
                 self._skipped += 1
-        messages = tuple(self._answering(self._told()))
-        return Imported(
+        messages = tuple(self._drop_orphan_results(self._select_messages()))
+        return ImportedSession(
             session_id=self._header.session_id,
             name=self._name,
             cwd=self._header.cwd,
@@ -210,45 +210,45 @@ class _Conversation:
         )
 
     def _add(self, place: int, entry: dict[str, Any]) -> None:
-        at_ms = foreign.milliseconds(entry.get("timestamp"), self._header.created_at_ms)
+        at_ms = foreign.parse_milliseconds(entry.get("timestamp"), self._header.created_at_ms)
         match entry.get("type"):
             case "message":
-                self._say(place, foreign.message(entry.get("message"), at_ms))
-                self._note_model(entry["message"])
+                self._add_message(place, foreign.convert_message(entry.get("message"), at_ms))
+                self._record_model(entry["message"])
             case "custom_message":
-                self._say(place, foreign.user(entry.get("content"), at_ms))
+                self._add_message(place, foreign.make_user_message(entry.get("content"), at_ms))
             case "branch_summary":
-                self._say(place, foreign.summary(entry.get("summary"), at_ms))
+                self._add_message(place, foreign.make_summary_message(entry.get("summary"), at_ms))
             case "compaction":
                 self._compact(entry, at_ms)
             case "model_change":
-                self._provider, self._model = _string(entry.get("provider")), _string(entry.get("modelId"))
+                self._provider, self._model = _get_string(entry.get("provider")), _get_string(entry.get("modelId"))
             case "thinking_level_change":
-                self._thinking = _string(entry.get("thinkingLevel"))
+                self._thinking = _get_string(entry.get("thinkingLevel"))
             case "session_info":
-                self._name = _string(entry.get("name"))
+                self._name = _get_string(entry.get("name"))
             case _:
                 pass  # what extensions and people noted for themselves
 
-    def _say(self, place: int, message: events.MessageImported | None) -> None:
+    def _add_message(self, place: int, message: events.MessageImported | None) -> None:
         if message is not None:
             codec.encode(message)  # what cannot be journalled, such as half a surrogate, is not let in
-            self._said.append((place, message))
+            self._messages.append((place, message))
 
-    def _note_model(self, said: dict[str, Any]) -> None:
-        if said.get("role") == "assistant" and _string(said.get("model")):
-            self._provider, self._model = _string(said.get("provider")), _string(said.get("model"))
+    def _record_model(self, said: dict[str, Any]) -> None:
+        if said.get("role") == "assistant" and _get_string(said.get("model")):
+            self._provider, self._model = _get_string(said.get("provider")), _get_string(said.get("model"))
 
     def _compact(self, entry: dict[str, Any], at_ms: int) -> None:
         """The last one counts: what an earlier one summarised, its summary stands for as well."""
-        summary = foreign.summary(entry.get("summary"), at_ms, entry.get("tokensBefore", 0))
+        summary = foreign.make_summary_message(entry.get("summary"), at_ms, entry.get("tokensBefore", 0))
         if summary is None:
             raise ValueError("a compaction has a summary")
         codec.encode(summary)
         first_kept = entry.get("firstKeptEntryId", str(entry.get("firstKeptEntryIndex")))
-        self._compaction = (summary, first_kept, len(self._said))
+        self._compaction = (summary, first_kept, len(self._messages))
 
-    def _told(self) -> Iterator[events.MessageImported]:
+    def _select_messages(self) -> Iterator[events.MessageImported]:
         """What a model would be told, with a summary in place of what it stands for."""
         first, count = 0, 0
         if self._compaction is not None:
@@ -257,11 +257,11 @@ class _Conversation:
             # The entry may be one that says nothing: then what follows it on the path is kept.
             ids = [entry_id for entry_id, _ in self._path]
             first = ids.index(first_kept) if first_kept in ids else len(ids)
-        for index, (place, message) in enumerate(self._said):
+        for index, (place, message) in enumerate(self._messages):
             if index >= count or place >= first:
                 yield message
 
-    def _answering(self, messages: Iterable[events.MessageImported]) -> Iterator[events.MessageImported]:
+    def _drop_orphan_results(self, messages: Iterable[events.MessageImported]) -> Iterator[events.MessageImported]:
         """Without the results of calls that nobody made, or that were answered before: models reject those."""
         open_calls: set[str] = set()
         for message in messages:
@@ -273,15 +273,15 @@ class _Conversation:
             yield message
 
 
-def read(pieces: Iterable[bytes], limits: Limits = Limits()) -> Imported:  # noqa: B008 (it is frozen)
+def read_session_file(pieces: Iterable[bytes], limits: SessionFileLimits = SessionFileLimits()) -> ImportedSession:  # noqa: B008 (it is frozen)
     """Raises `NotASession`."""
-    reader = Reader(limits)
+    reader = SessionFileReader(limits)
     for piece in pieces:
         reader.feed(piece)
     return reader.close()
 
 
-class _Entry(Struct, frozen=True, kw_only=True):
+class _SessionFileEntry(Struct, frozen=True, kw_only=True):
     type: str
     id: str
     parentId: str | None
@@ -307,33 +307,41 @@ def export_jsonl(
     thinking: str | None = None,
 ) -> Iterator[bytes]:
     """The lines of a session file that pi continues."""
-    first = {"type": "session", "version": VERSION, "id": session_id, "timestamp": stats.iso(created_at_ms), "cwd": cwd}
+    first = {
+        "type": "session",
+        "version": VERSION,
+        "id": session_id,
+        "timestamp": stats.format_iso_time(created_at_ms),
+        "cwd": cwd,
+    }
     yield _encode(first) + b"\n"
     parent: str | None = None
     for number, message in enumerate(messages, start=1):
-        entry = _entry_of(message, f"{number:08x}", parent)
+        entry = _make_entry(message, f"{number:08x}", parent)
         yield _encode(entry) + b"\n"
         parent = entry.id
-    moment = stats.iso(created_at_ms)
+    moment = stats.format_iso_time(created_at_ms)
     if model is not None:
-        entry = _Entry(
+        entry = _SessionFileEntry(
             type="model_change", id="model000", parentId=parent, timestamp=moment, provider=model.provider, modelId=model.id
         )
         yield _encode(entry) + b"\n"
         parent = entry.id
     if thinking is not None:
-        entry = _Entry(type="thinking_level_change", id="thinking", parentId=parent, timestamp=moment, thinkingLevel=thinking)
+        entry = _SessionFileEntry(
+            type="thinking_level_change", id="thinking", parentId=parent, timestamp=moment, thinkingLevel=thinking
+        )
         yield _encode(entry) + b"\n"
         parent = entry.id
     if name:
-        yield _encode(_Entry(type="session_info", id="00000000", parentId=parent, timestamp=moment, name=name)) + b"\n"
+        yield _encode(_SessionFileEntry(type="session_info", id="00000000", parentId=parent, timestamp=moment, name=name)) + b"\n"
 
 
-def _entry_of(message: shapes.Message, entry_id: str, parent: str | None) -> _Entry:
-    moment = stats.iso(message.timestamp)
+def _make_entry(message: shapes.Message, entry_id: str, parent: str | None) -> _SessionFileEntry:
+    moment = stats.format_iso_time(message.timestamp)
     if isinstance(message, shapes.CompactionSummary):
         # What it stands for is not in the file, so nothing before it is kept: the first that is kept comes behind it.
-        return _Entry(
+        return _SessionFileEntry(
             type="compaction",
             id=entry_id,
             parentId=parent,
@@ -342,8 +350,8 @@ def _entry_of(message: shapes.Message, entry_id: str, parent: str | None) -> _En
             firstKeptEntryId=entry_id,
             tokensBefore=message.tokensBefore,
         )
-    return _Entry(type="message", id=entry_id, parentId=parent, timestamp=moment, message=message)
+    return _SessionFileEntry(type="message", id=entry_id, parentId=parent, timestamp=moment, message=message)
 
 
-def _string(value: object) -> str | None:
+def _get_string(value: object) -> str | None:
     return value if isinstance(value, str) and value else None

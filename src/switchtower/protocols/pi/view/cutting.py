@@ -7,12 +7,12 @@ from msgspec import UNSET, Raw
 
 from switchtower.core import events
 from switchtower.protocols.pi.view import footage, shapes, streaming, transcript, ui_requests
-from switchtower.protocols.pi.view.turns import Turns
+from switchtower.protocols.pi.view.turns import TurnEncoder
 
 OUTPUT_WHOLE_UP_TO = 4_096
 """Characters of a tool's output up to which an update shows all of it."""
 OUTPUT_TAIL = 2_048
-LONGEST_ARGS = 1_024
+MAX_ARGS_LENGTH = 1_024
 """Bytes of arguments that every update repeats."""
 
 _encode = msgspec.json.Encoder().encode
@@ -34,34 +34,34 @@ MOVES_ON = (
 """What an engine does after a message, so that no usage of it will follow."""
 
 
-class Cutter:
-    def __init__(self, reel: footage.Reel, session_id: str, cast: streaming.Cast) -> None:
-        self._reel = reel
-        self._session = reel.session or b'{"type":"event","sessionId":%b,"event":' % _encode(session_id)
-        self._turns = Turns(reel, self._session, cast)
-        self._tell = self._turns.tell
+class PiEventEncoder:
+    def __init__(self, state: footage.PiStreamState, session_id: str, assistant: streaming.AssistantInfo) -> None:
+        self._state = state
+        self._session = state.session or b'{"type":"event","sessionId":%b,"event":' % _encode(session_id)
+        self._turns = TurnEncoder(state, self._session, assistant)
+        self._tell = self._turns.emit
         self._touched = False
-        self._running = reel.running
-        self._chore = reel.chore
-        self._calls = reel.calls
-        self._questions = reel.questions
-        self._compacting = reel.compacting
-        self._failure = reel.failure
+        self._running = state.running
+        self._chore = state.chore
+        self._calls = state.calls
+        self._questions = state.questions
+        self._compacting = state.compacting
+        self._failure = state.failure
 
     @property
     def frames(self) -> list[bytes]:
         return self._turns.frames
 
-    def reel(self) -> footage.Reel:
+    def build_state(self) -> footage.PiStreamState:
         """The state after the batch: the very object that it was before when nothing has changed."""
         if not self._touched:
-            return self._reel
+            return self._state
         if not self._running:
-            return footage.Reel.empty()
+            return footage.PiStreamState.empty()
         turns = self._turns
         if turns.streamed is not None:
             turns.streamed.seal()
-        return footage.Reel(
+        return footage.PiStreamState(
             session=self._session,
             running=True,
             chore=self._chore,
@@ -81,27 +81,27 @@ class Cutter:
 
     def add_piece(self, field: str, ts_ms: int, data: bytes) -> None:
         """One of a message that is being streamed, as it is stored."""
-        self._touch()
+        self._ensure_run()
         streamed = self._turns.streamed or self._turns.begin_message(ts_ms)
         streamed.add(field, data, self._turns.frames)
 
     def add(self, seq: int, ts_ms: int, event: events.AnyEvent) -> None:
         turns = self._turns
         if turns.held is not None and isinstance(event, MOVES_ON):
-            self._touch()
-            turns.end_held()
+            self._ensure_run()
+            turns.flush_held_message()
         match event:
             case events.RunStarted():
                 self._start_run(event, ts_ms)
             case events.RunCompleted():
                 self._complete_run(event, ts_ms)
             case events.MessageDelivered():
-                self._touch()
-                turns.say_user(event.text, event.images, ts_ms)
+                self._ensure_run()
+                turns.add_user_message(event.text, event.images, ts_ms)
             case events.PhaseChanged():
                 if event.phase == "Thinking" and self._chore is None:
-                    self._touch()
-                    turns.next_turn()
+                    self._ensure_run()
+                    turns.begin_turn()
             case events.TextDelta() | events.ThinkingDelta():
                 self.add_piece(streaming.FIELDS[event.kind], ts_ms, _encode(event))
             case events.MessageCompleted(cut_short=True):
@@ -109,23 +109,23 @@ class Cutter:
                     self.add_piece("text", ts_ms, _encode(events.TextDelta(event.text)))
                 # the end of its run ends it
             case events.MessageCompleted():
-                self._touch()
+                self._ensure_run()
                 turns.complete_message(event, ts_ms)
             case events.UsageReported():
                 if turns.held is not None:
-                    self._touch()
-                    turns.end_held(event)
+                    self._ensure_run()
+                    turns.flush_held_message(event)
             case events.ToolCalled():
-                self._touch()
+                self._ensure_run()
                 self._calls = (*self._calls, footage.OpenCall(event.call_id, event.tool, _encode(event.args)))
                 self._tell(shapes.ToolExecutionStart(event.call_id, event.tool, event.args))
             case events.ToolProgressed():
-                self._progress(event)
+                self._add_progress(event)
             case events.ToolFinished():
                 self._finish_call(event, ts_ms)
             case events.RetryScheduled():
-                self._touch()
-                turns.void(event.reason)
+                self._ensure_run()
+                turns.discard_message(event.reason)
                 # Ours count calls of the model, pi's count calls after the first. A paused provider was not even called once.
                 attempt = max(1, event.attempt - 1)
                 self._tell(shapes.AutoRetryStart(attempt, event.max_attempts - 1, event.delay_ms, event.reason))
@@ -133,8 +133,8 @@ class Cutter:
                 attempt = max(1, event.attempt - 1)
                 self._tell(shapes.AutoRetryEnd(event.success, attempt, UNSET if event.success else event.reason or ""))
             case events.CompactionStarted():
-                self._touch()
-                turns.void("the context is made smaller, and the message begins again")
+                self._ensure_run()
+                turns.discard_message("the context is made smaller, and the message begins again")
                 self._compacting = event.reason
                 is_requested = event.reason == "requested"
                 self._tell(shapes.CompactionStart("manual") if is_requested else shapes.AutoCompactionStart(event.reason))
@@ -145,25 +145,25 @@ class Cutter:
                 reason = self._compacting or ("threshold" if self._chore is None else "requested")
                 self._end_compaction(reason, None, aborted=event.aborted, error=event.reason)
             case events.ApprovalRequested():
-                self._ask(event.approval, ts_ms)
+                self._open_ui_request(event.approval, ts_ms)
             case events.DialogOpened():
-                self._ask(event.dialog, ts_ms)
+                self._open_ui_request(event.dialog, ts_ms)
             case events.ApprovalDecided():
-                self._close(event.approval_id, ui_requests.CLOSED_BY_VERDICT[event.verdict])
+                self._close_ui_request(event.approval_id, ui_requests.CLOSED_BY_VERDICT[event.verdict])
             case events.ApprovalExpired():
-                self._close(event.approval_id, "expired")
+                self._close_ui_request(event.approval_id, "expired")
             case events.ApprovalWithdrawn():
-                self._close(event.approval_id, "withdrawn")
+                self._close_ui_request(event.approval_id, "withdrawn")
             case events.DialogAnswered():
-                self._close(event.dialog_id, "answered")
+                self._close_ui_request(event.dialog_id, "answered")
             case events.DialogClosed():
-                self._close(event.dialog_id, event.reason)
+                self._close_ui_request(event.dialog_id, event.reason)
             case events.ShellStarted():
                 self._tell(shapes.BashStart(event.command))
             case events.ShellFinished():
                 self._tell(shapes.BashEnd(event.exit_code, event.text, event.cancelled))
             case events.SessionConfigured():
-                self._tell(_configured(event))
+                self._tell(_make_info_changed(event))
             case events.PromptShown():
                 self._tell(shapes.Notice("info", "AWAITING_INPUT", event.prompt or "The program waits for input", event.reason))
             case events.HostLost():
@@ -174,7 +174,7 @@ class Cutter:
                 self._tell(shapes.Notice("warning", event.code, event.message, event.detail or UNSET))
             case events.ErrorRaised():
                 if self._running:
-                    self._touch()
+                    self._ensure_run()
                     self._failure = event
                 self._tell(shapes.Notice("error", event.code, event.message, event.detail or UNSET))
             case (
@@ -192,14 +192,14 @@ class Cutter:
                 | events.CheckpointTaken()
                 | events.WorkspaceRestored()
                 | events.TerminalTyped()
-                | events.TerminalKeys()
+                | events.TerminalKeysTyped()
                 | events.TerminalResized()
-                | events.TerminalEchoed()
-                | events.PromptGone()
-                | events.ScreenTaken()
-                | events.ErrandStarted()
-                | events.ErrandFinished()
-                | events.HostSaid()
+                | events.TerminalEchoChanged()
+                | events.PromptCleared()
+                | events.ScreenCaptured()
+                | events.RemoteCallStarted()
+                | events.RemoteCallFinished()
+                | events.HostEventReceived()
                 | events.StepStopped()
                 | events.ShellCancelRequested()
                 | events.RunCancelRequested()
@@ -208,23 +208,23 @@ class Cutter:
             case _:
                 assert_never(event)
 
-    def _touch(self) -> None:
+    def _ensure_run(self) -> None:
         """Something is to be remembered, so a run is under way; its beginning may have been missed."""
         self._touched = True
         self._running = True
 
     def _start_run(self, event: events.RunStarted, ts_ms: int) -> None:
-        self._forget()
-        self._touch()
+        self._reset()
+        self._ensure_run()
         if event.purpose is not events.Purpose.WORK:
             self._chore = event.purpose.value
             self._tell(shapes.Notice("info", f"{self._chore.upper()}_STARTED", f"{self._chore.capitalize()} started"))
             return
         self._tell(shapes.AgentStart())
-        self._turns.say_user(event.text, event.images, ts_ms)
+        self._turns.add_user_message(event.text, event.images, ts_ms)
 
     def _complete_run(self, event: events.RunCompleted, ts_ms: int) -> None:
-        self._touch()
+        self._ensure_run()
         for asked in self._questions:
             self._tell(shapes.ExtensionUiClosed(asked.question.id, "the run has ended"))
         for call in self._calls:  # it was announced, so somebody waits for its end
@@ -234,19 +234,19 @@ class Cutter:
             level = "info" if event.outcome is events.Outcome.SUCCESS else "warning"
             self._tell(shapes.Notice(level, f"{self._chore.upper()}_FINISHED", event.summary))
         else:
-            stopped = transcript.stop_reason(event.outcome, self._failure)
+            stopped = transcript.get_stop_reason(event.outcome, self._failure)
             reason = self._failure.message if self._failure is not None else event.summary
             self._turns.end(stopped, None if stopped == "stop" else reason, ts_ms)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._turns.forget()
+    def _reset(self) -> None:
+        self._turns.reset()
         self._running = False
         self._chore = self._compacting = self._failure = None
         self._calls, self._questions = (), ()
 
-    def _progress(self, event: events.ToolProgressed) -> None:
-        self._touch()
+    def _add_progress(self, event: events.ToolProgressed) -> None:
+        self._ensure_run()
         call = next((call for call in self._calls if call.call_id == event.call_id), None)
         call = call or footage.OpenCall(event.call_id, "", b"{}")
         tail = call.tail + event.text
@@ -254,21 +254,21 @@ class Cutter:
         call = msgspec.structs.replace(call, tail=tail[-OUTPUT_TAIL:] if is_cut else tail, is_cut=is_cut)
         self._calls = tuple(call if other.call_id == call.call_id else other for other in self._calls)
         shown = shapes.ToolContent((shapes.Text(f"…{call.tail}" if is_cut else call.tail),), is_cut or UNSET)
-        args = Raw(call.args if len(call.args) <= LONGEST_ARGS else b"{}")
+        args = Raw(call.args if len(call.args) <= MAX_ARGS_LENGTH else b"{}")
         self._tell(shapes.ToolExecutionUpdate(call.call_id, call.tool, args, shown, event.text))
 
     def _finish_call(self, event: events.ToolFinished, ts_ms: int) -> None:
-        self._touch()
+        self._ensure_run()
         self._calls = tuple(call for call in self._calls if call.call_id != event.call_id)
         content = (shapes.Text(event.text),)
         self._tell(shapes.ToolExecutionEnd(event.call_id, event.tool, shapes.ToolContent(content), event.is_error))
-        self._turns.say_result(shapes.ToolResult(event.call_id, event.tool, content, event.is_error, ts_ms))
+        self._turns.add_tool_result(shapes.ToolResult(event.call_id, event.tool, content, event.is_error, ts_ms))
 
     def _end_compaction(
         self, reason: str, result: shapes.CompactionResult | None, *, aborted: bool = False, error: str | None = None
     ) -> None:
         if self._compacting is not None:
-            self._touch()
+            self._ensure_run()
             self._compacting = None
         told = UNSET if error is None or aborted else error
         if reason == "requested":
@@ -277,20 +277,20 @@ class Cutter:
             will_retry = reason == "overflow" and result is not None
             self._tell(shapes.AutoCompactionEnd(result, aborted, will_retry, told))
 
-    def _ask(self, question: events.Approval | events.Dialog, ts_ms: int) -> None:
-        self._touch()
-        self._questions = (*self._questions, footage.OpenQuestion(ts_ms, question))
-        self._tell(ui_requests.of(question, ts_ms))
+    def _open_ui_request(self, question: events.Approval | events.Dialog, ts_ms: int) -> None:
+        self._ensure_run()
+        self._questions = (*self._questions, footage.OpenUiRequest(ts_ms, question))
+        self._tell(ui_requests.make_ui_request(question, ts_ms))
 
-    def _close(self, request_id: str, reason: str) -> None:
+    def _close_ui_request(self, request_id: str, reason: str) -> None:
         left = tuple(asked for asked in self._questions if asked.question.id != request_id)
         if len(left) != len(self._questions):
-            self._touch()
+            self._ensure_run()
             self._questions = left
         self._tell(shapes.ExtensionUiClosed(request_id, reason))
 
 
-def _configured(event: events.SessionConfigured) -> shapes.SessionInfoChanged:
+def _make_info_changed(event: events.SessionConfigured) -> shapes.SessionInfoChanged:
     return shapes.SessionInfoChanged(
         sessionName=event.title or UNSET,
         provider=event.provider or UNSET,

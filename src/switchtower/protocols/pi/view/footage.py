@@ -23,18 +23,18 @@ class OpenCall(Struct, frozen=True):
     is_cut: bool = False
 
 
-class OpenQuestion(Struct, frozen=True):
+class OpenUiRequest(Struct, frozen=True):
     asked_at_ms: int
     question: events.Approval | events.Dialog
 
 
-class Reel(Struct, frozen=True, kw_only=True, eq=False):
+class PiStreamState(Struct, frozen=True, kw_only=True, eq=False):
     session: bytes = b""
     """The beginning of every frame of the session, up to its event."""
     running: bool = False
     chore: str | None = None
     """What a run is for that is no work of the agent."""
-    streamed: streaming.Streamed | None = None
+    streamed: streaming.StreamedMessage | None = None
     """The assistant message under way. Nobody changes this one: who needs to takes a copy."""
     held: shapes.Assistant | None = None
     """A finished assistant message that waits for its usage."""
@@ -48,20 +48,20 @@ class Reel(Struct, frozen=True, kw_only=True, eq=False):
     """By everybody, in this run."""
     said_bytes: int = 0
     calls: tuple[OpenCall, ...] = ()
-    questions: tuple[OpenQuestion, ...] = ()
+    questions: tuple[OpenUiRequest, ...] = ()
     compacting: str | None = None
     failure: events.ErrorRaised | None = None
 
     @classmethod
-    def empty(cls) -> "Reel":
+    def empty(cls) -> "PiStreamState":
         """Always the same object."""
         return _EMPTY
 
 
-_EMPTY = Reel()
+_EMPTY = PiStreamState()
 
 
-def unrolled(chain: Chain) -> list[bytes]:
+def list_chain(chain: Chain) -> list[bytes]:
     """Oldest first."""
     messages = []
     while chain is not None:
@@ -71,7 +71,7 @@ def unrolled(chain: Chain) -> list[bytes]:
     return messages
 
 
-def newest(chain: Chain, limit: int) -> list[bytes]:
+def take_newest(chain: Chain, limit: int) -> list[bytes]:
     """Oldest first: as many of the newest as the limit has room for, and the last one in any case."""
     messages: list[bytes] = []
     while chain is not None:
@@ -84,7 +84,7 @@ def newest(chain: Chain, limit: int) -> list[bytes]:
     return messages
 
 
-def chained(messages: Iterable[bytes]) -> Chain:
+def make_chain(messages: Iterable[bytes]) -> Chain:
     chain: Chain = None
     for message in messages:
         chain = (chain, message)

@@ -11,29 +11,33 @@ from msgspec import Raw
 
 from switchtower.core import codec, journal
 from switchtower.protocols.pi.view import shapes, streaming, ui_requests
-from switchtower.protocols.pi.view.cutting import Cutter
-from switchtower.protocols.pi.view.footage import Reel
-from switchtower.protocols.pi.view.streaming import Cast
+from switchtower.protocols.pi.view.cutting import PiEventEncoder
+from switchtower.protocols.pi.view.footage import PiStreamState
+from switchtower.protocols.pi.view.streaming import AssistantInfo
 
-_encode = msgspec.json.Encoder().encode
+_encode_frame = msgspec.json.Encoder().encode
 
 
-def translate(state: Reel, session_id: str, entries: Sequence[journal.Entry], cast: Cast) -> tuple[list[bytes], Reel]:
+def encode_batch(
+    state: PiStreamState, session_id: str, entries: Sequence[journal.Entry], assistant: AssistantInfo
+) -> tuple[list[bytes], PiStreamState]:
     """The frames for these entries, and the state for the next ones."""
     fields = streaming.FIELDS
     # Pieces of text are nearly all of the traffic: they are not decoded into events, and change nothing but their message.
     if state.streamed is not None and fields.keys() >= {entry.kind for entry in entries}:
-        return _pieces(state, state.streamed.copied(), entries)
-    cutter = Cutter(state, session_id, cast)
+        return _encode_pieces(state, state.streamed.copy(), entries)
+    cutter = PiEventEncoder(state, session_id, assistant)
     for seq, ts_ms, _, kind, data in entries:
         if kind in fields:
             cutter.add_piece(fields[kind], ts_ms, data)
         else:
             cutter.add(seq, ts_ms, codec.decode(kind, data))
-    return cutter.frames, cutter.reel()
+    return cutter.frames, cutter.build_state()
 
 
-def _pieces(state: Reel, streamed: streaming.Streamed, entries: Sequence[journal.Entry]) -> tuple[list[bytes], Reel]:
+def _encode_pieces(
+    state: PiStreamState, streamed: streaming.StreamedMessage, entries: Sequence[journal.Entry]
+) -> tuple[list[bytes], PiStreamState]:
     frames: list[bytes] = []
     fields = streaming.FIELDS
     for entry in entries:
@@ -42,7 +46,7 @@ def _pieces(state: Reel, streamed: streaming.Streamed, entries: Sequence[journal
     return frames, msgspec.structs.replace(state, streamed=streamed) if frames else state
 
 
-def joining(state: Reel, *, now_ms: int | None = None) -> list[bytes]:
+def encode_catch_up(state: PiStreamState, *, now_ms: int | None = None) -> list[bytes]:
     """What a client needs that comes in the middle of a run: the message under way with all that was said, the tools at
     work, the questions that are open. `now_ms` is for how long these stay open; without it they are told as they were asked.
     """
@@ -50,7 +54,9 @@ def joining(state: Reel, *, now_ms: int | None = None) -> list[bytes]:
     if state.held is not None:
         told.append(shapes.MessageStart(state.held))
     if state.streamed is not None:
-        told.append(shapes.MessageStart(Raw(state.streamed.so_far())))
+        told.append(shapes.MessageStart(Raw(state.streamed.encode_message())))
     told += [shapes.ToolExecutionStart(call.call_id, call.tool, msgspec.json.decode(call.args)) for call in state.calls]
-    told += [ui_requests.of(asked.question, asked.asked_at_ms if now_ms is None else now_ms) for asked in state.questions]
-    return [b"%b%b}" % (state.session, _encode(event)) for event in told]
+    told += [
+        ui_requests.make_ui_request(asked.question, asked.asked_at_ms if now_ms is None else now_ms) for asked in state.questions
+    ]
+    return [b"%b%b}" % (state.session, _encode_frame(event)) for event in told]

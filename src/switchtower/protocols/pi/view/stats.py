@@ -15,7 +15,7 @@ _LATEST_MS = 253_402_300_799_999
 """The end of the calendar."""
 
 
-def session_info(
+def make_session_info(
     session: Session,
     model: shapes.Model | None,
     session_file: str | None = None,
@@ -32,9 +32,9 @@ def session_info(
         thinkingLevel=session.thinking or DEFAULT_THINKING,
         isStreaming=is_streaming(session),
         messageCount=session.counts.messages,
-        createdAt=iso(session.created_at_ms),
+        createdAt=format_iso_time(session.created_at_ms),
         sandbox=session.sandbox or UNSET,
-        childOf=child_of or session.child_of or UNSET,
+        childOf=child_of or session.parent_session or UNSET,
     )
 
 
@@ -43,7 +43,7 @@ def is_streaming(session: Session) -> bool:
     return session.run is not None and session.run.purpose in (events.Purpose.WORK, events.Purpose.FLOW)
 
 
-def stored_session_info(card: journal.Card, session_file: str, *, name: str, file_exists: bool) -> shapes.StoredSessionInfo:
+def make_stored_session_info(card: journal.Card, session_file: str, *, name: str, file_exists: bool) -> shapes.StoredSessionInfo:
     """The journal is what stores sessions: the path stands for one, and there is a file only where one was exported."""
     return shapes.StoredSessionInfo(
         sessionId=name,
@@ -51,13 +51,13 @@ def stored_session_info(card: journal.Card, session_file: str, *, name: str, fil
         sessionFile=session_file,
         sessionPath=session_file,
         cwd=card.workspace.root,
-        createdAt=iso(card.created_at_ms),
+        createdAt=format_iso_time(card.created_at_ms),
         fileExists=file_exists,
         messageCount=card.messages,
     )
 
 
-def session_stats(session: Session, session_file: str | None = None, *, name: str | None = None) -> shapes.SessionStats:
+def make_session_stats(session: Session, session_file: str | None = None, *, name: str | None = None) -> shapes.SessionStats:
     counts = session.counts
     all_, before, imported = session.usage, session.usage_before, session.imported_usage
     tokens_in = all_.input_tokens - before.input_tokens + imported.input_tokens
@@ -73,7 +73,7 @@ def session_stats(session: Session, session_file: str | None = None, *, name: st
         toolResults=counts.tool_results,
         totalMessages=counts.messages,
         tokens=shapes.Tokens(
-            input=uncached(tokens_in, cache_read, cache_write),
+            input=count_uncached(tokens_in, cache_read, cache_write),
             output=tokens_out,
             cacheRead=cache_read,
             cacheWrite=cache_write,
@@ -83,7 +83,7 @@ def session_stats(session: Session, session_file: str | None = None, *, name: st
     )
 
 
-def context_usage(session: Session, context_window: int | None = None) -> shapes.ContextUsage | None:
+def make_context_usage(session: Session, context_window: int | None = None) -> shapes.ContextUsage | None:
     """None when nobody knows how large the window is. `context_window` is the catalogue's, for before the first call."""
     window = session.context_window or context_window
     if not window:
@@ -92,9 +92,9 @@ def context_usage(session: Session, context_window: int | None = None) -> shapes
     return shapes.ContextUsage(tokens, window, None if tokens is None else tokens / window * 100)
 
 
-def usage_of(reported: events.UsageReported) -> shapes.Usage:
+def convert_usage(reported: events.UsageReported) -> shapes.Usage:
     return shapes.Usage(
-        input=uncached(reported.input_tokens, reported.cache_read_tokens, reported.cache_write_tokens),
+        input=count_uncached(reported.input_tokens, reported.cache_read_tokens, reported.cache_write_tokens),
         output=reported.output_tokens,
         cacheRead=reported.cache_read_tokens,
         cacheWrite=reported.cache_write_tokens,
@@ -103,11 +103,11 @@ def usage_of(reported: events.UsageReported) -> shapes.Usage:
     )
 
 
-def uncached(input_tokens: int, cache_read: int, cache_write: int) -> int:
+def count_uncached(input_tokens: int, cache_read: int, cache_write: int) -> int:
     """Ours count all that went in; pi's clients add the four figures up."""
     return max(0, input_tokens - cache_read - cache_write)
 
 
-def iso(ms: int) -> str:
+def format_iso_time(ms: int) -> str:
     moment = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LATEST_MS))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

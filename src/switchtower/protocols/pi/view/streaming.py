@@ -14,11 +14,11 @@ WHOLE_UP_TO = 1_024
 """Characters of a block up to which an update's `message` shows all of it."""
 TAIL = 512
 """Characters that it shows of a longer one."""
-MOST_CALLS_SHOWN = 16
+MAX_CALLS_SHOWN = 16
 """Tool calls that the `message` of an update shows with their arguments; those behind them are shown without."""
-MOST_CALLS_LISTED = 32
+MAX_CALLS_LISTED = 32
 """Tool calls that it shows at all; the events of those behind them have them."""
-LONGEST_ARGUMENTS = 1_024
+MAX_ARGUMENTS_LENGTH = 1_024
 """Bytes of a call's arguments in the `message` of an update."""
 SMALLEST_PIECE = 4_096
 """Bytes below which neighbouring pieces are kept as one."""
@@ -38,7 +38,7 @@ Pieces = tuple["Pieces", bytes] | None
 """What a block has so far, the last piece first, each the inside of a JSON string. Shared by all states it was part of."""
 
 
-class Cast(Struct, frozen=True):
+class AssistantInfo(Struct, frozen=True):
     """Who speaks as the assistant. `api` is the dialect's name, such as `openai-completions`."""
 
     provider: str
@@ -46,7 +46,7 @@ class Cast(Struct, frozen=True):
     api: str = "openai-completions"
 
 
-class Block(Struct):
+class StreamedBlock(Struct):
     field: str
     pieces: Pieces = None
     fresh: list[bytes] = []
@@ -60,7 +60,7 @@ class Block(Struct):
     def is_cut(self) -> bool:
         return self.length > WHOLE_UP_TO
 
-    def shown(self) -> bytes:
+    def encode_tail(self) -> bytes:
         """As the `message` of an update has it."""
         text = f"…{self.tail}" if self.is_cut else self.tail
         return b'{"type":"%b","%b":%b}' % (self.field.encode(), self.field.encode(), _encode(text))
@@ -76,7 +76,7 @@ class Block(Struct):
         else:
             self.pieces = (self.pieces, added)
 
-    def whole(self) -> bytes:
+    def encode_whole(self) -> bytes:
         """All of its text, as a JSON string."""
         self.seal()
         parts, pieces = [b'"'], self.pieces
@@ -87,15 +87,15 @@ class Block(Struct):
         return b"".join(reversed(parts))
 
 
-class Streamed(Struct):
+class StreamedMessage(Struct):
     """Changed only within a batch, by whoever took a `copied` one."""
 
     session: bytes
     """The beginning of every frame of the session, up to its event."""
-    cast: Cast
+    cast: AssistantInfo
     ts_ms: int
-    blocks: list[Block] = []
-    current: Block | None = None
+    blocks: list[StreamedBlock] = []
+    current: StreamedBlock | None = None
     lead: bytes = b""
     """An update up to the text of the current block."""
     trail: bytes = b""
@@ -104,15 +104,15 @@ class Streamed(Struct):
     """From the piece to the text of the current block in `partial`, which is `message` again: pi's type has both."""
     partial_trail: bytes = b""
 
-    def copied(self) -> "Streamed":
+    def copy(self) -> "StreamedMessage":
         current = None
         blocks = []
         for block in self.blocks:
-            copy = Block(block.field, block.pieces, [], block.tail, block.length, block.told)
+            copy = StreamedBlock(block.field, block.pieces, [], block.tail, block.length, block.told)
             blocks.append(copy)
             if block is self.current:
                 current = copy
-        return Streamed(
+        return StreamedMessage(
             self.session, self.cast, self.ts_ms, blocks, current, self.lead, self.trail, self.partial_lead, self.partial_trail
         )
 
@@ -120,22 +120,22 @@ class Streamed(Struct):
         for block in self.blocks:
             block.seal()
 
-    def started(self) -> bytes:
+    def encode_start(self) -> bytes:
         """`message_start`, with all that has been said so far."""
-        return b'%b{"type":"message_start","message":%b}}' % (self.session, self.so_far())
+        return b'%b{"type":"message_start","message":%b}}' % (self.session, self.encode_message())
 
-    def so_far(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:
+    def encode_message(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:
         """The message with the whole of its content, as JSON."""
         content = b",".join(
-            b'{"type":"%b","%b":%b}' % (block.field.encode(), block.field.encode(), block.whole()) for block in self.blocks
+            b'{"type":"%b","%b":%b}' % (block.field.encode(), block.field.encode(), block.encode_whole()) for block in self.blocks
         )
-        return _MESSAGE_OPEN + content + self._foot(stop_reason, error) + b"}"
+        return _MESSAGE_OPEN + content + self._encode_foot(stop_reason, error) + b"}"
 
     def add(self, field: str, data: bytes, frames: list[bytes]) -> None:
         """One piece, as it is stored."""
         block = self.current
         if block is None or block.field != field:
-            block = self._turn_to(field, frames)
+            block = self._switch_block(field, frames)
         # The stored form is the wire's: the JSON string is cut out, and only what is shown of the block is encoded anew.
         piece = data[8:-1] if data.startswith(_STORED_OPEN) else _encode(_decode_piece(data).text)
         text = _decode_text(piece)
@@ -145,18 +145,18 @@ class Streamed(Struct):
         if block.length > WHOLE_UP_TO:
             block.tail = (block.tail + text)[-TAIL:]
             if not was_cut:
-                self._aim(block)
+                self._set_template(block)
             shown = _encode("…" + block.tail)
         else:
             block.tail += text
             shown = _encode(block.tail)
         frames.append(b"%b%b%b%b%b%b%b" % (self.lead, shown, self.trail, piece, self.partial_lead, shown, self.partial_trail))
 
-    def break_off(self, frames: list[bytes]) -> None:
+    def abort(self, frames: list[bytes]) -> None:
         """The last updates of a message that does not come to its end: each block ends as long as it got."""
         for index, block in enumerate(self.blocks):
             if block.told != block.length:
-                self._end(index, block, block.whole(), frames)
+                self._end_block(index, block, block.encode_whole(), frames)
 
     def complete(self, event: events.MessageCompleted, frames: list[bytes]) -> shapes.Assistant:
         """The last updates, and the message as it is told in the end (its usage is not known yet)."""
@@ -168,10 +168,10 @@ class Streamed(Struct):
         content: list[shapes.Text | shapes.Thinking | shapes.ToolCall] = []
         for index, block in enumerate(self.blocks):
             if block.told != block.length:
-                self._end(index, block, _encode(wholes[block.field]), frames)
+                self._end_block(index, block, _encode(wholes[block.field]), frames)
             content.append(shapes.Text(event.text) if block.field == "text" else shapes.Thinking(event.thinking))
         calls = [shapes.ToolCall(call.call_id, call.tool, call.args) for call in event.calls]
-        self._tell_calls(calls, frames)
+        self._append_calls(calls, frames)
         return shapes.Assistant(
             content=(*content, *calls),
             api=self.cast.api,
@@ -181,61 +181,63 @@ class Streamed(Struct):
             timestamp=self.ts_ms,
         )
 
-    def _turn_to(self, field: str, frames: list[bytes]) -> Block:
+    def _switch_block(self, field: str, frames: list[bytes]) -> StreamedBlock:
         """The block that a piece belongs to. There is one of each type, however often a model goes back and forth."""
         if self.current is not None and self.current.told < 0:
-            self._end(self.blocks.index(self.current), self.current, self.current.whole(), frames)
+            self._end_block(self.blocks.index(self.current), self.current, self.current.encode_whole(), frames)
         block = next((block for block in self.blocks if block.field == field), None)
         if block is None:
-            block = Block(field)
+            block = StreamedBlock(field)
             self.blocks.append(block)
-            frames.append(self._update(b'"type":"%b_start","contentIndex":%d' % (field.encode(), len(self.blocks) - 1)))
+            frames.append(self._encode_update(b'"type":"%b_start","contentIndex":%d' % (field.encode(), len(self.blocks) - 1)))
         self.current = block
-        self._aim(block)
+        self._set_template(block)
         return block
 
-    def _aim(self, block: Block) -> None:
+    def _set_template(self, block: StreamedBlock) -> None:
         """Makes the template for the pieces of a block."""
         index, field = self.blocks.index(block), block.field.encode()
-        before = b"".join(other.shown() + b"," for other in self.blocks[:index])
-        behind = b"".join(b"," + other.shown() for other in self.blocks[index + 1 :])
+        before = b"".join(other.encode_tail() + b"," for other in self.blocks[:index])
+        behind = b"".join(b"," + other.encode_tail() for other in self.blocks[index + 1 :])
         head = b'%b{"type":"%b","%b":' % (before, field, field)
         cut = b',"truncated":true' if any(other.is_cut for other in self.blocks) else b""
-        foot = b"}%b%b%b}" % (behind, self._foot(), cut)
+        foot = b"}%b%b%b}" % (behind, self._encode_foot(), cut)
         self.lead = b"%b%b%b" % (self.session, _UPDATE_OPEN, head)
         self.trail = b'%b,"assistantMessageEvent":{"type":"%b_delta","contentIndex":%d,"delta":' % (foot, field, index)
         self.partial_lead = b',"partial":%b%b' % (_MESSAGE_OPEN, head)
         self.partial_trail = b"%b}}}" % foot
 
-    def _end(self, index: int, block: Block, whole: bytes, frames: list[bytes]) -> None:
+    def _end_block(self, index: int, block: StreamedBlock, whole: bytes, frames: list[bytes]) -> None:
         block.told = block.length
-        frames.append(self._update(b'"type":"%b_end","contentIndex":%d,"content":%b' % (block.field.encode(), index, whole)))
+        frames.append(
+            self._encode_update(b'"type":"%b_end","contentIndex":%d,"content":%b' % (block.field.encode(), index, whole))
+        )
 
-    def _tell_calls(self, calls: list[shapes.ToolCall], frames: list[bytes]) -> None:
+    def _append_calls(self, calls: list[shapes.ToolCall], frames: list[bytes]) -> None:
         shown: list[bytes] = []
         is_cut = False
         for index, call in enumerate(calls, start=len(self.blocks)):
             encoded = _encode(call)
             bare = _encode(shapes.ToolCall(call.id, call.name, {}))
-            is_listed = len(shown) < MOST_CALLS_LISTED
+            is_listed = len(shown) < MAX_CALLS_LISTED
             if is_listed:
                 shown.append(bare)
             is_cut = is_cut or not is_listed
-            frames.append(self._update(b'"type":"toolcall_start","contentIndex":%d' % index, shown, is_cut=is_cut))
-            if is_listed and len(shown) <= MOST_CALLS_SHOWN and len(encoded) <= LONGEST_ARGUMENTS:
+            frames.append(self._encode_update(b'"type":"toolcall_start","contentIndex":%d' % index, shown, is_cut=is_cut))
+            if is_listed and len(shown) <= MAX_CALLS_SHOWN and len(encoded) <= MAX_ARGUMENTS_LENGTH:
                 shown[-1] = encoded
             else:
                 is_cut = True
             arguments = _encode(_encode(call.arguments).decode())
             delta = b'"type":"toolcall_delta","contentIndex":%d,"delta":%b' % (index, arguments)
-            frames.append(self._update(delta, shown, is_cut=is_cut))
+            frames.append(self._encode_update(delta, shown, is_cut=is_cut))
             ended = b'"type":"toolcall_end","contentIndex":%d,"toolCall":%b' % (index, encoded)
-            frames.append(self._update(ended, shown, is_cut=is_cut))
+            frames.append(self._encode_update(ended, shown, is_cut=is_cut))
 
-    def _update(self, event: bytes, calls: list[bytes] = [], *, is_cut: bool = False) -> bytes:  # noqa: B006
-        content = b",".join([*(block.shown() for block in self.blocks), *calls])
+    def _encode_update(self, event: bytes, calls: list[bytes] = [], *, is_cut: bool = False) -> bytes:  # noqa: B006
+        content = b",".join([*(block.encode_tail() for block in self.blocks), *calls])
         is_cut = is_cut or any(block.is_cut for block in self.blocks)
-        message = b"%b%b%b%b}" % (_MESSAGE_OPEN, content, self._foot(), b',"truncated":true' if is_cut else b"")
+        message = b"%b%b%b%b}" % (_MESSAGE_OPEN, content, self._encode_foot(), b',"truncated":true' if is_cut else b"")
         return b'%b{"type":"message_update","message":%b,"assistantMessageEvent":{%b,"partial":%b}}}' % (
             self.session,
             message,
@@ -243,18 +245,20 @@ class Streamed(Struct):
             message,
         )
 
-    def _foot(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:
+    def _encode_foot(self, stop_reason: shapes.StopReason = "stop", error: str | None = None) -> bytes:
         """A message behind its content, but for the closing brace."""
-        return _encode(blank(self.cast, self.ts_ms, stop_reason, error))[len(_MESSAGE_OPEN) : -1]
+        return _encode(make_empty_message(self.cast, self.ts_ms, stop_reason, error))[len(_MESSAGE_OPEN) : -1]
 
 
-def blank(cast: Cast, ts_ms: int, stop_reason: shapes.StopReason, error: str | None = None) -> shapes.Assistant:
+def make_empty_message(
+    assistant: AssistantInfo, ts_ms: int, stop_reason: shapes.StopReason, error: str | None = None
+) -> shapes.Assistant:
     """An assistant message that says nothing."""
     return shapes.Assistant(
         content=(),
-        api=cast.api,
-        provider=cast.provider,
-        model=cast.model,
+        api=assistant.api,
+        provider=assistant.provider,
+        model=assistant.model,
         stopReason=stop_reason,
         errorMessage=UNSET if error is None else error,
         timestamp=ts_ms,

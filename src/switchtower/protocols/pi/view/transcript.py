@@ -12,9 +12,9 @@ from msgspec import UNSET, Struct
 
 from switchtower.core import codec, engine, events, journal
 from switchtower.protocols.pi.view import shapes, stats
-from switchtower.protocols.pi.view.streaming import FIELDS, Cast
+from switchtower.protocols.pi.view.streaming import FIELDS, AssistantInfo
 
-NOBODY = Cast(provider="", model="")
+UNKNOWN_ASSISTANT = AssistantInfo(provider="", model="")
 """Spoke in sessions of which no call of a model is known."""
 
 
@@ -25,7 +25,7 @@ class UnknownEntry(Exception):
         return type(self).__doc__ or ""
 
 
-class Line(Struct, frozen=True):
+class TranscriptMessage(Struct, frozen=True):
     """One message, with what of it is not for the model."""
 
     seq: int
@@ -34,7 +34,7 @@ class Line(Struct, frozen=True):
     """What the model is told."""
     shown: str
     """What people are shown: the words that were typed, before files and templates were brought in."""
-    cast: Cast = NOBODY
+    cast: AssistantInfo = UNKNOWN_ASSISTANT
     usage: shapes.Usage = shapes.Usage()
     reported: events.UsageReported | None = None
     """The same as the core counts it."""
@@ -49,16 +49,16 @@ class Line(Struct, frozen=True):
     at_limit: bool = False
     """The provider stopped it at a limit of its length."""
 
-    def message(self) -> shapes.Message:
+    def build_message(self) -> shapes.Message:
         said = self.said
         if self.in_pi is not None:
             return self.in_pi
         match said.role:
             case "user":
-                return shapes.User(content_of(self.shown, said.images), self.at_ms)
+                return shapes.User(make_content(self.shown, said.images), self.at_ms)
             case "assistant":
                 return shapes.Assistant(
-                    content=_assistant_content(said),
+                    content=_make_assistant_content(said),
                     api=self.cast.api,
                     provider=self.cast.provider,
                     model=self.cast.model,
@@ -68,7 +68,7 @@ class Line(Struct, frozen=True):
                     timestamp=self.at_ms,
                 )
             case _:
-                content = content_of(said.text, said.images)
+                content = make_content(said.text, said.images)
                 return shapes.ToolResult(said.call_id or "", said.tool or "", content, said.is_error, self.at_ms)
 
     @property
@@ -77,7 +77,7 @@ class Line(Struct, frozen=True):
             return "aborted"
         return "length" if self.at_limit else "toolUse" if self.said.calls else "stop"
 
-    def imported(self) -> events.MessageImported:
+    def build_import(self) -> events.MessageImported:
         said = self.said
         return events.MessageImported(
             role=said.role,
@@ -90,35 +90,35 @@ class Line(Struct, frozen=True):
             is_error=said.is_error,
             images=said.images,
             usage=self.reported,
-            origin=self._origin(),
+            origin=self._build_origin(),
         )
 
-    def _origin(self) -> dict[str, Any] | None:
+    def _build_origin(self) -> dict[str, Any] | None:
         if self.in_pi is not None:
             return {name: value for name, value in msgspec.to_builtins(self.in_pi).items() if name != "timestamp"}
         if self.said.role != "assistant":
             return None
-        spoken = msgspec.to_builtins(self.message())
+        spoken = msgspec.to_builtins(self.build_message())
         return {name: spoken[name] for name in _SPOKEN if name in spoken}
 
 
 _SPOKEN = ("api", "provider", "model", "usage", "stopReason", "errorMessage")
 
 
-class Transcript:
-    def __init__(self, cast: Cast = NOBODY) -> None:
+class PiTranscript:
+    def __init__(self, assistant: AssistantInfo = UNKNOWN_ASSISTANT) -> None:
         """`cast` is who speaks as far as the entries do not say."""
-        self.lines: list[Line] = []
+        self.lines: list[TranscriptMessage] = []
         self.points: list[shapes.ForkPoint] = []
         """Everything that a user has said, also what a summary stands for by now."""
         self.compaction: shapes.CompactionResult | None = None
         """The last one."""
-        self._cast = cast
+        self._assistant = assistant
         self._unpriced = False
         """The last message waits for its usage."""
         self._began_at_ms: int | None = None
         self._shells: dict[str, events.ShellStarted] = {}
-        self._asides: list[Line] = []
+        self._asides: list[TranscriptMessage] = []
         self._run_seq: int | None = None
         """Where the active run began, when it is the agent's work."""
         self._failure: events.ErrorRaised | None = None
@@ -134,12 +134,12 @@ class Transcript:
         elif entry.kind in _TOLD:
             self._add(entry.seq, entry.ts_ms, codec.decode(entry.kind, entry.data))
 
-    def messages(self) -> list[shapes.Message]:
-        return [line.message() for line in [*self.lines, *self._asides]]
+    def list_messages(self) -> list[shapes.Message]:
+        return [line.build_message() for line in [*self.lines, *self._asides]]
 
-    def imported(self) -> tuple[events.MessageImported, ...]:
+    def list_imported(self) -> tuple[events.MessageImported, ...]:
         """The same conversation, for another session to begin with."""
-        return tuple(line.imported() for line in [*self.lines, *self._asides])
+        return tuple(line.build_import() for line in [*self.lines, *self._asides])
 
     @property
     def last_assistant_text(self) -> str | None:
@@ -151,13 +151,13 @@ class Transcript:
     def _add(self, seq: int, ts_ms: int, event: events.AnyEvent) -> None:
         match event:
             case events.SessionStarted() | events.SessionConfigured():
-                self._cast = _recast(self._cast, event.provider, event.model)
+                self._assistant = _update_assistant_info(self._assistant, event.provider, event.model)
             case events.ShellStarted():
                 self._shells[event.shell_id] = event
             case events.ShellFinished():
                 started = self._shells.pop(event.shell_id, None)
                 if started is not None:
-                    self._asides.append(_shell_line(seq, ts_ms, started, event))
+                    self._asides.append(_make_shell_message(seq, ts_ms, started, event))
             case events.RunStarted(purpose=events.Purpose.WORK) | events.MessageDelivered():
                 if isinstance(event, events.RunStarted):
                     self.lines += self._asides
@@ -175,8 +175,10 @@ class Transcript:
                 said = engine.Message(role="assistant", text=event.text, thinking=thinking, calls=event.calls, carry=event.carry)
                 began_at_ms, self._began_at_ms = self._began_at_ms or ts_ms, None
                 at_limit = event.stop_reason == "length"
-                line = Line(seq, began_at_ms, said, event.text, self._cast, cut_short=event.cut_short, at_limit=at_limit)
-                self._add_line(line)
+                line = TranscriptMessage(
+                    seq, began_at_ms, said, event.text, self._assistant, cut_short=event.cut_short, at_limit=at_limit
+                )
+                self._append_message(line)
                 self._unpriced = not event.cut_short
             case events.RunStarted():
                 self._run_seq = None
@@ -188,12 +190,12 @@ class Transcript:
                 self._began_at_ms, self._thinking = None, []
                 self._complete_run(seq, ts_ms, event)
             case events.UsageReported():
-                self._price(event)
+                self._add_usage(event)
             case events.ToolFinished():
                 said = engine.Message(
                     role="tool", text=event.text, call_id=event.call_id, tool=event.tool, is_error=event.is_error
                 )
-                self._add_line(Line(seq, ts_ms, said, event.text))
+                self._append_message(TranscriptMessage(seq, ts_ms, said, event.text))
             case events.MessageImported():
                 self._add_imported(seq, event)
             case events.ConversationCleared():
@@ -209,43 +211,47 @@ class Transcript:
         run_seq, self._run_seq = self._run_seq, None
         if run_seq is None or event.outcome is events.Outcome.SUCCESS:
             return
-        stopped = stop_reason(event.outcome, self._failure)
+        stopped = get_stop_reason(event.outcome, self._failure)
         error = self._failure.message if self._failure is not None else event.summary
         last = self.lines[-1] if self.lines else None
         if last is not None and last.cut_short and last.seq > run_seq:
             self.lines[-1] = msgspec.structs.replace(last, stopped=stopped, error=error)
         else:
             said = engine.Message(role="assistant", text="")
-            self._add_line(Line(seq, ts_ms, said, "", self._cast, stopped=stopped, error=error, is_shown_only=True))
+            self._append_message(
+                TranscriptMessage(seq, ts_ms, said, "", self._assistant, stopped=stopped, error=error, is_shown_only=True)
+            )
 
-    def _add_line(self, line: Line) -> None:
+    def _append_message(self, line: TranscriptMessage) -> None:
         self.lines.append(line)
         self._unpriced = False
 
     def _add_user(self, seq: int, at_ms: int, said: engine.Message) -> None:
-        self._add_line(Line(seq, at_ms, said, said.text))
-        self.points.append(shapes.ForkPoint(entry_id(seq), said.text))
+        self._append_message(TranscriptMessage(seq, at_ms, said, said.text))
+        self.points.append(shapes.ForkPoint(make_entry_id(seq), said.text))
 
     def _add_imported(self, seq: int, event: events.MessageImported) -> None:
-        said = engine.imported_message(event)
+        said = engine.convert_imported(event)
         origin = event.origin or {}
         if event.role == "user" and event.origin is None:
             self._add_user(seq, event.at_ms, said)
             return
-        line = Line(seq, event.at_ms, said, said.text, self._cast, reported=event.usage)
+        line = TranscriptMessage(seq, event.at_ms, said, said.text, self._assistant, reported=event.usage)
         if event.role == "user":
             in_pi = _read_origin({**origin, "timestamp": event.at_ms}, shapes.BashExecution | shapes.CompactionSummary)
             line = msgspec.structs.replace(line, in_pi=in_pi, is_shown_only=not event.text)
         elif event.role == "assistant":
             line = msgspec.structs.replace(
                 line,
-                cast=Cast(*(origin.get(name) or getattr(self._cast, name) for name in ("provider", "model", "api"))),
+                cast=AssistantInfo(
+                    *(origin.get(name) or getattr(self._assistant, name) for name in ("provider", "model", "api"))
+                ),
                 usage=_read_origin(origin.get("usage"), shapes.Usage) or line.usage,
                 stopped=_read_origin(origin.get("stopReason"), shapes.StopReason),
                 error=origin.get("errorMessage"),
                 is_shown_only=not (event.text or event.calls),
             )
-        self._add_line(line)
+        self._append_message(line)
 
     def _expand(self, text: str) -> None:
         for index in range(len(self.lines) - 1, -1, -1):
@@ -255,30 +261,30 @@ class Transcript:
                 self.lines[index] = msgspec.structs.replace(line, said=said)
                 return
 
-    def _price(self, event: events.UsageReported) -> None:
+    def _add_usage(self, event: events.UsageReported) -> None:
         if not self._unpriced:
             return  # of a call that said nothing to anybody, such as a summary
         self._unpriced = False
-        cast = _recast(self._cast, event.provider, event.model)
-        self.lines[-1] = msgspec.structs.replace(self.lines[-1], cast=cast, usage=stats.usage_of(event), reported=event)
+        cast = _update_assistant_info(self._assistant, event.provider, event.model)
+        self.lines[-1] = msgspec.structs.replace(self.lines[-1], cast=cast, usage=stats.convert_usage(event), reported=event)
 
     def _compact(self, seq: int, ts_ms: int, event: events.ContextCompacted) -> None:
         told = [line for line in self.lines if not line.is_shown_only]
-        summary, *kept = engine.compacted([line.said for line in told], event.summary, event.kept)
+        summary, *kept = engine.compact_messages([line.said for line in told], event.summary, event.kept)
         first_kept = told[len(told) - len(kept)].seq if kept else seq
         kept_lines = [line for line in self.lines if line.seq >= first_kept]
         in_pi = shapes.CompactionSummary(event.summary, event.tokens_before, ts_ms)
-        self.lines = [Line(seq, ts_ms, summary, summary.text, in_pi=in_pi), *kept_lines]
-        self.compaction = shapes.CompactionResult(event.summary, entry_id(first_kept), event.tokens_before)
+        self.lines = [TranscriptMessage(seq, ts_ms, summary, summary.text, in_pi=in_pi), *kept_lines]
+        self.compaction = shapes.CompactionResult(event.summary, make_entry_id(first_kept), event.tokens_before)
         self._unpriced = False
 
 
-class Fork:
+class TranscriptFork:
     """A conversation up to one of its user messages, which the fork can then say in other words."""
 
-    def __init__(self, wanted: str, cast: Cast = NOBODY) -> None:
-        self._transcript = Transcript(cast)
-        self._seq = _seq_of(wanted)
+    def __init__(self, message_id: str, assistant: AssistantInfo = UNKNOWN_ASSISTANT) -> None:
+        self._transcript = PiTranscript(assistant)
+        self._seq = _parse_entry_id(message_id)
         self.text: str | None = None
         """Of that message, once it was reached."""
 
@@ -297,36 +303,36 @@ class Fork:
                 pass
         raise UnknownEntry
 
-    def imported(self) -> tuple[events.MessageImported, ...]:
-        return self._transcript.imported()
+    def list_imported(self) -> tuple[events.MessageImported, ...]:
+        return self._transcript.list_imported()
 
 
-def messages_of(entries: Iterable[journal.Entry], cast: Cast = NOBODY) -> list[shapes.Message]:
-    return _read(entries, cast).messages()
+def read_messages(entries: Iterable[journal.Entry], assistant: AssistantInfo = UNKNOWN_ASSISTANT) -> list[shapes.Message]:
+    return _read_transcript(entries, assistant).list_messages()
 
 
-def imported(entries: Iterable[journal.Entry]) -> tuple[events.MessageImported, ...]:
-    return _read(entries).imported()
+def read_imported(entries: Iterable[journal.Entry]) -> tuple[events.MessageImported, ...]:
+    return _read_transcript(entries).list_imported()
 
 
-def fork_points(entries: Iterable[journal.Entry]) -> list[shapes.ForkPoint]:
-    return _read(entries).points
+def list_fork_points(entries: Iterable[journal.Entry]) -> list[shapes.ForkPoint]:
+    return _read_transcript(entries).points
 
 
-def last_assistant_text(entries: Iterable[journal.Entry]) -> str | None:
-    return _read(entries).last_assistant_text
+def find_last_assistant_text(entries: Iterable[journal.Entry]) -> str | None:
+    return _read_transcript(entries).last_assistant_text
 
 
-def until(entries: Iterable[journal.Entry], wanted: str) -> tuple[tuple[events.MessageImported, ...], str]:
+def split_at_message(entries: Iterable[journal.Entry], message_id: str) -> tuple[tuple[events.MessageImported, ...], str]:
     """Everything before a user message, and its text. Raises `UnknownEntry`."""
-    fork = Fork(wanted)
+    fork = TranscriptFork(message_id)
     for entry in entries:
         if fork.add(entry) and fork.text is not None:
-            return fork.imported(), fork.text
+            return fork.list_imported(), fork.text
     raise UnknownEntry
 
 
-def assistant_text(entry: journal.Entry) -> str:
+def extract_assistant_text(entry: journal.Entry) -> str:
     """What the assistant says in this entry, trimmed; empty when it is none of its messages."""
     if entry.kind not in (events.MessageCompleted.kind, events.MessageImported.kind):
         return ""
@@ -337,16 +343,16 @@ def assistant_text(entry: journal.Entry) -> str:
             return ""
 
 
-def entry_id(seq: int) -> str:
+def make_entry_id(seq: int) -> str:
     return f"e{seq}"
 
 
-def content_of(text: str, images: tuple[events.Image, ...]) -> tuple[shapes.Text | shapes.Image, ...]:
+def make_content(text: str, images: tuple[events.Image, ...]) -> tuple[shapes.Text | shapes.Image, ...]:
     return (shapes.Text(text), *(shapes.Image(image.data, image.media_type) for image in images))
 
 
-def _read(entries: Iterable[journal.Entry], cast: Cast = NOBODY) -> Transcript:
-    transcript = Transcript(cast)
+def _read_transcript(entries: Iterable[journal.Entry], assistant: AssistantInfo = UNKNOWN_ASSISTANT) -> PiTranscript:
+    transcript = PiTranscript(assistant)
     for entry in entries:
         transcript.add(entry)
     return transcript
@@ -360,15 +366,15 @@ _STOPPED: dict[events.Outcome, shapes.StopReason] = {
 }
 
 
-def stop_reason(outcome: events.Outcome, failure: events.ErrorRaised | None) -> shapes.StopReason:
+def get_stop_reason(outcome: events.Outcome, failure: events.ErrorRaised | None) -> shapes.StopReason:
     """Why the last message of a run ended. A run that its daemon broke off has not failed by itself."""
     if outcome is events.Outcome.FAILED and failure is not None and failure.code == events.RUN_INTERRUPTED:
         return "aborted"
     return _STOPPED[outcome]
 
 
-def _shell_line(seq: int, ts_ms: int, started: events.ShellStarted, finished: events.ShellFinished) -> Line:
-    said = engine.shell_message(started, finished)
+def _make_shell_message(seq: int, ts_ms: int, started: events.ShellStarted, finished: events.ShellFinished) -> TranscriptMessage:
+    said = engine.convert_shell_result(started, finished)
     in_pi = shapes.BashExecution(
         command=started.command,
         output=finished.text,
@@ -378,7 +384,7 @@ def _shell_line(seq: int, ts_ms: int, started: events.ShellStarted, finished: ev
         timestamp=ts_ms,
         excludeFromContext=UNSET if started.told else True,
     )
-    return Line(seq, ts_ms, said, said.text, in_pi=in_pi, is_shown_only=not started.told)
+    return TranscriptMessage(seq, ts_ms, said, said.text, in_pi=in_pi, is_shown_only=not started.told)
 
 
 def _read_origin(value: object, type_: Any) -> Any:
@@ -389,7 +395,7 @@ def _read_origin(value: object, type_: Any) -> Any:
         return None
 
 
-def _assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Thinking | shapes.ToolCall, ...]:
+def _make_assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Thinking | shapes.ToolCall, ...]:
     content: list[shapes.Text | shapes.Thinking | shapes.ToolCall] = []
     if said.thinking:
         content.append(shapes.Thinking(said.thinking))
@@ -398,16 +404,16 @@ def _assistant_content(said: engine.Message) -> tuple[shapes.Text | shapes.Think
     return (*content, *(shapes.ToolCall(call.call_id, call.tool, call.args) for call in said.calls))
 
 
-def _recast(cast: Cast, provider: str | None, model: str | None) -> Cast:
+def _update_assistant_info(assistant: AssistantInfo, provider: str | None, model: str | None) -> AssistantInfo:
     """Whoever speaks from now on. A provider that is named without a model uses its usual one: ours if it is the same."""
-    if provider is None or provider == cast.provider:
-        return Cast(cast.provider, model or cast.model, cast.api)
-    return Cast(provider, model or provider, cast.api)
+    if provider is None or provider == assistant.provider:
+        return AssistantInfo(assistant.provider, model or assistant.model, assistant.api)
+    return AssistantInfo(provider, model or provider, assistant.api)
 
 
-def _seq_of(wanted: str) -> int:
-    digits = wanted[1:]
-    if not (wanted.startswith("e") and digits.isascii() and digits.isdigit() and len(digits) < 20):
+def _parse_entry_id(entry_id_: str) -> int:
+    digits = entry_id_[1:]
+    if not (entry_id_.startswith("e") and digits.isascii() and digits.isdigit() and len(digits) < 20):
         raise UnknownEntry
     return int(digits)
 

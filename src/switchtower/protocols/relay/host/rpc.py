@@ -19,23 +19,23 @@ from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.tools import workbench
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
-KEPT_TEXT = 2_000
+MAX_STORED_TEXT = 2_000
 """How much of each text in a result the journal keeps."""
-KEPT_ITEMS = 20
-MOST_LISTED = 1_000
-MOST_AT_ONCE = 256
+MAX_STORED_ITEMS = 20
+MAX_LISTED_RUNS = 1_000
+MAX_CONCURRENT_CALLS = 256
 
-Result = msgspec.Struct | dict[str, Any]
-Done = TypeVar("Done")
+RpcResult = msgspec.Struct | dict[str, Any]
+CallResultT = TypeVar("CallResultT")
 
 
-class HostRpc:
-    def __init__(self, tower_: tower.Tower, settings: HostSettings) -> None:
+class HostRpcHandler:
+    def __init__(self, tower_: tower.SessionService, settings: HostSettings) -> None:
         self._tower = tower_
         self._settings = settings
         self._gate = Gate(tower_, settings.approval_timeout_ms)
         self.commands = RunCommands(tower_)
-        self._at_work = 0
+        self._tasks = 0
 
     @property
     def host_id(self) -> str:
@@ -44,195 +44,203 @@ class HostRpc:
     def close(self) -> None:
         self._gate.close()
 
-    def lives_here(self, card: journal.Card) -> bool:
+    def is_local(self, card: journal.Card) -> bool:
         """What has no home is anybody's, so ours: it comes to live here when something is done with it."""
         node_id = self._settings.node_id
         return card.host is None and (node_id is None or card.home in (None, node_id))
 
-    async def on_run(
-        self, type_: str, card: journal.Card, asked: messages.RunRpc, actor: events.Actor, *, tool: str | None = None
-    ) -> Result:
+    async def call_on_run(
+        self, type_: str, card: journal.Card, request: messages.RunRpc, actor: events.Actor, *, tool: str | None = None
+    ) -> RpcResult:
         """`tool` is what the journal calls it, when that is not the type."""
         tool = tool or type_
         cwd = card.workspace.root
-        match asked:
+        match request:
             case messages.RunsList():
-                return await self._runs()
+                return await self._list_runs()
             case messages.RunStop():
-                return {"signal": await self.commands.stop(card, asked.signal, actor)}
+                return {"signal": await self.commands.stop(card, request.signal, actor)}
             case messages.FsRead():
-                return await self._errand(card, tool, asked, actor, lambda: workbench.read(cwd, asked.path))
+                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.read_file(cwd, request.path))
             case messages.FsSearch():
-                return await self._errand(card, tool, asked, actor, lambda: workbench.search(cwd, asked.q))
+                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.search_folder(cwd, request.q))
             case messages.FsList():
-                return await self._errand(card, tool, asked, actor, lambda: workbench.list_folder(cwd, asked.path or "."))
+                return await self._run_remote_call(
+                    card, tool, request, actor, lambda: workbench.list_folder(cwd, request.path or ".")
+                )
             case messages.GitStatus():
-                return await self._errand(card, tool, asked, actor, lambda: workbench.git_status(cwd))
+                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.read_git_status(cwd))
             case messages.GitDiff():
-                return await self._errand(card, tool, asked, actor, lambda: workbench.git_diff(cwd, asked.path))
+                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.read_git_diff(cwd, request.path))
             case messages.FsWrite():
                 # What cannot be done is refused before a person is asked. It is checked again when it is done.
-                await self._plain(workbench.check_write(cwd, asked.path, asked.content))
+                await self._run_plain(workbench.check_write(cwd, request.path, request.content))
 
-                async def write() -> Result:
-                    preview = workbench.preview_of_write(asked.path, asked.content)
-                    subject = f"{asked.path}\0{asked.content}"
-                    await self._permit(card, tool, asked, title=f"Write {asked.path}", args=preview, subject=subject)
-                    return await workbench.write(cwd, asked.path, asked.content)
+                async def write() -> RpcResult:
+                    preview = workbench.preview_write(request.path, request.content)
+                    subject = f"{request.path}\0{request.content}"
+                    await self._wait_for_permission(
+                        card, tool, request, title=f"Write {request.path}", args=preview, subject=subject
+                    )
+                    return await workbench.write_file(cwd, request.path, request.content)
 
-                return await self._errand(card, tool, asked, actor, write)
+                return await self._run_remote_call(card, tool, request, actor, write)
             case messages.Bash():
-                if not asked.cmd.strip():
-                    raise errors.Refused("`cmd` is empty")
+                if not request.cmd.strip():
+                    raise errors.RelayError("`cmd` is empty")
 
-                async def bash() -> Result:
-                    await self._permit(card, tool, asked, title=f"Run {asked.cmd}", args={"cmd": asked.cmd}, subject=asked.cmd)
+                async def bash() -> RpcResult:
+                    await self._wait_for_permission(
+                        card, tool, request, title=f"Run {request.cmd}", args={"cmd": request.cmd}, subject=request.cmd
+                    )
                     run_id = card.active_run_id or card.session_id
-                    where = await self._sandbox_of(card)
-                    return await workbench.bash(cwd, asked.cmd, run_id, timeout_s=self._settings.bash_timeout_s, sandbox=where)
+                    where = await self._get_sandbox(card)
+                    return await workbench.run_bash(
+                        cwd, request.cmd, run_id, timeout_s=self._settings.bash_timeout_s, sandbox=where
+                    )
 
-                return await self._errand(card, tool, asked, actor, bash)
+                return await self._run_remote_call(card, tool, request, actor, bash)
             case _:
-                assert_never(asked)
+                assert_never(request)
 
-    async def on_host(self, type_: str, asked: messages.HostRpc, actor: events.Actor) -> Result:
+    async def call_on_host(self, type_: str, request: messages.HostRpc, actor: events.Actor) -> RpcResult:
         settings = self._settings
-        match asked:
+        match request:
             case messages.RunStart():
-                return {"run_id": names.run_of(await self.start_run(asked, actor))}
+                return {"run_id": names.format_run_id(await self.start_run(request, actor))}
             case messages.LogsTail():
-                lines, most = asked.lines or 200, asked.max_bytes or 200_000
-                return await self._plain(workbench.logs_tail(settings.log_path, lines, most))
+                lines, most = request.lines or 200, request.max_bytes or 200_000
+                return await self._run_plain(workbench.read_log_tail(settings.log_path, lines, most))
             case messages.HostLook():
-                return await self._plain(self._look(type_))
+                return await self._run_plain(self._describe_host(type_))
             case _:
-                assert_never(asked)
+                assert_never(request)
 
-    async def start_run(self, asked: messages.RunStart, actor: events.Actor) -> str:
+    async def start_run(self, request: messages.RunStart, actor: events.Actor) -> str:
         """The id of the new session."""
         session_id = self._tower.mint("sess")
         token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
         try:
-            command_line = asked.cmd if asked.cmd.strip() else shlex.quote(asked.tool) if asked.tool.strip() else ""
+            command_line = request.cmd if request.cmd.strip() else shlex.quote(request.tool) if request.tool.strip() else ""
             if not command_line:
-                raise errors.Refused("`cmd` and `tool` are empty")
-            program = terminals.program(command_line, tool=asked.tool or None, cols=asked.cols, rows=asked.rows)
+                raise errors.RelayError("`cmd` and `tool` are empty")
+            program = terminals.make_program(command_line, tool=request.tool or None, cols=request.cols, rows=request.rows)
             command = commands.StartSession(
                 session_id=session_id,
                 actor=actor,
                 engine="pty",
                 mode="interactive",
                 provider="terminal",
-                workspace=events.Workspace(root=asked.cwd or self._settings.default_cwd),
+                workspace=events.Workspace(root=request.cwd or self._settings.default_cwd),
                 attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
                 id_is_fresh=True,
                 program=program,
             )
-            await self._tower.ask(self._tower.workshop.prepared(command))
+            await self._tower.ask(self._tower.host_services.prepare_session(command))
         except core_errors.CoreError as refusal:
-            raise errors.Refused(errors.of(refusal)) from refusal
+            raise errors.RelayError(errors.convert_core_error(refusal)) from refusal
         return session_id
 
-    async def _errand(
+    async def _run_remote_call(
         self,
         card: journal.Card,
         tool: str,
-        asked: messages.RunRpc,
+        request: messages.RunRpc,
         actor: events.Actor,
-        work: Callable[[], Awaitable[Result]],
-    ) -> Result:
+        work: Callable[[], Awaitable[RpcResult]],
+    ) -> RpcResult:
         """Does the work between a journalled call and its journalled result."""
-        if self._at_work >= MOST_AT_ONCE:
-            raise errors.Refused(errors.TOO_MANY_CALLS)
-        self._at_work += 1
+        if self._tasks >= MAX_CONCURRENT_CALLS:
+            raise errors.RelayError(errors.TOO_MANY_CALLS)
+        self._tasks += 1
         try:
-            return await self._journalled(card, tool, asked, actor, work)
+            return await self._journal_call(card, tool, request, actor, work)
         finally:
-            self._at_work -= 1
+            self._tasks -= 1
 
-    async def _journalled(
+    async def _journal_call(
         self,
         card: journal.Card,
         tool: str,
-        asked: messages.RunRpc,
+        request: messages.RunRpc,
         actor: events.Actor,
-        work: Callable[[], Awaitable[Result]],
-    ) -> Result:
-        request_id = asked.request_id
-        started = commands.StartErrand(
-            session_id=card.session_id, actor=actor, errand_id=request_id, tool=tool, args=_kept_args(asked)
+        work: Callable[[], Awaitable[RpcResult]],
+    ) -> RpcResult:
+        request_id = request.request_id
+        started = commands.StartRemoteCall(
+            session_id=card.session_id, actor=actor, errand_id=request_id, tool=tool, args=_truncate_args(request)
         )
         try:
             await self._tower.ask(started)
         except core_errors.CoreError as refusal:
-            raise errors.Refused(errors.of(refusal)) from refusal
+            raise errors.RelayError(errors.convert_core_error(refusal)) from refusal
         began = time.monotonic()
-        result: Result | None = None
+        result: RpcResult | None = None
         problem = errors.INTERNAL
         try:
             result = await work()
-        except workbench.Refused as refusal:
+        except workbench.OperationRefused as refusal:
             problem = refusal.message
-            raise errors.Refused(problem) from refusal
+            raise errors.RelayError(problem) from refusal
         except core_errors.CoreError as refusal:
-            problem = errors.of(refusal)
-            raise errors.Refused(problem) from refusal
-        except errors.Refused as refusal:
+            problem = errors.convert_core_error(refusal)
+            raise errors.RelayError(problem) from refusal
+        except errors.RelayError as refusal:
             problem = refusal.text
             raise
         finally:
-            finished = commands.FinishErrand(
+            finished = commands.FinishRemoteCall(
                 session_id=card.session_id,
                 actor=actor,
                 errand_id=request_id,
                 ok=result is not None,
                 duration_ms=int((time.monotonic() - began) * 1_000),
-                result=None if result is None else kept(result),
+                result=None if result is None else truncate_result(result),
                 error=None if result is not None else problem,
             )
             # Told also when whoever asked has gone, or we are being stopped.
             self._tower.submit(finished, lambda _: None)
         return result
 
-    async def _permit(
+    async def _wait_for_permission(
         self,
         card: journal.Card,
         tool: str,
-        asked: messages.FsWrite | messages.Bash,
+        request: messages.FsWrite | messages.Bash,
         *,
         title: str,
         args: dict[str, Any],
         subject: str,
     ) -> None:
         if card.active_run_id is None:
-            raise errors.Refused(errors.NOT_ACTIVE)
+            raise errors.RelayError(errors.NOT_ACTIVE)
         shown = " ".join(title.split())[:200]
-        await self._gate.pass_through(
-            card.session_id, card.active_run_id, asked.request_id, tool=tool, title=shown, args=args, subject=subject
+        await self._gate.wait_for_approval(
+            card.session_id, card.active_run_id, request.request_id, tool=tool, title=shown, args=args, subject=subject
         )
 
-    async def _sandbox_of(self, card: journal.Card) -> sandboxes.Sandbox:
-        session = await self._tower.session(card.session_id)
+    async def _get_sandbox(self, card: journal.Card) -> sandboxes.Sandbox:
+        session = await self._tower.get_session(card.session_id)
         try:
-            return await asyncio.to_thread(sandboxes.choose, session.sandbox, network=self._settings.sandbox_network)
+            return await asyncio.to_thread(sandboxes.choose_sandbox, session.sandbox, network=self._settings.sandbox_network)
         except core_errors.SandboxUnavailable as refusal:
-            raise errors.Refused(errors.of(refusal)) from refusal
+            raise errors.RelayError(errors.convert_core_error(refusal)) from refusal
 
-    async def _plain(self, work: Awaitable[Done]) -> Done:
+    async def _run_plain(self, work: Awaitable[CallResultT]) -> CallResultT:
         try:
             return await work
-        except workbench.Refused as refusal:
-            raise errors.Refused(refusal.message) from refusal
+        except workbench.OperationRefused as refusal:
+            raise errors.RelayError(refusal.message) from refusal
 
-    async def _look(self, type_: str) -> Result:
+    async def _describe_host(self, type_: str) -> RpcResult:
         settings = self._settings
         match type_:
             case "rpc.host.info":
-                return await workbench.host_info(settings.host_id, settings.version)
+                return await workbench.read_host_info(settings.host_id, settings.version)
             case "rpc.host.doctor":
-                return await workbench.host_doctor(settings.host_id, settings.version)
+                return await workbench.diagnose_host(settings.host_id, settings.version)
             case _:
-                return await workbench.host_capabilities(
+                return await workbench.read_host_capabilities(
                     settings.host_id,
                     settings.version,
                     server_base_url=settings.server_base_url,
@@ -242,42 +250,42 @@ class HostRpc:
                     supported_rpc=messages.RPCS,
                 )
 
-    async def _runs(self) -> Result:
-        cards = await self._tower.cards(MOST_LISTED)
+    async def _list_runs(self) -> RpcResult:
+        cards = await self._tower.list_cards(MAX_LISTED_RUNS)
         return {
             "runs": [
                 {
-                    "run_id": names.run_of(card.session_id),
+                    "run_id": names.format_run_id(card.session_id),
                     "pid": card.pid,
                     "tool": card.tool or card.engine,
                     "cwd": card.workspace.root,
                     "awaiting_input": card.waits is not None or card.pending_approval_id is not None,
-                    "pending_request_id": names.request_of(card.pending_approval_id) if card.pending_approval_id else None,
+                    "pending_request_id": names.format_request_id(card.pending_approval_id) if card.pending_approval_id else None,
                 }
                 for card in cards
-                if self.lives_here(card) and card.active_run_id is not None
+                if self.is_local(card) and card.active_run_id is not None
             ]
         }
 
 
-def _kept_args(asked: messages.RunRpc) -> dict[str, Any]:
+def _truncate_args(request: messages.RunRpc) -> dict[str, Any]:
     """The arguments as the journal keeps them: a file's content only by its beginning."""
-    args: dict[str, Any] = kept(asked)
+    args: dict[str, Any] = truncate_result(request)
     args.pop("request_id", None)
     args.pop("actor", None)
     return args
 
 
-def kept(value: Any) -> Any:
+def truncate_result(value: Any) -> Any:
     """A result with every text and every list cut to what the journal keeps."""
     match value:
         case str():
-            return value if len(value) <= KEPT_TEXT else f"{value[:KEPT_TEXT]}… ({len(value)} characters)"
+            return value if len(value) <= MAX_STORED_TEXT else f"{value[:MAX_STORED_TEXT]}… ({len(value)} characters)"
         case msgspec.Struct():
-            return kept(msgspec.to_builtins(value))
+            return truncate_result(msgspec.to_builtins(value))
         case dict():
-            return {name: kept(held) for name, held in value.items()}
+            return {name: truncate_result(held) for name, held in value.items()}
         case list() | tuple():
-            return [kept(item) for item in value[:KEPT_ITEMS]]
+            return [truncate_result(item) for item in value[:MAX_STORED_ITEMS]]
         case _:
             return value

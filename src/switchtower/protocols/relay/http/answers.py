@@ -6,24 +6,24 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from switchtower.protocols.relay.http.problems import Problem
+from switchtower.protocols.relay.http.problems import HttpError
 
 _encode = msgspec.json.Encoder().encode
 
 
-def of(answer: Any) -> Any:
+def make_response(answer: Any) -> Any:
     """A response as it is; nothing as 204; anything else as JSON."""
     if answer is None:
         return Response(status_code=204)
     if isinstance(answer, Response) or callable(answer):
         return answer
-    return json(answer)
+    return make_json_response(answer)
 
 
-def json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def make_json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(_encode(value), status, headers, "application/json")
 
 
-def problem(found: Problem) -> Response:
+def make_error_response(found: HttpError) -> Response:
     said = {"error": found.error} if found.hint is None else {"error": found.error, "hint": found.hint}
-    return json(said, found.status, found.headers)
+    return make_json_response(said, found.status, found.headers)

@@ -10,26 +10,26 @@ from starlette.requests import Request
 from switchtower.core.roles import NEW_USER, Role
 from switchtower.protocols.relay.http import problems
 
-LIMIT = 1_048_576
+MAX_BODY_BYTES = 1_048_576
 
-Body = TypeVar("Body")
+BodyT = TypeVar("BodyT")
 
 
-class FirstToken(Struct, frozen=True):
+class TokenExchangeBody(Struct, frozen=True):
     token: str
 
 
-class NewUser(Struct, frozen=True):
+class NewUserBody(Struct, frozen=True):
     name: str
     password: str
     role: Role = NEW_USER
 
 
-class NewRole(Struct, frozen=True):
+class NewRoleBody(Struct, frozen=True):
     role: Role
 
 
-class NewToken(Struct, frozen=True):
+class NewTokenBody(Struct, frozen=True):
     """A token for a program."""
 
     name: str
@@ -40,45 +40,45 @@ class NewToken(Struct, frozen=True):
     expires_in_s: Annotated[int, Meta(ge=60, le=10**9)] | None = None
 
 
-class NewPassword(Struct, frozen=True):
+class NewPasswordBody(Struct, frozen=True):
     password: str
 
 
-class NewName(Struct, frozen=True):
+class NewNameBody(Struct, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-async def read(request: Request, timeout_s: float) -> bytes:
+async def read_body(request: Request, timeout_s: float) -> bytes:
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > LIMIT:
-        raise problems.too_large(LIMIT)
+    if declared.isdecimal() and int(declared) > MAX_BODY_BYTES:
+        raise problems.make_body_too_large(MAX_BODY_BYTES)
     content = bytearray()
     try:
         async with asyncio.timeout(timeout_s):
             async for piece in request.stream():
                 content += piece
-                if len(content) > LIMIT:
-                    raise problems.too_large(LIMIT)
+                if len(content) > MAX_BODY_BYTES:
+                    raise problems.make_body_too_large(MAX_BODY_BYTES)
     except TimeoutError:
-        raise problems.too_slow() from None
+        raise problems.make_body_timeout() from None
     return bytes(content)
 
 
-def decoded(content: bytes, type_: type[Body]) -> Body:
+def decode_body(content: bytes, type_: type[BodyT]) -> BodyT:
     try:
         return msgspec.json.decode(content, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise _not_understood(problem) from None
+        raise _make_invalid_body_error(problem) from None
 
 
-def converted(fields: dict[str, Any], type_: type[Body]) -> Body:
+def convert_fields(fields: dict[str, Any], type_: type[BodyT]) -> BodyT:
     try:
         return msgspec.convert(fields, type_)
     except msgspec.MsgspecError as problem:
-        raise _not_understood(problem) from None
+        raise _make_invalid_body_error(problem) from None
 
 
-def _not_understood(problem: Exception) -> problems.Problem:
+def _make_invalid_body_error(problem: Exception) -> problems.HttpError:
     # The library names fields and types, and the values of none that may be secret.
     said = str(problem) if isinstance(problem, msgspec.MsgspecError) else "not JSON, or nested too deep"
-    return problems.Problem(400, f"malformed request: {said}")
+    return problems.HttpError(400, f"malformed request: {said}")

@@ -12,15 +12,15 @@ from switchtower.core import events, roles
 from switchtower.protocols.relay import messages, names
 from switchtower.protocols.relay.http import bodies, problems
 
-Body = TypeVar("Body")
-Answer = TypeVar("Answer")
+RequestBodyT = TypeVar("RequestBodyT")
+ResultT = TypeVar("ResultT")
 
 _FALSE, _TRUE = ("false", "0", "no"), ("true", "1", "yes", "")
-_MOST_DIGITS = 18
-LONGEST_AGENT = 200
+_MAX_DIGITS = 18
+MAX_USER_AGENT_LENGTH = 200
 
 
-class Caller(Struct, frozen=True, kw_only=True):
+class HttpCaller(Struct, frozen=True, kw_only=True):
     name: str
     via: str
     address: str = ""
@@ -33,7 +33,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     role: roles.Role = roles.Role.VIEWER
     device: str = ""
 
-    def actor(self, claimed: str | None = None) -> events.Actor:
+    def make_actor(self, claimed: str | None = None) -> events.Actor:
         """`claimed` is what an app calls itself. Who came over the owner's socket is what it is."""
         return events.Actor(
             name=self.name,
@@ -43,85 +43,85 @@ class Caller(Struct, frozen=True, kw_only=True):
         )
 
 
-class Call:
-    def __init__(self, request: Request, caller: Caller, *, body_timeout_s: float) -> None:
+class HttpCall:
+    def __init__(self, request: Request, caller: HttpCaller, *, body_timeout_s: float) -> None:
         self.request = request
         self.caller = caller
         self._body_timeout_s = body_timeout_s
 
     # The path
 
-    def named(self, part: str) -> str:
+    def get_path_part(self, name: str) -> str:
         """A part of the path as it was before it was spelled for a URL; it may hold anything, slashes too."""
         try:
-            return unquote_to_bytes(self.request.path_params[part]).decode()
+            return unquote_to_bytes(self.request.path_params[name]).decode()
         except UnicodeDecodeError:
-            raise problems.Problem(404, "not found") from None
+            raise problems.HttpError(404, "not found") from None
 
     @property
     def run_id(self) -> str:
-        run_id = self.named("run_id")
+        run_id = self.get_path_part("run_id")
         try:
-            names.session_of(run_id)
-        except names.BadId:
-            raise problems.unknown_run() from None
+            names.parse_run_id(run_id)
+        except names.InvalidRelayId:
+            raise problems.make_unknown_run() from None
         return run_id
 
     @property
     def session_id(self) -> str:
-        return names.session_of(self.run_id)
+        return names.parse_run_id(self.run_id)
 
     @property
     def host_id(self) -> str:
-        host_id = self.named("host_id")
-        if len(host_id) > names.LONGEST:
-            raise problems.unknown_host()
+        host_id = self.get_path_part("host_id")
+        if len(host_id) > names.MAX_ID_LENGTH:
+            raise problems.make_unknown_host()
         return host_id
 
     # The query
 
-    def text(self, name: str) -> str | None:
+    def get_text(self, name: str) -> str | None:
         return self.request.query_params.get(name) or None
 
-    def number(self, name: str) -> int | None:
-        said = self.text(name)
+    def get_number(self, name: str) -> int | None:
+        said = self.get_text(name)
         if said is None:
             return None
         digits = said.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
-            raise problems.Problem(400, f"`{name}` is not a whole number")
+        if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MAX_DIGITS:
+            raise problems.HttpError(400, f"`{name}` is not a whole number")
         return int(said)
 
-    def clamped(self, name: str, otherwise: int, most: int) -> int:
-        number = self.number(name)
-        return min(max(otherwise if number is None else number, 1), most)
+    def get_clamped(self, name: str, default: int, limit: int) -> int:
+        number = self.get_number(name)
+        return min(max(default if number is None else number, 1), limit)
 
-    def flag(self, name: str, *, otherwise: bool) -> bool:
+    def get_flag(self, name: str, *, default: bool) -> bool:
         said = self.request.query_params.get(name)
         if said is None:
-            return otherwise
+            return default
         if said.lower() not in (*_FALSE, *_TRUE):
-            raise problems.Problem(400, f"`{name}` is neither `true` nor `false`")
+            raise problems.HttpError(400, f"`{name}` is neither `true` nor `false`")
         return said.lower() in _TRUE
 
     # The body
 
-    async def asked(self, type_: type[Body]) -> Body:
-        return bodies.decoded(await self._content(), type_)
+    async def read_body(self, type_: type[RequestBodyT]) -> RequestBodyT:
+        return bodies.decode_body(await self._read_content(), type_)
 
-    async def asked_with(self, type_: type[Body], **otherwise: Any) -> Body:
+    async def read_body_with_defaults(self, type_: type[RequestBodyT], **defaults: Any) -> RequestBodyT:
         """As `asked`, with values for what the body does not name. Without a body these are all."""
-        content = await self._content()
-        fields: dict[str, Any] = bodies.decoded(content, dict[str, Any]) if content else {}
-        return bodies.converted(otherwise | fields, type_)
+        content = await self._read_content()
+        fields: dict[str, Any] = bodies.decode_body(content, dict[str, Any]) if content else {}
+        return bodies.convert_fields(defaults | fields, type_)
 
-    async def _content(self) -> bytes:
-        return await bodies.read(self.request, self._body_timeout_s)
+    async def _read_content(self) -> bytes:
+        return await bodies.read_body(self.request, self._body_timeout_s)
 
-    async def unless_gone(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    async def run_while_connected(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Does the work as long as somebody waits for it. To be used when the body has been read."""
         working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(gone(self.request))
+        leaving = asyncio.ensure_future(wait_for_disconnect(self.request))
         try:
             await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -135,10 +135,10 @@ class Call:
                 working.exception()  # looked at, so that nobody complains about one which came too late
 
 
-async def gone(request: Request) -> None:
+async def wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def user_agent(request: Request) -> str:
-    return request.headers.get("user-agent", "")[:LONGEST_AGENT]
+def get_user_agent(request: Request) -> str:
+    return request.headers.get("user-agent", "")[:MAX_USER_AGENT_LENGTH]

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from switchtower.core import tower
 from switchtower.core.roles import Role
-from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.rpc import HostRpcHandler
 from switchtower.protocols.relay.http import (
     audits,
     guard,
@@ -20,51 +20,51 @@ from switchtower.protocols.relay.http import (
     users,
     visits,
 )
-from switchtower.protocols.relay.http.calls import Caller, user_agent
-from switchtower.protocols.relay.http.local_found import Finder
-from switchtower.protocols.relay.http.peers import run_of
-from switchtower.protocols.relay.http.routing import Entry
+from switchtower.protocols.relay.http.calls import HttpCaller, get_user_agent
+from switchtower.protocols.relay.http.local_found import LocalRunFinder
+from switchtower.protocols.relay.http.peers import find_calling_run
+from switchtower.protocols.relay.http.routing import RouteAccess
 
 VIA = "local"
 
 
-class OwnersDoor:
+class OwnerSocketAuthenticator:
     def __init__(self, find_run: ports.FindRun) -> None:
         self._find_run = find_run
 
-    async def admit(self, request: Request, entry: Entry) -> Caller:
-        run_id = None if entry is Entry.ANYONE else run_of(request, self._find_run)
+    async def authenticate(self, request: Request, entry: RouteAccess) -> HttpCaller:
+        run_id = None if entry is RouteAccess.ANYONE else find_calling_run(request, self._find_run)
         if run_id is None:
-            return Caller(name="owner", via=VIA, role=Role.ADMIN, device=user_agent(request), address="local")
-        if entry is not Entry.RUN:
-            raise problems.of_a_run()
-        return Caller(name="run", via=VIA, run_id=run_id, role=Role.OPERATOR, address="local")
+            return HttpCaller(name="owner", via=VIA, role=Role.ADMIN, device=get_user_agent(request), address="local")
+        if entry is not RouteAccess.RUN:
+            raise problems.make_run_process_refused()
+        return HttpCaller(name="run", via=VIA, run_id=run_id, role=Role.OPERATOR, address="local")
 
 
-def make_local_app(
-    hub: ports.Hub,
-    accounts: ports.Accounts,
-    tower_: tower.Tower,
-    rpc: HostRpc,
+def build_owner_app(
+    hub: ports.HubPort,
+    accounts: ports.AccountsPort,
+    tower_: tower.SessionService,
+    rpc: HostRpcHandler,
     *,
     version: str,
-    explain: ports.Explain,
+    explain: ports.ConvertFailure,
     find_run: ports.FindRun,
     body_timeout_s: float = routing.BODY_TIMEOUT,
-    extras: ports.Extras = ports.NO_EXTRAS,
-    visitors: ports.Visits | None = None,
+    extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
+    visit_tokens: ports.VisitTokensPort | None = None,
 ) -> Any:
     """An ASGI app for `transports.http.serve_unix`."""
-    finder = Finder(tower_, rpc)
+    finder = LocalRunFinder(tower_, rpc)
     rows = (
-        *health.Health(version, extras.monitor).rows(),
-        *local_runs.LocalRuns(tower_, rpc, finder).rows(),
-        *local_rpc.LocalRpc(rpc, finder).rows(),
-        *hosts.Hosts(hub).rows(),
-        *users.Users(accounts).rows(),
-        *audits.AccountNotes(accounts).rows(),
-        *(() if extras.decisions is None else audits.Audits(extras.decisions).rows()),
-        *(() if visitors is None else visits.FirstVisits(visitors).rows()),
+        *health.HealthEndpoints(version, extras.monitor).list_routes(),
+        *local_runs.LocalRunEndpoints(tower_, rpc, finder).list_routes(),
+        *local_rpc.LocalRpcEndpoints(rpc, finder).list_routes(),
+        *hosts.HostEndpoints(hub).list_routes(),
+        *users.UserEndpoints(accounts).list_routes(),
+        *audits.AccountAuditEndpoints(accounts).list_routes(),
+        *(() if extras.decisions is None else audits.AuditEndpoints(extras.decisions).list_routes()),
+        *(() if visit_tokens is None else visits.VisitEndpoints(visit_tokens).list_routes()),
     )
-    door = OwnersDoor(find_run)
-    return guard.OwnersGuard(routing.router(rows, door, explain, body_timeout_s=body_timeout_s))
+    door = OwnerSocketAuthenticator(find_run)
+    return guard.OwnerSocketGuard(routing.make_router(rows, door, explain, body_timeout_s=body_timeout_s))

@@ -5,44 +5,44 @@ from functools import partial
 from typing import Any, cast
 
 from switchtower.protocols.relay import messages, permissions
-from switchtower.protocols.relay.host.rpc import HostRpc
+from switchtower.protocols.relay.host.rpc import HostRpcHandler
 from switchtower.protocols.relay.http import bodies
-from switchtower.protocols.relay.http.calls import Call
-from switchtower.protocols.relay.http.local_found import Finder
-from switchtower.protocols.relay.http.routing import Entry, Row
+from switchtower.protocols.relay.http.calls import HttpCall
+from switchtower.protocols.relay.http.local_found import LocalRunFinder
+from switchtower.protocols.relay.http.routing import RouteAccess, EndpointRoute
 
-READING = ("fs.read", "fs.search", "fs.list", "git.status", "git.diff")
-TOOLS = (*READING, "fs.write", "bash")
+READ_TOOLS = ("fs.read", "fs.search", "fs.list", "git.status", "git.diff")
+TOOLS = (*READ_TOOLS, "fs.write", "bash")
 """A person decides about the last two, so a process of a run may ask for them."""
 
 
-class LocalRpc:
-    def __init__(self, rpc: HostRpc, finder: Finder) -> None:
+class LocalRpcEndpoints:
+    def __init__(self, rpc: HostRpcHandler, finder: LocalRunFinder) -> None:
         self._rpc = rpc
         self._finder = finder
 
-    def rows(self) -> tuple[Row, ...]:
+    def list_routes(self) -> tuple[EndpointRoute, ...]:
         return tuple(
-            Row(
+            EndpointRoute(
                 method,
                 f"/runs/{{run_id}}/{tool.replace('.', '/')}",
                 partial(self.call, tool=tool),
-                Entry.RUN,
-                permissions.MESSAGES.get(f"rpc.{tool}"),
+                RouteAccess.RUN,
+                permissions.MESSAGE_ACTIONS.get(f"rpc.{tool}"),
             )
             for tool in TOOLS
-            for method in (("GET", "POST") if tool in READING else ("POST",))
+            for method in (("GET", "POST") if tool in READ_TOOLS else ("POST",))
         )
 
-    async def call(self, call: Call, *, tool: str) -> Any:
-        card = await self._finder.card(call)
+    async def call(self, call: HttpCall, *, tool: str) -> Any:
+        card = await self._finder.find_card(call)
         type_ = f"rpc.{tool}"
         wanted = messages.RPC_DATA[type_]
         own_id = str(uuid.uuid4())
         if call.request.method == "POST":
-            asked = await call.asked_with(wanted, request_id=own_id)
+            asked = await call.read_body_with_defaults(wanted, request_id=own_id)
         else:
-            asked = bodies.converted({"request_id": own_id, **call.request.query_params}, wanted)
+            asked = bodies.convert_fields({"request_id": own_id, **call.request.query_params}, wanted)
         # Nobody is asked, and nothing is searched, for one who has left.
-        work = self._rpc.on_run(type_, card, cast(messages.RunRpc, asked), call.caller.actor(), tool=tool)
-        return await call.unless_gone(work)
+        work = self._rpc.call_on_run(type_, card, cast(messages.RunRpc, asked), call.caller.make_actor(), tool=tool)
+        return await call.run_while_connected(work)

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from switchtower.protocols.relay.http import answers, page_files, problems
 
-READS = ("GET", "HEAD")
+READ_METHODS = ("GET", "HEAD")
 ENDPOINTS = ("/api", "/auth", "/metrics", "/ws")
 """What is not found below these does not exist, and is no place in the page."""
 HEADERS = {
@@ -23,10 +23,10 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-UNCHANGING = "public, max-age=31536000, immutable"
-ALWAYS_ASK = "no-cache"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
+CACHE_REVALIDATE = "no-cache"
 
-_ABSENT = """<!doctype html>
+_NOT_BUILT_PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Switchtower</title>
 <h1>The daemon runs, but its page was not built</h1>
 <p>In a clone, <code>make web</code> builds it (it needs Node); it is served at once. An installed wheel contains it.</p>
@@ -35,13 +35,13 @@ _ABSENT = """<!doctype html>
 """
 
 
-async def nothing(scope: Any, receive: Any, send: Any) -> None:
+async def respond_not_found(scope: Any, receive: Any, send: Any) -> None:
     """For who has no page at all."""
-    response = PlainTextResponse("Nothing is here.\n", 404) if scope["method"] in READS else _unknown()
+    response = PlainTextResponse("Nothing is here.\n", 404) if scope["method"] in READ_METHODS else _make_not_found()
     await response(scope, receive, send)
 
 
-class Page:
+class PageApp:
     def __init__(self, files: page_files.PageFiles, visit: Callable[[Request], Awaitable[Response | None]]) -> None:
         """`visit` answers who comes with a token in the address; None when that is no good, and then the page says so."""
         self._files = files
@@ -49,30 +49,30 @@ class Page:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive, send)
-        await (await self._answer(request))(scope, receive, send)
+        await (await self._respond(request))(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         path = request.scope["path"]
-        if request.method not in READS or _is_of_endpoints(path):
-            return _unknown()
+        if request.method not in READ_METHODS or _is_endpoint_path(path):
+            return _make_not_found()
         if path == "/" and request.method == "GET" and (welcome := await self._visit(request)) is not None:
             return welcome
-        codings = _codings(request.headers)
+        codings = _read_accepted_codings(request.headers)
         served = await asyncio.to_thread(self._files.find, path, codings)
         if served is None and "." in path and path != page_files.INDEX:
-            return _unknown()
+            return _make_not_found()
         if served is None:
             path = page_files.INDEX
             served = await asyncio.to_thread(self._files.find, path, codings)
         if served is None:
-            return HTMLResponse(_ABSENT, 404, {**HEADERS, "Cache-Control": ALWAYS_ASK})
-        return _sent(request.headers, path, served)
+            return HTMLResponse(_NOT_BUILT_PAGE, 404, {**HEADERS, "Cache-Control": CACHE_REVALIDATE})
+        return _make_file_response(request.headers, path, served)
 
 
-def _sent(headers: Headers, path: str, served: page_files.Served) -> Response:
+def _make_file_response(headers: Headers, path: str, served: page_files.PageFile) -> Response:
     said = {
         **HEADERS,
-        "Cache-Control": UNCHANGING if path.startswith(page_files.ASSETS) else ALWAYS_ASK,
+        "Cache-Control": CACHE_FOREVER if path.startswith(page_files.ASSETS) else CACHE_REVALIDATE,
         "ETag": served.etag,
         "Vary": "Accept-Encoding",
     }
@@ -83,7 +83,7 @@ def _sent(headers: Headers, path: str, served: page_files.Served) -> Response:
     return Response(served.content, headers={**said, "Content-Type": served.type})
 
 
-def _codings(headers: Headers) -> frozenset[str]:
+def _read_accepted_codings(headers: Headers) -> frozenset[str]:
     """Those that the client takes."""
     taken = set()
     for part in headers.get("accept-encoding", "").split(","):
@@ -93,9 +93,9 @@ def _codings(headers: Headers) -> frozenset[str]:
     return frozenset(taken)
 
 
-def _is_of_endpoints(path: str) -> bool:
+def _is_endpoint_path(path: str) -> bool:
     return any(path == place or path.startswith(f"{place}/") for place in ENDPOINTS)
 
 
-def _unknown() -> Response:
-    return answers.problem(problems.Problem(404, "not found"))
+def _make_not_found() -> Response:
+    return answers.make_error_response(problems.HttpError(404, "not found"))

@@ -11,7 +11,7 @@ CHALLENGE = MappingProxyType({"WWW-Authenticate": 'Bearer realm="switchtower"'})
 _CLOSE = MappingProxyType({"Connection": "close"})
 _NONE: Mapping[str, str] = MappingProxyType({})
 
-OTHERWISE_REFUSED = 409
+DEFAULT_STATUS = 409
 _STATUS = {
     errors.UNKNOWN_RUN: 404,
     errors.UNKNOWN_HOST: 404,
@@ -27,7 +27,7 @@ _STATUS = {
 }
 
 
-class Problem(Exception):
+class HttpError(Exception):
     """A request that goes no further. `error` and `hint` are what its sender reads."""
 
     def __init__(self, status: int, error: str, *, hint: str | None = None, headers: Mapping[str, str] = _NONE) -> None:
@@ -38,55 +38,55 @@ class Problem(Exception):
         self.headers = headers
 
 
-def unauthorized(error: str = "unauthorized", hint: str | None = "log in with `POST /auth/login`") -> Problem:
-    return Problem(401, error, hint=hint, headers=CHALLENGE)
+def make_unauthorized(error: str = "unauthorized", hint: str | None = "log in with `POST /auth/login`") -> HttpError:
+    return HttpError(401, error, hint=hint, headers=CHALLENGE)
 
 
-def of_a_run() -> Problem:
+def make_run_process_refused() -> HttpError:
     # It is the owner's process too, and may not decide in the owner's name about what it does itself.
-    return Problem(403, "a process of a run may not do this", hint="ask a person to do it")
+    return HttpError(403, "a process of a run may not do this", hint="ask a person to do it")
 
 
-def unattributed() -> Problem:
-    return Problem(
+def make_unattributed() -> HttpError:
+    return HttpError(
         403, "the process at the other end cannot be attributed", hint="connect again, and stay until you are answered"
     )
 
 
-def unknown_run() -> Problem:
-    return Problem(404, errors.UNKNOWN_RUN)
+def make_unknown_run() -> HttpError:
+    return HttpError(404, errors.UNKNOWN_RUN)
 
 
-def unknown_host() -> Problem:
-    return Problem(404, errors.UNKNOWN_HOST, hint="`tower hosts` shows them")
+def make_unknown_host() -> HttpError:
+    return HttpError(404, errors.UNKNOWN_HOST, hint="`tower hosts` shows them")
 
 
-def too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is longer than {limit} bytes", headers=_CLOSE)
+def make_body_too_large(limit: int) -> HttpError:
+    return HttpError(413, f"the body is longer than {limit} bytes", headers=_CLOSE)
 
 
-def too_slow() -> Problem:
-    return Problem(408, "the body did not come in time", headers=_CLOSE)
+def make_body_timeout() -> HttpError:
+    return HttpError(408, "the body did not come in time", headers=_CLOSE)
 
 
-def internal() -> Problem:
-    return Problem(500, errors.INTERNAL)
+def make_internal_error() -> HttpError:
+    return HttpError(500, errors.INTERNAL)
 
 
-def of(failure: Exception) -> Problem | None:
+def convert_failure(failure: Exception) -> HttpError | None:
     """None for what is nobody's refusal."""
     match failure:
-        case Problem():
+        case HttpError():
             return failure
         case errors.HostOffline():
-            return Problem(502, failure.text)
-        case errors.Refused():
-            return Problem(_STATUS.get(failure.text, OTHERWISE_REFUSED), failure.text)
+            return HttpError(502, failure.text)
+        case errors.RelayError():
+            return HttpError(_STATUS.get(failure.text, DEFAULT_STATUS), failure.text)
         case core_errors.RoleForbidden():
-            return Problem(403, failure.message)
+            return HttpError(403, failure.message)
         case core_errors.CoreError():
-            return of(errors.Refused(errors.of(failure)))
+            return convert_failure(errors.RelayError(errors.convert_core_error(failure)))
         case registry.RegistryUnavailable():
-            return Problem(503, failure.message, hint=failure.hint)
+            return HttpError(503, failure.message, hint=failure.hint)
         case _:
             return None

@@ -6,48 +6,48 @@ from msgspec import Meta, Struct
 
 from switchtower.core.roles import Action
 from switchtower.protocols.relay.http import ports, problems
-from switchtower.protocols.relay.http.calls import Call
-from switchtower.protocols.relay.http.routing import Row
+from switchtower.protocols.relay.http.calls import HttpCall
+from switchtower.protocols.relay.http.routing import EndpointRoute
 
-Key = Annotated[str, Meta(min_length=1, max_length=256)]
-Endpoint = Annotated[str, Meta(min_length=1, max_length=2_048)]
-
-
-class Keys(Struct, frozen=True):
-    p256dh: Key
-    auth: Key
+SubscriptionKey = Annotated[str, Meta(min_length=1, max_length=256)]
+SubscriptionEndpoint = Annotated[str, Meta(min_length=1, max_length=2_048)]
 
 
-class Subscription(Struct, frozen=True):
+class SubscriptionKeys(Struct, frozen=True):
+    p256dh: SubscriptionKey
+    auth: SubscriptionKey
+
+
+class SubscriptionBody(Struct, frozen=True):
     """What a browser's `PushSubscription` says of itself as JSON."""
 
-    endpoint: Endpoint
-    keys: Keys
+    endpoint: SubscriptionEndpoint
+    keys: SubscriptionKeys
 
 
-class Ended(Struct, frozen=True):
-    endpoint: Endpoint
+class UnsubscribeBody(Struct, frozen=True):
+    endpoint: SubscriptionEndpoint
 
 
-class Subscriptions:
-    def __init__(self, pushes: ports.Pushes) -> None:
+class PushSubscriptionEndpoints:
+    def __init__(self, pushes: ports.PushSubscriptionsPort) -> None:
         self._pushes = pushes
 
-    def rows(self) -> tuple[Row, ...]:
+    def list_routes(self) -> tuple[EndpointRoute, ...]:
         return (
-            Row("GET", "/push/key", self.key, action=Action.WATCH),
-            Row("POST", "/push/subscriptions", self.subscribe, action=Action.WATCH),
-            Row("DELETE", "/push/subscriptions", self.unsubscribe, action=Action.WATCH),
+            EndpointRoute("GET", "/push/key", self.get_public_key, action=Action.WATCH),
+            EndpointRoute("POST", "/push/subscriptions", self.subscribe, action=Action.WATCH),
+            EndpointRoute("DELETE", "/push/subscriptions", self.unsubscribe, action=Action.WATCH),
         )
 
-    async def key(self, call: Call) -> Any:
-        return {"public_key": await self._pushes.public_key()}
+    async def get_public_key(self, call: HttpCall) -> Any:
+        return {"public_key": await self._pushes.get_public_key()}
 
-    async def subscribe(self, call: Call) -> Any:
-        asked = await call.asked(Subscription)
+    async def subscribe(self, call: HttpCall) -> Any:
+        asked = await call.read_body(SubscriptionBody)
         await self._pushes.subscribe(call.caller.name, asked.endpoint, asked.keys.p256dh, asked.keys.auth)
 
-    async def unsubscribe(self, call: Call) -> Any:
-        asked = await call.asked(Ended)
+    async def unsubscribe(self, call: HttpCall) -> Any:
+        asked = await call.read_body(UnsubscribeBody)
         if not await self._pushes.unsubscribe(call.caller.name, asked.endpoint):
-            raise problems.Problem(404, "nobody subscribed with this endpoint")
+            raise problems.HttpError(404, "nobody subscribed with this endpoint")

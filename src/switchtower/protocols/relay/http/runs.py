@@ -5,60 +5,60 @@ from typing import Any
 from switchtower.core.roles import Action
 from switchtower.protocols.relay import messages
 from switchtower.protocols.relay.http import ports, problems
-from switchtower.protocols.relay.http.calls import Call
-from switchtower.protocols.relay.http.routing import Row
+from switchtower.protocols.relay.http.calls import HttpCall
+from switchtower.protocols.relay.http.routing import EndpointRoute
 
-MOST_RUNS = 200
-RECENT = 50
-MESSAGES, MOST_MESSAGES = 200, 500
+MAX_RUNS = 200
+DEFAULT_RECENT_RUNS = 50
+DEFAULT_MESSAGES, MAX_MESSAGES = 200, 500
 
 
-class Runs:
-    def __init__(self, hub: ports.Hub) -> None:
+class RunEndpoints:
+    def __init__(self, hub: ports.HubPort) -> None:
         self._hub = hub
 
-    def rows(self) -> tuple[Row, ...]:
+    def list_routes(self) -> tuple[EndpointRoute, ...]:
         # The public page asks for sessions, the command line for runs; they are the same.
         return (
-            Row("GET", "/runs", self.list, action=Action.WATCH),
-            Row("GET", "/sessions", self.list, action=Action.WATCH),
-            Row("GET", "/sessions/recent", self.recent, action=Action.WATCH),
-            Row("GET", "/runs/{run_id}", self.get, action=Action.WATCH),
-            Row("GET", "/sessions/{run_id}", self.get, action=Action.WATCH),
-            Row("GET", "/runs/{run_id}/messages", self.messages, action=Action.WATCH),
-            Row("GET", "/sessions/{run_id}/messages", self.messages, action=Action.WATCH),
-            Row("GET", "/runs/{run_id}/screen", self.screen, action=Action.WATCH),
-            Row("POST", "/runs/{run_id}/input", self.send_input, action=Action.SEND),
+            EndpointRoute("GET", "/runs", self.list, action=Action.WATCH),
+            EndpointRoute("GET", "/sessions", self.list, action=Action.WATCH),
+            EndpointRoute("GET", "/sessions/recent", self.list_recent, action=Action.WATCH),
+            EndpointRoute("GET", "/runs/{run_id}", self.get, action=Action.WATCH),
+            EndpointRoute("GET", "/sessions/{run_id}", self.get, action=Action.WATCH),
+            EndpointRoute("GET", "/runs/{run_id}/messages", self.list_messages, action=Action.WATCH),
+            EndpointRoute("GET", "/sessions/{run_id}/messages", self.list_messages, action=Action.WATCH),
+            EndpointRoute("GET", "/runs/{run_id}/screen", self.get_screen, action=Action.WATCH),
+            EndpointRoute("POST", "/runs/{run_id}/input", self.send_input, action=Action.SEND),
         )
 
-    async def list(self, call: Call) -> Any:
-        return await self._hub.runs(MOST_RUNS)
+    async def list(self, call: HttpCall) -> Any:
+        return await self._hub.list_runs(MAX_RUNS)
 
-    async def recent(self, call: Call) -> Any:
-        return await self._hub.runs(call.clamped("limit", RECENT, MOST_RUNS))
+    async def list_recent(self, call: HttpCall) -> Any:
+        return await self._hub.list_runs(call.get_clamped("limit", DEFAULT_RECENT_RUNS, MAX_RUNS))
 
-    async def get(self, call: Call) -> Any:
-        return _known(await self._hub.run(call.run_id))
+    async def get(self, call: HttpCall) -> Any:
+        return _require_run(await self._hub.find_run(call.run_id))
 
-    async def messages(self, call: Call) -> Any:
-        history = await self._hub.history(
+    async def list_messages(self, call: HttpCall) -> Any:
+        history = await self._hub.read_history(
             call.run_id,
-            limit=call.clamped("limit", MESSAGES, MOST_MESSAGES),
-            before_id=call.number("before_id"),
-            include_output=call.flag("include_output", otherwise=True),
+            limit=call.get_clamped("limit", DEFAULT_MESSAGES, MAX_MESSAGES),
+            before_id=call.get_number("before_id"),
+            include_output=call.get_flag("include_output", default=True),
         )
-        return _known(history)
+        return _require_run(history)
 
-    async def screen(self, call: Call) -> Any:
+    async def get_screen(self, call: HttpCall) -> Any:
         """Ours."""
-        return _known(await self._hub.screen(call.run_id))
+        return _require_run(await self._hub.read_screen(call.run_id))
 
-    async def send_input(self, call: Call) -> Any:
-        asked = await call.asked(messages.SendInput)
-        await self._hub.send_input(call.run_id, asked, call.caller.actor(asked.actor))
+    async def send_input(self, call: HttpCall) -> Any:
+        asked = await call.read_body(messages.SendInput)
+        await self._hub.send_input(call.run_id, asked, call.caller.make_actor(asked.actor))
 
 
-def _known(found: Any) -> Any:
+def _require_run(found: Any) -> Any:
     if found is None:
-        raise problems.unknown_run()
+        raise problems.make_unknown_run()
     return found

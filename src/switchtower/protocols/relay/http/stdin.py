@@ -10,7 +10,7 @@ from switchtower.protocols.relay.host.commands import RunCommands
 from switchtower.protocols.relay.http import problems
 
 
-async def pour(request: Request, card: journal.Card, commands: RunCommands, actor: events.Actor) -> None:
+async def type_request_body(request: Request, card: journal.Card, commands: RunCommands, actor: events.Actor) -> None:
     """Each piece is journalled before the next is taken from the socket, so nothing piles up here."""
     characters = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -18,4 +18,4 @@ async def pour(request: Request, card: journal.Card, commands: RunCommands, acto
             await commands.send_stdin(card, messages.SendStdin(text=characters.decode(piece)), actor)
         characters.decode(b"", final=True)
     except UnicodeDecodeError:
-        raise problems.Problem(400, "what is typed is UTF-8") from None
+        raise problems.HttpError(400, "what is typed is UTF-8") from None

@@ -25,74 +25,74 @@ OTHER_RPC_TIMEOUT = 600.0
 """For calls of a type that we do not know: their host may put them to a person."""
 STORED_TIMEOUT = 5.0
 """How long the answer to `rpc.run.start` waits for the run."""
-MOST_UNANSWERED = 10_000
+MAX_PENDING_COMMANDS = 10_000
 """Commands that their hosts may yet refuse."""
 
-Refused = Callable[[str, str, dict[str, Any]], None]
+OnHostRefusal = Callable[[str, str, dict[str, Any]], None]
 """Gets the host, the run, and what the host said."""
 
 
-class Sender(msgspec.Struct, frozen=True):
+class RequestSender(msgspec.Struct, frozen=True):
     """An app that asks."""
 
     raw: msgspec.Raw = messages.EMPTY
     """What it sent: another host may understand more of it than we do."""
-    refused: Refused | None = None
+    on_refusal: OnHostRefusal | None = None
 
 
-NOBODY = Sender()
+NO_SENDER = RequestSender()
 
 
-class Unanswered(msgspec.Struct, frozen=True):
+class PendingHostCommand(msgspec.Struct, frozen=True):
     """A command that its host may yet refuse."""
 
     host_id: str
     run_id: str
-    refused: Refused
+    on_refusal: OnHostRefusal
 
 
-class Dispatch:
+class HostDispatcher:
     def __init__(
         self,
-        tower_: tower.Tower,
-        roster_: roster.Roster,
+        tower_: tower.SessionService,
+        hosts: roster.ConnectedHosts,
         mesh: Mesh | None = None,
         *,
-        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
+        max_frame_bytes: int = frame_limits.DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         """`mesh` is the way to other nodes, if there are any. A host reads frames up to `max_frame_bytes`."""
         self._tower = tower_
         self._max_frame_bytes = max_frame_bytes
-        self._roster = roster_
+        self._hosts = hosts
         self._mesh = mesh
         # A host is told things by several nodes; its refusal says by its number which of them to tell.
-        self._prefix = "" if mesh is None else f"{mesh.me.node_id}."
+        self._prefix = "" if mesh is None else f"{mesh.local_peer.node_id}."
         if mesh is not None:
-            mesh.hears(letters.LATE_REFUSAL, self._heard_refusal)
-        self._unanswered: OrderedDict[str, Unanswered] = OrderedDict()
+            mesh.handle_notifications(letters.DELAYED_REFUSAL, self._on_remote_refusal)
+        self._pending: OrderedDict[str, PendingHostCommand] = OrderedDict()
         """Who to tell when a host refuses a command that has no answer of its own."""
         self._numbers = itertools.count(1)
 
     async def call(
-        self, host_id: str, type_: str, run_id: str | None, asked: msgspec.Struct, actor: events.Actor, sender: Sender
+        self, host_id: str, type_: str, run_id: str | None, request: msgspec.Struct, actor: events.Actor, sender: RequestSender
     ) -> Any:
         """The result of an RPC. Raises `Refused`."""
-        data = _passed_on(asked, actor, sender)
-        line = self._roster.line(host_id)
-        frame = self._frame(type_, host_id, run_id, data)
-        response = await line.call(frame, data["request_id"], _timeout(type_))
+        data = _build_host_data(request, actor, sender)
+        line = self._hosts.get_channel(host_id)
+        frame = self._encode_frame(type_, host_id, run_id, data)
+        response = await line.call(frame, data["request_id"], _get_timeout(type_))
         if not response.ok:
-            raise errors.Refused(response.error or "failed")
+            raise errors.RelayError(response.error or "failed")
         if type_ == "rpc.run.start" and isinstance(response.result, dict):
-            await self._until_stored(response.result.get("run_id"))
+            await self._wait_until_stored(response.result.get("run_id"))
         return response.result
 
-    async def _until_stored(self, run_id: object) -> None:
+    async def _wait_until_stored(self, run_id: object) -> None:
         """Waits until the journal has a run that its host has just started: a command that the app sends on the answer must
         find it. A host that answers and never sends `run.started` is waited for only so long."""
         try:
-            session_id = names.session_of(run_id if isinstance(run_id, str) else "")
-        except names.BadId:
+            session_id = names.parse_run_id(run_id if isinstance(run_id, str) else "")
+        except names.InvalidRelayId:
             return
         stored = asyncio.Event()
 
@@ -103,7 +103,7 @@ class Dispatch:
         unwatch = self._tower.watch(saw)
         try:
             async with asyncio.timeout(STORED_TIMEOUT):
-                if await self._tower.card(session_id) is None:
+                if await self._tower.find_card(session_id) is None:
                     await stored.wait()
         except (TimeoutError, core_errors.CoreError) as problem:
             log.warning("the host answered that it has started %s, but has not sent `run.started`: %r", session_id, problem)
@@ -111,36 +111,36 @@ class Dispatch:
             unwatch()
 
     async def send(
-        self, host_id: str, type_: str, run_id: str, asked: msgspec.Struct, actor: events.Actor, sender: Sender
+        self, host_id: str, type_: str, run_id: str, request: msgspec.Struct, actor: events.Actor, sender: RequestSender
     ) -> None:
         """A command, once it is on its way. Raises `Refused`; that its host refuses it, the sender hears later."""
-        data = _passed_on(asked, actor, sender)
-        line = self._roster.line(host_id)
-        if sender.refused is not None:
-            data["command_id"] = self._expect(Unanswered(host_id, run_id, sender.refused))
+        data = _build_host_data(request, actor, sender)
+        line = self._hosts.get_channel(host_id)
+        if sender.on_refusal is not None:
+            data["command_id"] = self._register_pending(PendingHostCommand(host_id, run_id, sender.on_refusal))
         try:
-            frame = self._frame(type_, host_id, run_id, data)
+            frame = self._encode_frame(type_, host_id, run_id, data)
         except errors.FrameTooLong:
-            self._unanswered.pop(data.get("command_id", ""), None)
+            self._pending.pop(data.get("command_id", ""), None)
             raise
-        posted: asyncio.Future[errors.Refused | None] = asyncio.get_running_loop().create_future()
+        posted: asyncio.Future[errors.RelayError | None] = asyncio.get_running_loop().create_future()
 
-        def done(problem: errors.Refused | None) -> None:
+        def done(problem: errors.RelayError | None) -> None:
             if not posted.done():
                 posted.set_result(problem)
 
         line.post(frame, done)
         problem = await posted
         if problem is not None:
-            self._unanswered.pop(data.get("command_id", ""), None)
+            self._pending.pop(data.get("command_id", ""), None)
             raise problem
 
-    def forward(self, host: str, command: commands.AnyCommand, done: tower.Done) -> None:
+    def forward(self, host: str, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
         """What other protocols ask."""
         try:
-            type_, data, outcome = forward.spelled(command, self._tower.mint("msg"))
-            line = self._roster.line(host)
-            frame = self._frame(type_, host, names.run_of(command.session_id), data)
+            type_, data, outcome = forward.encode_command(command, self._tower.mint("msg"))
+            line = self._hosts.get_channel(host)
+            frame = self._encode_frame(type_, host, names.format_run_id(command.session_id), data)
         except core_errors.CoreError as refusal:
             done(refusal)
             return
@@ -151,65 +151,65 @@ class Dispatch:
             done(core_errors.HostUnreachable(host, hint="ask again when it is back"))
             return
 
-        def posted(problem: errors.Refused | None) -> None:
+        def posted(problem: errors.RelayError | None) -> None:
             away = None if problem is None else core_errors.HostUnreachable(host, hint="ask again when it is back")
             done({"after_seq": 0, **outcome} if away is None else away)
 
         line.post(frame, posted)
 
-    def _frame(self, type_: str, host_id: str, run_id: str | None, data: dict[str, Any]) -> bytes:
+    def _encode_frame(self, type_: str, host_id: str, run_id: str | None, data: dict[str, Any]) -> bytes:
         """Raises `FrameTooLong`."""
-        frame = roster.command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
-        frame_limits.check(frame, self._max_frame_bytes)
+        frame = roster.encode_host_command(type_, self._tower.now_ms(), host_id=host_id, run_id=run_id, data=data)
+        frame_limits.check_frame_length(frame, self._max_frame_bytes)
         return frame
 
-    def refused(self, host_id: str, problem: dict[str, Any]) -> None:
+    def on_host_refusal(self, host_id: str, problem: dict[str, Any]) -> None:
         """A host did not do what it was told. Without our number for it nobody can be told."""
         command_id = problem.pop("command_id", None)
         if not isinstance(command_id, str):
             return
         if self._mesh is None or command_id.startswith(self._prefix):
-            self._tell_asker(host_id, command_id, problem)
+            self._notify_sender(host_id, command_id, problem)
             return
         node_id = command_id.rpartition(".")[0]
         if node_id in self._mesh.peers:
-            refusal = letters.LateRefusal(host_id, command_id, problem)
-            self._mesh.tell(node_id, letters.LATE_REFUSAL, letters.encode(refusal))
+            refusal = letters.DelayedRefusalMessage(host_id, command_id, problem)
+            self._mesh.notify(node_id, letters.DELAYED_REFUSAL, letters.encode(refusal))
 
-    def _heard_refusal(self, node_id: str, body: bytes) -> None:
+    def _on_remote_refusal(self, node_id: str, body: bytes) -> None:
         try:
-            refusal = letters.decode(body, letters.LateRefusal)
-        except letters.Unreadable as problem:
+            refusal = letters.decode(body, letters.DelayedRefusalMessage)
+        except letters.NodeMessageError as problem:
             log.warning("node %s says what cannot be read: %s", node_id, problem)
         else:
-            self._tell_asker(refusal.host_id, refusal.command_id, refusal.problem)
+            self._notify_sender(refusal.host_id, refusal.command_id, refusal.problem)
 
-    def _tell_asker(self, host_id: str, command_id: str, problem: dict[str, Any]) -> None:
-        command = self._unanswered.get(command_id)
+    def _notify_sender(self, host_id: str, command_id: str, problem: dict[str, Any]) -> None:
+        command = self._pending.get(command_id)
         # Numbers can be guessed: what was asked of one host, another cannot refuse.
         if command is not None and command.host_id == host_id:
-            del self._unanswered[command_id]
-            command.refused(host_id, command.run_id, problem)
+            del self._pending[command_id]
+            command.on_refusal(host_id, command.run_id, problem)
 
-    def _expect(self, command: Unanswered) -> str:
+    def _register_pending(self, command: PendingHostCommand) -> str:
         command_id = f"{self._prefix}{next(self._numbers)}"
-        self._unanswered[command_id] = command
-        if len(self._unanswered) > MOST_UNANSWERED:
-            self._unanswered.popitem(last=False)
+        self._pending[command_id] = command
+        if len(self._pending) > MAX_PENDING_COMMANDS:
+            self._pending.popitem(last=False)
         return command_id
 
 
-def _timeout(type_: str) -> float | None:
+def _get_timeout(type_: str) -> float | None:
     if type_ in messages.GATED:
         return None
     return PLAIN_RPC_TIMEOUT if type_ in messages.RPCS else OTHER_RPC_TIMEOUT
 
 
-def _passed_on(asked: msgspec.Struct, actor: events.Actor, sender: Sender) -> dict[str, Any]:
+def _build_host_data(request: msgspec.Struct, actor: events.Actor, sender: RequestSender) -> dict[str, Any]:
     """What a host is told: all that was said, as we read it where we do, and by whom."""
     said = msgspec.json.decode(sender.raw, type=dict[str, Any])
-    read: dict[str, Any] = msgspec.to_builtins(asked)
+    read: dict[str, Any] = msgspec.to_builtins(request)
     # Null is the default, which a host may know only as an absent field.
     said = {name: value for name, value in said.items() if value is not None or name not in read}
     read = {name: value for name, value in read.items() if value is not None}
-    return {**said, **read, "actor": outbound.actor(actor), "by": actor.name}
+    return {**said, **read, "actor": outbound.convert_actor(actor), "by": actor.name}

@@ -7,11 +7,11 @@ from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import names, outbound
 
 
-def spelled(command: commands.AnyCommand, fresh_id: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def encode_command(command: commands.AnyCommand, fresh_id: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The message for the host, and what the asker is told once it has gone out. Refuses what relay cannot say. `fresh_id` is for
     what has no identity of its own."""
-    who = {"actor": outbound.actor(command.actor), "by": command.actor.name}
-    run_id = names.core_run_of(command.session_id)
+    who = {"actor": outbound.convert_actor(command.actor), "by": command.actor.name}
+    run_id = names.make_core_run_id(command.session_id)
     match command:
         case commands.SendMessage() | commands.QueueMessage():
             text = command.text + terminals.ENTER
@@ -31,12 +31,12 @@ def spelled(command: commands.AnyCommand, fresh_id: str) -> tuple[str, dict[str,
             return "run.stop", {"signal": "kill" if command.force else "term", **who}, {}
         case commands.DecideApproval():
             approve = command.verdict is events.Verdict.APPROVE
-            decision = outbound.DECIDED[command.verdict]
+            decision = outbound.DECISION_NAMES[command.verdict]
             told = {
-                "request_id": names.request_of(command.approval_id),
+                "request_id": names.format_request_id(command.approval_id),
                 "decision": "approve_for_session" if approve and command.always else decision,
                 **who,
             }
             return f"run.permission.{'approve' if approve else 'deny'}", told, {}
         case _:
-            raise core_errors.LivesElsewhere(hint="ask for this on the session's own host")
+            raise core_errors.SessionOnOtherHost(hint="ask for this on the session's own host")

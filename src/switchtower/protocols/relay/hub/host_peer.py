@@ -11,122 +11,122 @@ from switchtower.core import tower
 from switchtower.protocols.relay import messages, outbound, reports
 from switchtower.protocols.relay.hub.mirror import Mirror
 from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage
-from switchtower.protocols.relay.hub.roster import HostLine
+from switchtower.protocols.relay.hub.roster import ConnectedHost
 from switchtower.transports.packet import Packet
 from switchtower.transports.stream import Stream
 
 log = logging.getLogger(__name__)
 
-MOST_COMPLAINTS = 100
+MAX_ERRORS = 100
 """Frames that cannot be read, before the host is cut off."""
 POLICY_VIOLATION = 1008
-_LONGEST_ERROR = 2_000
-_FOR_THE_ASKER = ("rpc.response", "run.error")
+_MAX_ERROR_LENGTH = 2_000
+_RESPONSE_TYPES = ("rpc.response", "run.error")
 
 _decode = msgspec.json.Decoder(messages.Envelope).decode
 _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class HostPeer:
+class HostConnection:
     """Implements `stream.Receiver` for `/ws/host`."""
 
     protocol: ClassVar[str] = "relay_host"
 
     def __init__(
         self,
-        tower_: tower.Tower,
+        tower_: tower.SessionService,
         host_id: str,
         *,
-        came: Callable[[HostLine], None],
-        went: Callable[[HostLine], None],
-        heard: Callable[[str], None],
-        failed: Callable[[str, dict[str, Any]], None],
+        on_connected: Callable[[ConnectedHost], None],
+        on_disconnected: Callable[[ConnectedHost], None],
+        on_activity: Callable[[str], None],
+        on_refusal: Callable[[str, dict[str, Any]], None],
         usage: HostUsage | None = None,
     ) -> None:
         """`failed` gets the host, and its error for a command that it did not execute. `usage` is what the host has used of
         its quotas."""
         self._tower = tower_
         self._host_id = host_id
-        self._came = came
-        self._went = went
-        self._heard = heard
-        self._failed = failed
+        self._on_connected = on_connected
+        self._on_disconnected = on_disconnected
+        self._on_activity = on_activity
+        self._on_refusal = on_refusal
         self._usage = usage or HostUsage(tower_, host_id, UNLIMITED)
-        self._mirror = Mirror(tower_, host_id, self._acknowledge, usage=self._usage, refuse=self._turn_away)
-        self._mirror.relieved = self._resume
-        self._pausing: asyncio.TimerHandle | None = None
+        self._mirror = Mirror(tower_, host_id, self._acknowledge, usage=self._usage, on_rejected=self._reject_run)
+        self._mirror.on_room = self._resume
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._acks: dict[str, int] = {}
         self._ack_is_due = False
-        self._complaints = 0
-        self._line: HostLine | None = None
+        self._error_count = 0
+        self._host: ConnectedHost | None = None
 
-    def connected(self, stream: Stream) -> None:
-        self._line = HostLine(self._host_id, stream)
-        self._came(self._line)
+    def on_connected(self, stream: Stream) -> None:
+        self._host = ConnectedHost(self._host_id, stream)
+        self._on_connected(self._host)
 
-    def received(self, frames: list[bytes]) -> None:
-        self._heard(self._host_id)
+    def on_frames(self, frames: list[bytes]) -> None:
+        self._on_activity(self._host_id)
         numbered: list[messages.Envelope] = []
         for frame in frames:
             try:
                 envelope = _decode(frame)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-                self._complain(str(problem))
+                self._send_error(str(problem))
                 continue
             is_numbered = envelope.run_id is not None and envelope.seq is not None
-            if envelope.type in _FOR_THE_ASKER or not is_numbered:
-                self._unnumbered(envelope)
+            if envelope.type in _RESPONSE_TYPES or not is_numbered:
+                self._handle_unnumbered(envelope)
                 # Some hosts number their answers too. The number counts; what was answered is for the asker alone.
-                envelope = msgspec.structs.replace(envelope, type=reports.NOTHING, data=messages.EMPTY)
+                envelope = msgspec.structs.replace(envelope, type=reports.EMPTY_REPORT, data=messages.EMPTY)
             if is_numbered:
                 numbered.append(envelope)
         if numbered:
-            self._mirror.take(numbered)
-            if self._mirror.is_crowded and self._line is not None:
-                self._line.stream.pause_reading()
-        if (pause := self._usage.pause_after(frames)) and self._pausing is None and self._line is not None:
-            self._line.stream.pause_reading()
-            self._pausing = asyncio.get_running_loop().call_later(pause, self._end_pause)
+            self._mirror.add(numbered)
+            if self._mirror.is_overloaded and self._host is not None:
+                self._host.stream.pause_reading()
+        if (pause := self._usage.compute_pause(frames)) and self._pause_timer is None and self._host is not None:
+            self._host.stream.pause_reading()
+            self._pause_timer = asyncio.get_running_loop().call_later(pause, self._end_pause)
 
-    def refused(self, problem: str) -> None:
-        self._complain(problem)
+    def on_oversized_frame(self, problem: str) -> None:
+        self._send_error(problem)
 
-    def writable_again(self) -> None:
-        if self._line is not None:
-            self._line.outbox.flush()
+    def on_writable(self) -> None:
+        if self._host is not None:
+            self._host.outbox.flush()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         self._mirror.close()
-        if self._pausing is not None:
-            self._pausing.cancel()
-        if self._line is not None:
-            line, self._line = self._line, None
-            self._went(line)
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        if self._host is not None:
+            line, self._host = self._host, None
+            self._on_disconnected(line)
 
-    def _unnumbered(self, envelope: messages.Envelope) -> None:
-        assert self._line is not None, "a peer that receives is connected"
+    def _handle_unnumbered(self, envelope: messages.Envelope) -> None:
+        assert self._host is not None, "a peer that receives is connected"
         if envelope.type == "rpc.response":
             try:
-                self._line.answered(msgspec.json.decode(envelope.data, type=messages.Response))
+                self._host.resolve_call(msgspec.json.decode(envelope.data, type=messages.Response))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-                self._complain(str(problem))
+                self._send_error(str(problem))
         elif envelope.type == "run.error" and envelope.run_id is not None:
             try:
-                self._failed(self._host_id, _decode_data(envelope.data))
+                self._on_refusal(self._host_id, _decode_data(envelope.data))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-                self._complain(str(problem))
+                self._send_error(str(problem))
         elif envelope.type not in ("host.heartbeat", "error"):
-            self._complain(f"`{envelope.type}` needs a run_id and a seq")
+            self._send_error(f"`{envelope.type}` needs a run_id and a seq")
 
-    def _complain(self, problem: str) -> None:
-        self._complaints += 1
-        if self._line is None:
+    def _send_error(self, problem: str) -> None:
+        self._error_count += 1
+        if self._host is None:
             return
-        if self._complaints > MOST_COMPLAINTS:
+        if self._error_count > MAX_ERRORS:
             log.warning("host %s sends what cannot be read: it is cut off", self._host_id)
-            self._line.stream.close(POLICY_VIOLATION, "too many messages that cannot be read")
+            self._host.stream.close(POLICY_VIOLATION, "too many messages that cannot be read")
             return
-        self._line.send(outbound.unnumbered("error", self._tower.now_ms(), {"error": problem[:_LONGEST_ERROR]}))
+        self._host.send(outbound.encode_unnumbered("error", self._tower.now_ms(), {"error": problem[:_MAX_ERROR_LENGTH]}))
 
     def _acknowledge(self, run_id: str, last_seq: int) -> None:
         """One acknowledgement a run and turn, however many batches were stored in it."""
@@ -138,27 +138,27 @@ class HostPeer:
     def _send_acks(self) -> None:
         self._ack_is_due = False
         acks, self._acks = self._acks, {}
-        if self._line is not None and acks:
+        if self._host is not None and acks:
             now_ms = self._tower.now_ms()
-            self._line.outbox.send(
+            self._host.outbox.send(
                 Packet(
                     [
-                        outbound.unnumbered("run.ack", now_ms, {"run_id": run_id, "last_seq": last_seq})
+                        outbound.encode_unnumbered("run.ack", now_ms, {"run_id": run_id, "last_seq": last_seq})
                         for run_id, last_seq in acks.items()
                     ]
                 )
             )
 
-    def _turn_away(self, run_id: str, problem: str) -> None:
+    def _reject_run(self, run_id: str, problem: str) -> None:
         """A run that is not taken here."""
-        if self._line is not None:
+        if self._host is not None:
             told = {"command": "run.started", "error": problem}
-            self._line.send(outbound.unnumbered("run.error", self._tower.now_ms(), told, run_id=run_id))
+            self._host.send(outbound.encode_unnumbered("run.error", self._tower.now_ms(), told, run_id=run_id))
 
     def _end_pause(self) -> None:
-        self._pausing = None
+        self._pause_timer = None
         self._resume()
 
     def _resume(self) -> None:
-        if self._line is not None and self._pausing is None and not self._mirror.is_crowded:
-            self._line.stream.resume_reading()
+        if self._host is not None and self._pause_timer is None and not self._mirror.is_overloaded:
+            self._host.stream.resume_reading()

@@ -7,24 +7,24 @@ spooled, and an acknowledgement across the hole would make it forget what never 
 
 from switchtower.protocols.relay import messages
 
-MOST_HELD = 2_000
+MAX_HELD = 2_000
 
 
-class RunIntake:
+class ReorderBuffer:
     """One run's messages. `taken` is the last number that was let through."""
 
-    def __init__(self, taken: int) -> None:
-        self.taken = taken
+    def __init__(self, last_seq: int) -> None:
+        self.last_seq = last_seq
         self._held: dict[int, messages.Envelope] = {}
 
     @property
-    def is_waiting(self) -> bool:
+    def has_gap(self) -> bool:
         """Something is missing."""
         return bool(self._held)
 
     @property
     def is_full(self) -> bool:
-        return len(self._held) >= MOST_HELD
+        return len(self._held) >= MAX_HELD
 
     def __contains__(self, seq: int) -> bool:
         """Whether it is held back already."""
@@ -37,27 +37,27 @@ class RunIntake:
         """What can be stored now, in order. Nothing, for what was told before or has to wait."""
         seq = envelope.seq
         assert seq is not None, "only what is numbered comes here"
-        if seq <= self.taken:
+        if seq <= self.last_seq:
             return []
         self._held[seq] = envelope
-        return self._connected() if seq == min(self._held) else []
+        return self._take_contiguous() if seq == min(self._held) else []
 
-    def give_up_waiting(self) -> list[messages.Envelope]:
+    def skip_gap(self) -> list[messages.Envelope]:
         """What is missing will not come: what was held back goes on without it, up to the next hole."""
         if not self._held:
             return []
         first = min(self._held)
-        self.taken = first
-        return [self._held.pop(first), *self._connected()]
+        self.last_seq = first
+        return [self._held.pop(first), *self._take_contiguous()]
 
-    def _connected(self) -> list[messages.Envelope]:
+    def _take_contiguous(self) -> list[messages.Envelope]:
         ready: list[messages.Envelope] = []
         for seq in sorted(self._held):
             envelope = self._held[seq]
             before = seq - 1 if envelope.prev_seq is None else envelope.prev_seq
-            if before > self.taken:
+            if before > self.last_seq:
                 break
             del self._held[seq]
-            self.taken = seq
+            self.last_seq = seq
             ready.append(envelope)
         return ready

@@ -5,25 +5,25 @@ import asyncio
 import logging
 
 from switchtower.core import commands, errors, journal, states, tower
-from switchtower.protocols.relay.hub.roster import Roster
+from switchtower.protocols.relay.hub.roster import ConnectedHosts
 
 log = logging.getLogger(__name__)
 
-MOST_CARDS = 100_000
-RETRY = 1.0
+MAX_CARDS = 100_000
+RETRY_SECONDS = 1.0
 
 
-class Losses:
-    def __init__(self, tower_: tower.Tower, roster: Roster, *, retry_s: float = RETRY) -> None:
+class LostRunMarker:
+    def __init__(self, tower_: tower.SessionService, hosts: ConnectedHosts, *, retry_s: float = RETRY_SECONDS) -> None:
         self._tower = tower_
-        self._roster = roster
+        self._hosts = hosts
         self._retry_s = retry_s
         self._wanted: dict[str, bool] = {}
         """By host, whether its runs are lost. Only what holds at the moment of the mark is marked."""
         self._task: asyncio.Task[None] | None = None
 
-    async def hosts_with_runs(self) -> set[str]:
-        return {card.host for card in await self._cards() if card.host is not None}
+    async def list_hosts_with_runs(self) -> set[str]:
+        return {card.host for card in await self._list_cards() if card.host is not None}
 
     def mark(self, host_id: str, *, lost: bool) -> None:
         self._wanted[host_id] = lost
@@ -52,14 +52,14 @@ class Losses:
         """What has to be tried again."""
         again: dict[str, bool] = {}
         try:
-            cards = await self._cards()
+            cards = await self._list_cards()
         except errors.CoreError as refusal:
             log.warning("the runs of hosts cannot be looked at: %s", refusal)
             return wanted
         for card in cards:
             host_id = card.host
             lost = None if host_id is None else wanted.get(host_id)
-            if host_id is None or lost is None or card.host_lost is lost or (host_id in self._roster) is lost:
+            if host_id is None or lost is None or card.host_lost is lost or (host_id in self._hosts) is lost:
                 continue
             try:
                 await self._tower.ask(commands.MarkHost(session_id=card.session_id, lost=lost))
@@ -69,6 +69,6 @@ class Losses:
                     again[host_id] = lost
         return again
 
-    async def _cards(self) -> list[journal.Card]:
-        cards = await self._tower.cards(MOST_CARDS)
+    async def _list_cards(self) -> list[journal.Card]:
+        cards = await self._tower.list_cards(MAX_CARDS)
         return [card for card in cards if card.host is not None and card.state in states.ACTIVE]

@@ -10,30 +10,30 @@ from functools import partial
 
 from switchtower.core import commands, errors, tower
 from switchtower.protocols.relay import messages, names, reports
-from switchtower.protocols.relay.hub.intake import RunIntake
+from switchtower.protocols.relay.hub.intake import ReorderBuffer
 from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage
 
 log = logging.getLogger(__name__)
 
-GAP_PATIENCE = 3.0
+GAP_TIMEOUT = 3.0
 """How long a missing message is waited for."""
-RETRY = 0.5
-MOST_WAITING = 5_000
+RETRY_SECONDS = 0.5
+MAX_UNSTORED = 5_000
 """Messages that are not stored yet: beyond that the host is not read from."""
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """Of one host at a time, as far as we keep books on them."""
 
-Ack = Callable[[str, int], None]
+OnStored = Callable[[str, int], None]
 """Told the run and the last of its numbers that is stored."""
 
 
-class _Run:
+class _MirroredRun:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self.intake: RunIntake | None = None
+        self.buffer: ReorderBuffer | None = None
         """None until it is known what we have."""
-        self.early: list[messages.Envelope] = []
-        self.ready: list[commands.Report] = []
+        self.queued: list[messages.Envelope] = []
+        self.ready: list[commands.HostReport] = []
         self.storing = False
         self.stored = 0
         self.refused = False
@@ -41,49 +41,49 @@ class _Run:
 
     @property
     def is_idle(self) -> bool:
-        return self.refused or (self.intake is not None and not (self.intake.is_waiting or self.storing or self.ready))
+        return self.refused or (self.buffer is not None and not (self.buffer.has_gap or self.storing or self.ready))
 
 
 class Mirror:
     def __init__(
         self,
-        tower_: tower.Tower,
+        tower_: tower.SessionService,
         host_id: str,
-        ack: Ack,
+        on_stored: OnStored,
         *,
-        gap_patience: float = GAP_PATIENCE,
+        gap_timeout: float = GAP_TIMEOUT,
         usage: HostUsage | None = None,
-        refuse: Callable[[str, str], None] = lambda run_id, problem: None,
+        on_rejected: Callable[[str, str], None] = lambda run_id, problem: None,
     ) -> None:
         """`usage` is what the host has used of its quotas; `refuse` gets the run that is not taken, and the reason."""
         self._tower = tower_
         self._host_id = host_id
-        self._ack = ack
+        self._acknowledge = on_stored
         self._usage = usage or HostUsage(tower_, host_id, UNLIMITED)
-        self._refuse = refuse
-        self._gap_patience = gap_patience
-        self._runs: dict[str, _Run] = {}
+        self._on_rejected = on_rejected
+        self._gap_timeout = gap_timeout
+        self._runs: dict[str, _MirroredRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting = 0
+        self._unstored_count = 0
         self._closed = False
-        self.relieved: Callable[[], None] = lambda: None
+        self.on_room: Callable[[], None] = lambda: None
         """Called when there is room again."""
 
     @property
-    def is_crowded(self) -> bool:
-        return self._waiting >= MOST_WAITING
+    def is_overloaded(self) -> bool:
+        return self._unstored_count >= MAX_UNSTORED
 
-    def take(self, envelopes: list[messages.Envelope]) -> None:
+    def add(self, envelopes: list[messages.Envelope]) -> None:
         """Numbered messages of one read, in their order."""
-        touched: dict[str, _Run] = {}
+        touched: dict[str, _MirroredRun] = {}
         for envelope in envelopes:
             assert envelope.run_id is not None and envelope.seq is not None, "only what is numbered comes here"
-            run = self._run(envelope.run_id)
+            run = self._get_run(envelope.run_id)
             if run is None or run.refused:
                 continue
-            self._waiting += 1
-            if run.intake is None:
-                run.early.append(envelope)
+            self._unstored_count += 1
+            if run.buffer is None:
+                run.queued.append(envelope)
             else:
                 self._admit(run, envelope)
                 touched[envelope.run_id] = run
@@ -99,16 +99,16 @@ class Mirror:
         for task in self._tasks:
             task.cancel()
 
-    def _run(self, run_id: str) -> _Run | None:
+    def _get_run(self, run_id: str) -> _MirroredRun | None:
         run = self._runs.get(run_id)
         if run is None:
             try:
-                session_id = names.session_of(run_id)
-            except names.BadId:
+                session_id = names.parse_run_id(run_id)
+            except names.InvalidRelayId:
                 return None
-            if len(self._runs) >= MOST_RUNS:
+            if len(self._runs) >= MAX_RUNS:
                 self._forget_one()
-            run = self._runs[run_id] = _Run(session_id)
+            run = self._runs[run_id] = _MirroredRun(session_id)
             task = asyncio.get_running_loop().create_task(self._look_up(run_id, run))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -119,81 +119,81 @@ class Mirror:
         if idle is not None:
             del self._runs[idle]
 
-    async def _look_up(self, run_id: str, run: _Run) -> None:
+    async def _look_up(self, run_id: str, run: _MirroredRun) -> None:
         while True:
             try:
-                session = await self._tower.session(run.session_id)
+                session = await self._tower.get_session(run.session_id)
                 known = session.relayed_seq
                 run.refused = session.host != self._host_id
             except errors.SessionNotFound:
                 known = 0
-                if not await self._usage.may_begin(run.session_id):
-                    self._turn_away(run_id, run)
+                if not await self._usage.reserve_session(run.session_id):
+                    self._reject_run(run_id, run)
                     return
             except errors.CoreError:
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             break
-        early, run.early = run.early, []
+        early, run.queued = run.queued, []
         if run.refused:
             log.warning("host %s told of %s, which is not its run", self._host_id, run.session_id)
             self._settle(len(early))
             return
-        run.intake, run.stored = RunIntake(known), known
+        run.buffer, run.stored = ReorderBuffer(known), known
         for envelope in early:
             self._admit(run, envelope)
         self._store(run_id, run)
 
-    def _turn_away(self, run_id: str, run: _Run) -> None:
+    def _reject_run(self, run_id: str, run: _MirroredRun) -> None:
         """Nothing of it is stored or acknowledged: the host still has it, and tells it again after its next connection."""
         run.refused = True
-        early, run.early = run.early, []
+        early, run.queued = run.queued, []
         self._settle(len(early))
-        self._refuse(run_id, "this host has too many sessions here; delete some of them at the hub")
+        self._on_rejected(run_id, "this host has too many sessions here; delete some of them at the hub")
 
-    def _admit(self, run: _Run, envelope: messages.Envelope) -> None:
-        intake = run.intake
+    def _admit(self, run: _MirroredRun, envelope: messages.Envelope) -> None:
+        intake = run.buffer
         assert intake is not None and envelope.run_id is not None and envelope.seq is not None
-        if envelope.seq <= intake.taken:
+        if envelope.seq <= intake.last_seq:
             # Told before: the host has missed our acknowledgement.
             self._settle(1)
             if envelope.seq <= run.stored:
-                self._ack(envelope.run_id, run.stored)
+                self._acknowledge(envelope.run_id, run.stored)
             return
         if envelope.seq in intake:
             self._settle(1)  # told again while it waits
             return
-        self._ready(run, intake.add(envelope))
-        if not intake.is_waiting and run.timer is not None:
+        self._queue_ready(run, intake.add(envelope))
+        if not intake.has_gap and run.timer is not None:
             run.timer.cancel()
             run.timer = None
-        if intake.is_waiting and run.timer is None:
-            self._ack(envelope.run_id, run.stored)
+        if intake.has_gap and run.timer is None:
+            self._acknowledge(envelope.run_id, run.stored)
             self._wait_for_gap(envelope.run_id, run)
         if intake.is_full:
-            self._ready(run, intake.give_up_waiting())
+            self._queue_ready(run, intake.skip_gap())
 
-    def _ready(self, run: _Run, envelopes: list[messages.Envelope]) -> None:
+    def _queue_ready(self, run: _MirroredRun, envelopes: list[messages.Envelope]) -> None:
         now_ms = self._tower.now_ms()
         for envelope in envelopes:
-            report = reports.report(self._host_id, envelope, now_ms)
-            run.ready.append(commands.Report(report.seq, self._usage.bound(run.session_id, report.events)))
+            report = reports.parse_report(self._host_id, envelope, now_ms)
+            run.ready.append(commands.HostReport(report.seq, self._usage.limit_approvals(run.session_id, report.events)))
 
-    def _wait_for_gap(self, run_id: str, run: _Run) -> None:
-        run.timer = asyncio.get_running_loop().call_later(self._gap_patience, self._gap_is_final, run_id, run)
+    def _wait_for_gap(self, run_id: str, run: _MirroredRun) -> None:
+        run.timer = asyncio.get_running_loop().call_later(self._gap_timeout, self._on_gap_timeout, run_id, run)
 
-    def _gap_is_final(self, run_id: str, run: _Run) -> None:
+    def _on_gap_timeout(self, run_id: str, run: _MirroredRun) -> None:
         run.timer = None
-        assert run.intake is not None, "only a known run has a gap"
-        if not run.intake.is_waiting:
+        assert run.buffer is not None, "only a known run has a gap"
+        if not run.buffer.has_gap:
             return
-        log.warning("what host %s told of %s has a hole after %d", self._host_id, run.session_id, run.intake.taken)
-        self._ready(run, run.intake.give_up_waiting())
-        if run.intake.is_waiting:
+        log.warning("what host %s told of %s has a hole after %d", self._host_id, run.session_id, run.buffer.last_seq)
+        self._queue_ready(run, run.buffer.skip_gap())
+        if run.buffer.has_gap:
             self._wait_for_gap(run_id, run)
         self._store(run_id, run)
 
-    def _store(self, run_id: str, run: _Run) -> None:
+    def _store(self, run_id: str, run: _MirroredRun) -> None:
         if run.storing or not run.ready:
             return
         batch, run.ready = tuple(run.ready), []
@@ -201,39 +201,43 @@ class Mirror:
         command = commands.MirrorRun(
             session_id=run.session_id,
             host=self._host_id,
-            run_id=names.core_run_of(run.session_id),
+            run_id=names.make_core_run_id(run.session_id),
             reports=batch,
-            opening=reports.opening(self._host_id),
+            opening=reports.make_opening_events(self._host_id),
         )
-        self._tower.submit(command, partial(self._stored, run_id, run, batch))
+        self._tower.submit(command, partial(self._on_stored, run_id, run, batch))
 
-    def _stored(
-        self, run_id: str, run: _Run, batch: tuple[commands.Report, ...], outcome: tower.Outcome | errors.CoreError
+    def _on_stored(
+        self,
+        run_id: str,
+        run: _MirroredRun,
+        batch: tuple[commands.HostReport, ...],
+        outcome: tower.SubmitOutcome | errors.CoreError,
     ) -> None:
         run.storing = False
-        if isinstance(outcome, errors.NotItsHost):
+        if isinstance(outcome, errors.NotSessionHost):
             log.warning("host %s told of %s, which is not its run", self._host_id, run.session_id)
             run.refused = True
-            self._settle(len(batch) + len(run.ready) + (len(run.intake) if run.intake is not None else 0))
+            self._settle(len(batch) + len(run.ready) + (len(run.buffer) if run.buffer is not None else 0))
             run.ready = []
         elif isinstance(outcome, errors.CoreError):
             # Not stored, and not acknowledged: tried again while the host is there.
             run.ready = [*batch, *run.ready]
             if not self._closed:
-                asyncio.get_running_loop().call_later(RETRY, self._store_again, run_id, run)
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._store_again, run_id, run)
         else:
             run.stored = outcome["last_seq"]
             self._settle(len(batch))
             if not self._closed:
-                self._ack(run_id, run.stored)
+                self._acknowledge(run_id, run.stored)
             self._store(run_id, run)
 
-    def _store_again(self, run_id: str, run: _Run) -> None:
+    def _store_again(self, run_id: str, run: _MirroredRun) -> None:
         if not self._closed:
             self._store(run_id, run)
 
     def _settle(self, count: int) -> None:
-        was_crowded = self.is_crowded
-        self._waiting -= count
-        if was_crowded and not self.is_crowded:
-            self.relieved()
+        was_crowded = self.is_overloaded
+        self._unstored_count -= count
+        if was_crowded and not self.is_overloaded:
+            self.on_room()

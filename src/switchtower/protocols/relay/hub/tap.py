@@ -7,24 +7,24 @@ from switchtower.protocols.relay import outbound
 from switchtower.transports.outbox import Outbox
 from switchtower.transports.packet import Packet
 
-_SILENT = frozenset({*outbound.OUTPUTS, events.ScreenTaken.kind})
+_OUTPUT_KINDS = frozenset({*outbound.OUTPUTS, events.ScreenCaptured.kind})
 
 
-class Tap:
+class RunSubscription:
     """Implements `tower.Outlet`."""
 
     def __init__(
         self,
-        about: outbound.About,
+        about: outbound.EnvelopeHeader,
         outbox: Outbox,
-        gap: Callable[[outbound.About], None],
+        report_gap: Callable[[outbound.EnvelopeHeader], None],
         *,
         include_output: bool,
     ) -> None:
         """`gap` is called when what comes next is no longer kept."""
         self._about = about
         self._outbox = outbox
-        self._gap = gap
+        self._report_gap = report_gap
         self._include_output = include_output
         self._subscription: tower.Subscription | None = None
 
@@ -32,7 +32,7 @@ class Tap:
         self._subscription = subscription
         subscription.start()
 
-    def has_told(self, seq: int) -> bool:
+    def has_sent(self, seq: int) -> bool:
         return self._subscription is not None and self._subscription.cursor >= seq
 
     def wake(self) -> None:
@@ -47,26 +47,26 @@ class Tap:
     # The outlet's side
 
     @property
-    def ready(self) -> bool:
-        return self._outbox.ready
+    def is_ready(self) -> bool:
+        return self._outbox.is_ready
 
     def deliver(self, batch: tower.Batch) -> None:
-        packet = self._packet(batch)
+        packet = self._encode_batch(batch)
         if packet is not None:
             self._outbox.send(packet)
 
-    def fell_behind(self, session_id: str) -> None:
+    def on_gap(self, session_id: str) -> None:
         self._subscription = None
-        self._gap(self._about)
+        self._report_gap(self._about)
 
-    def _packet(self, batch: tower.Batch) -> Packet | None:
+    def _encode_batch(self, batch: tower.Batch) -> Packet | None:
         """Encoded once for all apps that want the same of it."""
         key = "relay" if self._include_output else "relay, without output"
         if key not in batch.encodings:
             entries = batch.entries
             if not self._include_output:
-                entries = [entry for entry in entries if entry.kind not in _SILENT]
-            frames = outbound.frames(self._about, entries)
+                entries = [entry for entry in entries if entry.kind not in _OUTPUT_KINDS]
+            frames = outbound.encode_batch(self._about, entries)
             batch.encodings[key] = Packet(frames) if frames else None
         packet: Packet | None = batch.encodings[key]
         return packet

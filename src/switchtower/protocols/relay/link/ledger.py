@@ -7,14 +7,14 @@ from switchtower.core import registry
 
 log = logging.getLogger(__name__)
 
-MOST_UNWRITTEN = 1_000
+MAX_UNWRITTEN = 1_000
 
 
-class Ledger:
+class AcknowledgementLog:
     def __init__(self, registry_: registry.Registry, hub: str) -> None:
         self._registry = registry_
         self._hub = hub
-        self._marks: dict[str, tuple[int, int]] = {}
+        self._stored: dict[str, tuple[int, int]] = {}
         self._unwritten: dict[str, tuple[int, int]] = {}
         self._acks = 0
         self._failing = False
@@ -23,27 +23,27 @@ class Ledger:
 
     async def load(self, now_ms: int) -> int:
         """Since when there is a link to this hub."""
-        since_ms = await self._registry.hub_since(self._hub, now_ms)
-        self._marks = await self._registry.acked(self._hub)
+        since_ms = await self._registry.record_hub(self._hub, now_ms)
+        self._stored = await self._registry.load_acknowledgements(self._hub)
         return since_ms
 
-    def acked(self, session_id: str) -> int | None:
+    def get_acknowledged_seq(self, session_id: str) -> int | None:
         """None: the hub was never told of it."""
-        mark = self._marks.get(session_id)
+        mark = self._stored.get(session_id)
         return None if mark is None else mark[0]
 
     def is_settled(self, session_id: str, updated_at_ms: int) -> bool:
         """Whether the hub has all of it, if it was last touched then."""
-        mark = self._marks.get(session_id)
+        mark = self._stored.get(session_id)
         return mark is not None and 0 < updated_at_ms <= mark[1]
 
-    def note(self, session_id: str, acked_seq: int, settled_at_ms: int = 0) -> None:
+    def record(self, session_id: str, acked_seq: int, settled_at_ms: int = 0) -> None:
         mark = (acked_seq, settled_at_ms)
-        if self._marks.get(session_id) == mark:
+        if self._stored.get(session_id) == mark:
             return
-        self._marks[session_id] = self._unwritten[session_id] = mark
+        self._stored[session_id] = self._unwritten[session_id] = mark
         self._acks += 1
-        if self._acks == MOST_UNWRITTEN:
+        if self._acks == MAX_UNWRITTEN:
             self.is_due()
 
     async def write(self) -> None:
@@ -53,7 +53,9 @@ class Ledger:
         if not unwritten:
             return
         try:
-            await self._registry.mark(self._hub, [(session_id, *mark) for session_id, mark in unwritten.items()])
+            await self._registry.store_acknowledgements(
+                self._hub, [(session_id, *mark) for session_id, mark in unwritten.items()]
+            )
         except BaseException as problem:
             self._unwritten = unwritten | self._unwritten
             if not isinstance(problem, registry.RegistryUnavailable):

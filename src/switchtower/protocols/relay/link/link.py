@@ -9,11 +9,11 @@ from typing import Protocol
 from switchtower.core import errors as core_errors
 from switchtower.core import registry, tower
 from switchtower.protocols.relay import messages
-from switchtower.protocols.relay.host.rpc import HostRpc
-from switchtower.protocols.relay.link.ledger import Ledger
-from switchtower.protocols.relay.link.line import HubLine
-from switchtower.protocols.relay.link.orders import Orders
-from switchtower.protocols.relay.link.settings import LinkSettings, Phase, State
+from switchtower.protocols.relay.host.rpc import HostRpcHandler
+from switchtower.protocols.relay.link.ledger import AcknowledgementLog
+from switchtower.protocols.relay.link.line import HubConnection
+from switchtower.protocols.relay.link.orders import HubRequestHandler
+from switchtower.protocols.relay.link.settings import LinkSettings, Phase, LinkStatus
 from switchtower.protocols.relay.link.spool import Spool
 from switchtower.transports import ws_client
 from switchtower.transports.stream import Receiver, Stream
@@ -21,30 +21,30 @@ from switchtower.transports.stream import Receiver, Stream
 log = logging.getLogger(__name__)
 
 
-class Connect(Protocol):
+class ConnectToHub(Protocol):
     """`ws_client.connect` with its limits, or what behaves like it."""
 
     def __call__(self, url: str, receiver: Receiver, *, token: str | None = None) -> Awaitable[Stream]: ...
 
 
-ROUND_S = 1.0
+TASK_INTERVAL_S = 1.0
 """How often it is looked whether acknowledgements are to be written, and sessions are settled."""
-LIVED_S = 5.0
+STABLE_AFTER_S = 5.0
 """A connection that held so long was one: the next dial need not be slow."""
-GOODBYE_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 _REFUSALS = frozenset({401, 403})
-_TOKEN_MISSED = frozenset({400, 401, 422})
+_TOKEN_MISSING = frozenset({400, 401, 422})
 """What a hub answers that looks for the token in the address alone, as the document has it."""
 
 
-class Link:
+class HubLink:
     def __init__(
         self,
-        tower_: tower.Tower,
+        tower_: tower.SessionService,
         registry_: registry.Registry,
-        rpc: HostRpc,
+        rpc: HostRpcHandler,
         settings: LinkSettings,
-        connect: Connect,
+        connect: ConnectToHub,
         random: Callable[[], float],
     ) -> None:
         """`random` gives numbers from 0 to 1. Raises `settings.BadHubUrl`."""
@@ -53,32 +53,32 @@ class Link:
         self._hub = settings.hub
         self._connect = connect
         self._random = random
-        self._ledger = Ledger(registry_, self._hub)
+        self._acknowledgements = AcknowledgementLog(registry_, self._hub)
         self._spool = Spool(
             tower_,
-            self._ledger,
+            self._acknowledgements,
             settings.host_id,
             window=settings.window_events,
             lanes=settings.lanes,
             max_frame_bytes=settings.max_frame_bytes,
         )
-        self._orders = Orders(tower_, rpc, settings)
-        self._line: HubLine | None = None
+        self._requests = HubRequestHandler(tower_, rpc, settings)
+        self._connection: HubConnection | None = None
         self._token_in_address = False
         self._phase: Phase = "connecting"
         self._since_ms = tower_.now_ms()
         self._problem = ""
         self._logged_problem = ""
         self._attempts = 0
-        self._round_is_due = asyncio.Event()
-        self._ledger.is_due = self._round_is_due.set
+        self._tasks_due = asyncio.Event()
+        self._acknowledgements.is_due = self._tasks_due.set
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
 
     def start(self) -> None:
         assert not self._tasks, "a link is started once"
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._live()), loop.create_task(self._beat())]
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._send_heartbeats())]
 
     async def close(self) -> None:
         """Says goodbye, writes down what was acknowledged, and leaves nothing running."""
@@ -88,31 +88,31 @@ class Link:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._orders.close()
-        if (line := self._line) is not None:
+        await self._requests.close()
+        if (line := self._connection) is not None:
             line.close()
             try:
-                async with asyncio.timeout(GOODBYE_S):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await line.ended.wait()
             except TimeoutError:
                 line.abort()
                 await line.ended.wait()
         await self._spool.close()
-        await self._ledger.write()
+        await self._acknowledgements.write()
 
     @property
-    def state(self) -> State:
-        return State(self._phase, self._since_ms, self._problem, self._spool.backlog, self._spool.unacknowledged)
+    def status(self) -> LinkStatus:
+        return LinkStatus(self._phase, self._since_ms, self._problem, self._spool.backlog, self._spool.unacknowledged_count)
 
-    def unsettled(self) -> dict[str, int] | None:
+    def list_unsettled(self) -> dict[str, int] | None:
         """The first seq of each session that the hub has not acknowledged; None while that is not known."""
-        return self._spool.unsettled()
+        return self._spool.list_unsettled()
 
     # Dialling
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         await self._load()
-        rounds = asyncio.get_running_loop().create_task(self._rounds())
+        rounds = asyncio.get_running_loop().create_task(self._run_periodic_tasks())
         try:
             while True:
                 pause = await self._dial()
@@ -126,47 +126,47 @@ class Link:
             try:
                 await self._spool.load(self._settings.started_at_ms)
             except (registry.RegistryUnavailable, core_errors.CoreError) as problem:
-                self._note("waiting", str(problem))
-                await asyncio.sleep(self._pause())
+                self._set_problem("waiting", str(problem))
+                await asyncio.sleep(self._compute_backoff())
             else:
                 self._attempts = 0
                 return
 
     async def _dial(self) -> float:
         """One connection, if there is one, to its end. How long to wait until the next."""
-        self._enter("connecting")
-        line = HubLine(self, self._settings.host_id)
+        self._set_phase("connecting")
+        line = HubConnection(self, self._settings.host_id)
         began = asyncio.get_running_loop().time()
         try:
-            await self._reach(line)
+            await self._connect_to_hub(line)
             await line.ended.wait()
-        except ws_client.Rejected as refusal:
+        except ws_client.UpgradeRejected as refusal:
             if refusal.status in _REFUSALS:
                 # Trying again soon helps nobody: a person has to let us in first.
-                self._note("refused", f"the hub refuses this host: {refusal}")
+                self._set_problem("refused", f"the hub refuses this host: {refusal}")
                 return self._settings.refused_s * (1 + self._random())
-            self._note("waiting", f"the hub answers {refusal}")
-        except ws_client.CannotConnect as problem:
-            self._note("waiting", f"the hub cannot be reached: {problem}")
+            self._set_problem("waiting", f"the hub answers {refusal}")
+        except ws_client.ConnectError as problem:
+            self._set_problem("waiting", f"the hub cannot be reached: {problem}")
         except Exception:
             log.exception("dialling the hub at %s failed", self._hub)
-            self._note("waiting", "dialling the hub failed; the log says why")
+            self._set_problem("waiting", "dialling the hub failed; the log says why")
         else:
-            if line.was_useful or asyncio.get_running_loop().time() - began >= LIVED_S:
+            if line.was_useful or asyncio.get_running_loop().time() - began >= STABLE_AFTER_S:
                 self._attempts = 0
                 self._logged_problem = ""
-            self._note("waiting", "the connection to the hub was lost")
-        return self._pause()
+            self._set_problem("waiting", "the connection to the hub was lost")
+        return self._compute_backoff()
 
-    async def _reach(self, line: HubLine) -> None:
+    async def _connect_to_hub(self, line: HubConnection) -> None:
         """The token travels in a header. Only a hub that misses it there, and does not say that it reads headers, gets it in the
         address, and from then on at once."""
         settings = self._settings
         if not self._token_in_address and not settings.has_password:
             try:
                 await self._connect(settings.dial_url, line, token=settings.host_token)
-            except ws_client.Rejected as refusal:
-                if refusal.status not in _TOKEN_MISSED or refusal.takes_bearer:
+            except ws_client.UpgradeRejected as refusal:
+                if refusal.status not in _TOKEN_MISSING or refusal.takes_bearer:
                     raise
             else:
                 return
@@ -175,20 +175,20 @@ class Link:
             self._token_in_address = True
             log.warning("the hub at %s reads this host's token in the address alone; its proxies may log it", self._hub)
 
-    def _pause(self) -> float:
+    def _compute_backoff(self) -> float:
         """Between nothing and twice as much as the last time: hosts that lost one hub together do not come back together."""
         longest = min(self._settings.backoff_max_s, self._settings.backoff_min_s * 2.0 ** min(self._attempts, 30))
         self._attempts += 1
         return longest * self._random()
 
-    def _note(self, phase: Phase, problem: str) -> None:
+    def _set_problem(self, phase: Phase, problem: str) -> None:
         self._problem = problem
-        self._enter(phase)
+        self._set_phase(phase)
         if problem != self._logged_problem:
             self._logged_problem = problem  # and not again each time that we try
             log.warning("%s (%s)", problem, self._hub)
 
-    def _enter(self, phase: Phase) -> None:
+    def _set_phase(self, phase: Phase) -> None:
         if phase != self._phase:
             self._phase, self._since_ms = phase, self._tower.now_ms()
 
@@ -197,44 +197,44 @@ class Link:
     def now_ms(self) -> int:
         return self._tower.now_ms()
 
-    def line_is_up(self, line: HubLine) -> None:
+    def on_hub_connected(self, line: HubConnection) -> None:
         log.info("linked to the hub at %s", self._hub)
-        self._line = line
-        self._enter("connected")
-        line.beat()
-        self._spool.connected(line)
+        self._connection = line
+        self._set_phase("connected")
+        line.send_heartbeat()
+        self._spool.on_connected(line)
 
-    def line_is_free(self, line: HubLine) -> None:
+    def on_hub_writable(self, line: HubConnection) -> None:
         self._spool.pump()
 
-    def line_is_down(self, line: HubLine) -> None:
-        self._line = None
-        self._spool.disconnected()
+    def on_hub_disconnected(self, line: HubConnection) -> None:
+        self._connection = None
+        self._spool.on_disconnected()
 
-    def acknowledged(self, run_id: str, last_seq: int) -> None:
-        self._spool.acknowledged(run_id, last_seq)
+    def on_acknowledged(self, run_id: str, last_seq: int) -> None:
+        self._spool.on_acknowledged(run_id, last_seq)
 
-    def ordered(self, envelope: messages.Envelope, line: HubLine) -> None:
-        self._orders.take(envelope, line.say)
+    def on_request(self, envelope: messages.Envelope, line: HubConnection) -> None:
+        self._requests.handle(envelope, line.send_message)
 
     # Now and then
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(self._settings.heartbeat_s)
-            if self._line is not None:
-                self._line.beat()
+            if self._connection is not None:
+                self._connection.send_heartbeat()
 
-    async def _rounds(self) -> None:
+    async def _run_periodic_tasks(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(ROUND_S):
-                    await self._round_is_due.wait()
+                async with asyncio.timeout(TASK_INTERVAL_S):
+                    await self._tasks_due.wait()
             except TimeoutError:
                 pass
-            self._round_is_due.clear()
+            self._tasks_due.clear()
             try:
-                self._spool.tick()
-                await self._ledger.write()
+                self._spool.run_periodic_tasks()
+                await self._acknowledgements.write()
             except Exception:
                 log.exception("a round of the link failed; it goes on with the next")

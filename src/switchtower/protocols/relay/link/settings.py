@@ -13,14 +13,14 @@ _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 Phase = Literal["connecting", "connected", "refused", "waiting"]
 
 
-class BadHubUrl(ValueError):
+class InvalidHubUrl(ValueError):
     """The address of the hub is not one; hint: `https://hub.example` or `http://127.0.0.1:8787`."""
 
     def __init__(self) -> None:
         super().__init__((type(self).__doc__ or "").rstrip("."))
 
 
-def is_readable_on_the_way(hub_url: str) -> bool:
+def is_unencrypted(hub_url: str) -> bool:
     """Whether this address leads to another machine without TLS."""
     address = urlsplit(hub_url)
     if _SCHEMES.get(address.scheme) != "ws" or address.hostname == "localhost":
@@ -48,7 +48,7 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     """The least time until a hub that refused us is asked again: somebody has to change something there first."""
     window_events: int = 5_000
     """Events that the hub may have been sent and not have acknowledged."""
-    max_frame_bytes: int = frame_limits.DEFAULT_BYTES
+    max_frame_bytes: int = frame_limits.DEFAULT_MAX_FRAME_BYTES
     """The longest frame that is sent to the hub, and read from it."""
     lanes: int = 8
     """Sessions whose backlog is read at once."""
@@ -60,41 +60,41 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     @property
     def hub(self) -> str:
         """The hub's name in the registry and in the log: its address, without what may be secret in it."""
-        scheme, authority, path = self._parts()
+        scheme, authority, path = self._parse_url()
         return f"{scheme}://{authority.rpartition('@')[2]}{path}"
 
     @property
     def dial_url(self) -> str:
         """Without the token, which travels in a header: proxies write addresses into their logs."""
-        return self._spell({"host_id": self.host_id, "name": self.host_name})
+        return self._build_url({"host_id": self.host_id, "name": self.host_name})
 
     @property
     def dial_url_with_token(self) -> str:
         """Secret. As the document has it, for a hub that does not read the header."""
-        return self._spell({"host_id": self.host_id, "host_token": self.host_token, "name": self.host_name})
+        return self._build_url({"host_id": self.host_id, "host_token": self.host_token, "name": self.host_name})
 
     @property
     def has_password(self) -> bool:
         """Whether the address names a user and a password for a proxy, which then take the place of a token in the header."""
-        return "@" in self._parts()[1]
+        return "@" in self._parse_url()[1]
 
-    def _spell(self, asked: dict[str, str]) -> str:
-        scheme, authority, path = self._parts()
-        return f"{scheme}://{authority}{path}/ws/host?{urlencode(asked, quote_via=quote)}"
+    def _build_url(self, query: dict[str, str]) -> str:
+        scheme, authority, path = self._parse_url()
+        return f"{scheme}://{authority}{path}/ws/host?{urlencode(query, quote_via=quote)}"
 
-    def _parts(self) -> tuple[str, str, str]:
+    def _parse_url(self) -> tuple[str, str, str]:
         try:
             address = urlsplit(self.hub_url.strip())
             usable = address.scheme in _SCHEMES and bool(address.hostname)
         except ValueError:
             usable = False
         if not usable:
-            raise BadHubUrl
+            raise InvalidHubUrl
         named, at, host = address.netloc.rpartition("@")
         return _SCHEMES[address.scheme], f"{named}{at}{host.lower()}", quote(address.path.rstrip("/"), safe="/%")
 
 
-class State(Struct, frozen=True):
+class LinkStatus(Struct, frozen=True):
     """How a link stands, for displays."""
 
     phase: Phase

@@ -13,26 +13,26 @@ from typing import Protocol
 from switchtower.core import errors, journal, tower
 from switchtower.core.session import Session
 from switchtower.protocols.relay import frame_limits, names
-from switchtower.protocols.relay.link.ledger import Ledger
-from switchtower.protocols.relay.link.strand import Strand
-from switchtower.protocols.relay.outbound import About
+from switchtower.protocols.relay.link.ledger import AcknowledgementLog
+from switchtower.protocols.relay.link.strand import DeliveryState
+from switchtower.protocols.relay.outbound import EnvelopeHeader
 
 log = logging.getLogger(__name__)
 
-PAGE = 500
+PAGE_SIZE = 500
 QUIET_MS = 1_000
 """How long nothing has happened in a session before it is put down as settled. More than a millisecond: what happens later must
 have a later time, or the next start would not see it."""
-REPEATS_S = 1.0
+MIN_REWIND_INTERVAL_S = 1.0
 """How often at most one session is begun again because the hub asks for it."""
 _FIRST_CARDS = 1_000
 
 
-class Line(Protocol):
+class SpoolChannel(Protocol):
     """The way to the hub, while there is one."""
 
     @property
-    def ready(self) -> bool: ...
+    def is_ready(self) -> bool: ...
 
     def send(self, frames: list[bytes]) -> None: ...
 
@@ -40,314 +40,314 @@ class Line(Protocol):
 class Spool:
     def __init__(
         self,
-        tower_: tower.Tower,
-        ledger: Ledger,
+        tower_: tower.SessionService,
+        acknowledgements: AcknowledgementLog,
         host_id: str,
         *,
         window: int,
         lanes: int,
-        max_frame_bytes: int = frame_limits.DEFAULT_BYTES,
+        max_frame_bytes: int = frame_limits.DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         self._tower = tower_
-        self._longest_event = min(max_frame_bytes, frame_limits.LONGEST_EVENT)
-        self._ledger = ledger
+        self._max_event_bytes = min(max_frame_bytes, frame_limits.MAX_EVENT_BYTES)
+        self._acknowledgements = acknowledgements
         self._host_id = host_id
         self._window = max(1, window)
-        self._worth_a_page = min(PAGE, max(1, self._window // 8))
+        self._min_page_size = min(PAGE_SIZE, max(1, self._window // 8))
         self._lanes = max(1, lanes)
-        self._strands: dict[str, Strand] = {}
-        self._fresh: deque[Strand] = deque()
-        self._backlog: deque[Strand] = deque()
-        self._favours_fresh = True
-        self._tired: dict[str, Strand] = {}
+        self._deliveries: dict[str, DeliveryState] = {}
+        self._fresh: deque[DeliveryState] = deque()
+        self._backlog: deque[DeliveryState] = deque()
+        self._prefers_fresh = True
+        self._failed: dict[str, DeliveryState] = {}
         """Could not be read just now."""
         self._pages: set[asyncio.Task[None]] = set()
-        self._line: Line | None = None
+        self._channel: SpoolChannel | None = None
         self._in_flight = 0
         self._reserved = 0
         """Room in the window for pages that are being read."""
-        self._complaints: set[str] = set()
+        self._logged: set[str] = set()
         self._is_loaded = False
-        self._unwatch = tower_.watch_batches(self._saw, at_home=True)
+        self._unwatch = tower_.watch_batches(self._on_batch, owned_only=True)
 
     async def load(self, started_at_ms: int | None = None) -> None:
         """What is left from before. Until then nothing is known, and nothing is sent. A hub that is new gets what has happened
         since `started_at_ms`, because a session may begin and end before this is loaded."""
-        since_ms = await self._ledger.load(self._tower.now_ms() if started_at_ms is None else started_at_ms)
-        cards, limit = await self._tower.cards(_FIRST_CARDS), _FIRST_CARDS
+        since_ms = await self._acknowledgements.load(self._tower.now_ms() if started_at_ms is None else started_at_ms)
+        cards, limit = await self._tower.list_cards(_FIRST_CARDS), _FIRST_CARDS
         while len(cards) == limit and cards[-1].updated_at_ms >= since_ms:
             limit *= 4
-            cards = await self._tower.cards(limit)
+            cards = await self._tower.list_cards(limit)
         for card in cards:
-            if card.host is None and card.updated_at_ms >= since_ms and card.session_id not in self._strands:
-                self._recall(card)
-        for strand in self._strands.values():
-            strand.acked = self._ledger.acked(strand.session_id) or 0
-            strand.highest = strand.told = strand.cursor = strand.acked
+            if card.host is None and card.updated_at_ms >= since_ms and card.session_id not in self._deliveries:
+                self._restore_session(card)
+        for strand in self._deliveries.values():
+            strand.acked = self._acknowledgements.get_acknowledged_seq(strand.session_id) or 0
+            strand.highest = strand.sent = strand.cursor = strand.acked
             strand.more = True
         self._is_loaded = True
 
-    def _recall(self, card: journal.Card) -> None:
+    def _restore_session(self, card: journal.Card) -> None:
         # A session that only streams is not put on its card each time, so one with a run is looked at anyway.
         is_idle = card.active_run_id is None and not card.shells
-        if not (is_idle and self._ledger.is_settled(card.session_id, card.updated_at_ms)):
-            about = About.card(card, self._host_id)
-            self._strands[card.session_id] = Strand(card.session_id, 0, about, card.updated_at_ms)
+        if not (is_idle and self._acknowledgements.is_settled(card.session_id, card.updated_at_ms)):
+            about = EnvelopeHeader.from_card(card, self._host_id)
+            self._deliveries[card.session_id] = DeliveryState(card.session_id, 0, about, card.updated_at_ms)
 
     async def close(self) -> None:
         self._unwatch()
-        self.disconnected()
+        self.on_disconnected()
         for page in self._pages:
             page.cancel()
         await asyncio.gather(*self._pages, return_exceptions=True)
         if self._is_loaded:
-            self._put_down_settled(quiet_ms=1)
+            self._forget_settled(quiet_ms=1)
 
     # How it stands
 
     @property
     def backlog(self) -> int:
-        return sum(not strand.is_settled for strand in self._strands.values())
+        return sum(not strand.is_settled for strand in self._deliveries.values())
 
     @property
-    def unacknowledged(self) -> int:
+    def unacknowledged_count(self) -> int:
         return self._in_flight
 
-    def unsettled(self) -> dict[str, int] | None:
+    def list_unsettled(self) -> dict[str, int] | None:
         """The first number that the hub does not have, of each session of which it does not have all. None: not known yet."""
         if not self._is_loaded:
             return None
-        return {session_id: strand.acked + 1 for session_id, strand in self._strands.items() if not strand.is_settled}
+        return {session_id: strand.acked + 1 for session_id, strand in self._deliveries.items() if not strand.is_settled}
 
     # The line
 
-    def connected(self, line: Line) -> None:
-        assert self._line is None, "one line at a time"
+    def on_connected(self, line: SpoolChannel) -> None:
+        assert self._channel is None, "one line at a time"
         assert self._is_loaded, "what was acknowledged is known before anything is sent"
-        self._line = line
-        for strand in self._strands.values():
-            self._put_in_line(strand)
+        self._channel = line
+        for strand in self._deliveries.values():
+            self._enqueue(strand)
         self.pump()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """What was under way counts as not sent."""
-        self._line = None
+        self._channel = None
         self._fresh.clear()
         self._backlog.clear()
-        self._tired.clear()
+        self._failed.clear()
         self._in_flight = 0
-        for strand in self._strands.values():
+        for strand in self._deliveries.values():
             strand.queued = strand.fresh = False
             if strand.in_flight:
                 strand.rewind()
             else:
                 strand.turn += 1
-                strand.asked_again = 0
+                strand.repeats = 0
 
     # What happens here
 
-    def _saw(self, session: Session, batch: tower.Batch) -> None:
+    def _on_batch(self, session: Session, batch: tower.Batch) -> None:
         if session.host is not None:
             return  # a hub's mirror of what another host tells
-        strand = self._strands.get(batch.session_id)
+        strand = self._deliveries.get(batch.session_id)
         if strand is None:
-            acked = self._ledger.acked(batch.session_id) or 0
-            strand = self._strands[batch.session_id] = Strand(batch.session_id, acked)
+            acked = self._acknowledgements.get_acknowledged_seq(batch.session_id) or 0
+            strand = self._deliveries[batch.session_id] = DeliveryState(batch.session_id, acked)
             strand.more = False
-        strand.about = About.session(session, self._host_id)
-        if strand.is_told and batch.first_seq == strand.cursor + 1 and self._line is not None and self._line.ready:
-            allowed = self._allowed(strand)
+        strand.about = EnvelopeHeader.from_session(session, self._host_id)
+        if strand.is_sent and batch.first_seq == strand.cursor + 1 and self._channel is not None and self._channel.is_ready:
+            allowed = self._compute_allowance(strand)
             if allowed > 0:
                 self._send(strand, batch.entries, allowed)
                 if strand.cursor == batch.last_seq:
                     return
         if batch.last_seq > strand.cursor:
             strand.more = True
-            self._put_in_line(strand, fresh=True)
+            self._enqueue(strand, fresh=True)
             self.pump()
 
     # Turns
 
-    def _allowed(self, strand: Strand) -> int:
+    def _compute_allowance(self, delivery: DeliveryState) -> int:
         """Of the free room a session may take as much as it leaves: some that are never acknowledged do not stop the others."""
         room = self._window - self._in_flight - self._reserved
-        return max(0, (room - len(strand.in_flight) + 1) // 2)
+        return max(0, (room - len(delivery.in_flight) + 1) // 2)
 
-    def _put_in_line(self, strand: Strand, *, fresh: bool = False) -> None:
-        if self._line is None or strand.busy or not strand.more:
-            strand.fresh = strand.fresh or (fresh and strand.busy)
+    def _enqueue(self, delivery: DeliveryState, *, fresh: bool = False) -> None:
+        if self._channel is None or delivery.busy or not delivery.more:
+            delivery.fresh = delivery.fresh or (fresh and delivery.busy)
             return
-        if strand.queued and (strand.fresh or not fresh):
+        if delivery.queued and (delivery.fresh or not fresh):
             return
         # One that waited in the other line is skipped there when its time comes.
-        strand.queued, strand.fresh = True, fresh
-        (self._fresh if fresh else self._backlog).append(strand)
+        delivery.queued, delivery.fresh = True, fresh
+        (self._fresh if fresh else self._backlog).append(delivery)
 
-    def pump(self, *, at_any_rate: bool = False) -> None:
+    def pump(self, *, even_if_few: bool = False) -> None:
         """Reads on, as far as the hub takes it. `at_any_rate`: even if there is room for a few only."""
         while (
-            self._line is not None
-            and self._line.ready
+            self._channel is not None
+            and self._channel.is_ready
             and len(self._pages) < self._lanes
             and (room := self._window - self._in_flight - self._reserved) > 0
-            and (strand := self._next(fresh_only=room < 2 * self._worth_a_page - 1 and not at_any_rate)) is not None
+            and (strand := self._take_next(fresh_only=room < 2 * self._min_page_size - 1 and not even_if_few)) is not None
         ):
-            allowed = self._allowed(strand)
-            if strand.in_flight and allowed < self._worth_a_page:
+            allowed = self._compute_allowance(strand)
+            if strand.in_flight and allowed < self._min_page_size:
                 continue  # its own acknowledgements put it in line again
-            most = min(PAGE, allowed)
+            most = min(PAGE_SIZE, allowed)
             self._reserved += most
             strand.busy, strand.more = True, False
-            page = asyncio.get_running_loop().create_task(self._page(strand, self._line, most))
+            page = asyncio.get_running_loop().create_task(self._send_page(strand, self._channel, most))
             self._pages.add(page)
             page.add_done_callback(self._pages.discard)
 
-    def _next(self, *, fresh_only: bool) -> Strand | None:
+    def _take_next(self, *, fresh_only: bool) -> DeliveryState | None:
         """Those in which something happens, and the others, in turns."""
         while self._fresh or (self._backlog and not fresh_only):
-            self._favours_fresh = not self._favours_fresh
-            fresh_first = self._fresh and (fresh_only or self._favours_fresh or not self._backlog)
+            self._prefers_fresh = not self._prefers_fresh
+            fresh_first = self._fresh and (fresh_only or self._prefers_fresh or not self._backlog)
             strand = (self._fresh if fresh_first else self._backlog).popleft()
             if strand.queued and strand.more:
                 strand.queued = False
                 return strand
         return None
 
-    async def _page(self, strand: Strand, line: Line, most: int) -> None:
+    async def _send_page(self, delivery: DeliveryState, line: SpoolChannel, limit: int) -> None:
         own = asyncio.current_task()
         assert own is not None, "a page is a task"
-        turn, was_fresh = strand.turn, strand.fresh
-        strand.fresh = False
+        turn, was_fresh = delivery.turn, delivery.fresh
+        delivery.fresh = False
         entries: Sequence[journal.Entry] | None = None
         try:
-            if await self._knows(strand):
-                entries = await self._tower.entries(strand.session_id, strand.cursor, most)
+            if await self._ensure_header(delivery):
+                entries = await self._tower.read_entries(delivery.session_id, delivery.cursor, limit)
         except errors.CoreError as problem:
-            self._trouble(strand, f"a page of {strand.session_id} could not be read: {problem}")
+            self._on_problem(delivery, f"a page of {delivery.session_id} could not be read: {problem}")
         except Exception as bug:
-            self._trouble(strand, f"a page of {strand.session_id} could not be read", bug)
+            self._on_problem(delivery, f"a page of {delivery.session_id} could not be read", bug)
         except asyncio.CancelledError:
-            strand.more = True
+            delivery.more = True
             raise
         finally:
-            self._reserved -= most
-            strand.busy = False
-        if line is not self._line or turn != strand.turn:
-            strand.more = True
+            self._reserved -= limit
+            delivery.busy = False
+        if line is not self._channel or turn != delivery.turn:
+            delivery.more = True
         elif entries:
-            strand.more = True
-            self._send(strand, entries, most)
+            delivery.more = True
+            self._send(delivery, entries, limit)
         self._pages.discard(own)
-        if strand.session_id not in self._tired:
-            self._put_in_line(strand, fresh=was_fresh or strand.fresh)
+        if delivery.session_id not in self._failed:
+            self._enqueue(delivery, fresh=was_fresh or delivery.fresh)
         self.pump()
 
-    async def _knows(self, strand: Strand) -> bool:
-        if strand.about is None:
-            card = await self._tower.card(strand.session_id)
+    async def _ensure_header(self, delivery: DeliveryState) -> bool:
+        if delivery.about is None:
+            card = await self._tower.find_card(delivery.session_id)
             if card is None or card.host is not None:
-                self._strands.pop(strand.session_id, None)
+                self._deliveries.pop(delivery.session_id, None)
                 return False
-            strand.about = strand.about or About.card(card, self._host_id)
+            delivery.about = delivery.about or EnvelopeHeader.from_card(card, self._host_id)
         return True
 
-    def _send(self, strand: Strand, entries: Sequence[journal.Entry], most: int) -> None:
-        assert self._line is not None, "who sends is connected"
-        before = len(strand.in_flight)
+    def _send(self, delivery: DeliveryState, entries: Sequence[journal.Entry], limit: int) -> None:
+        assert self._channel is not None, "who sends is connected"
+        before = len(delivery.in_flight)
         try:
-            frames = strand.frames(entries, most, self._longest_event)
+            frames = delivery.encode_next(entries, limit, self._max_event_bytes)
         except Exception as bug:
             # Half of it is worth nothing. Others go on, and this one is tried again.
             self._in_flight -= before
-            strand.rewind()
-            self._trouble(strand, f"what happened in {strand.session_id} after {strand.cursor} cannot be told", bug)
+            delivery.rewind()
+            self._on_problem(delivery, f"what happened in {delivery.session_id} after {delivery.cursor} cannot be told", bug)
             return
         if frames:
             self._in_flight += len(frames)
-            self._line.send(frames)
+            self._channel.send(frames)
 
-    def _trouble(self, strand: Strand, problem: str, bug: BaseException | None = None) -> None:
-        strand.more = True
-        self._tired[strand.session_id] = strand
-        self._complain(f"trouble with {strand.session_id}", problem, bug)
+    def _on_problem(self, delivery: DeliveryState, problem: str, error: BaseException | None = None) -> None:
+        delivery.more = True
+        self._failed[delivery.session_id] = delivery
+        self._log_once(f"trouble with {delivery.session_id}", problem, error)
 
     # What the hub says
 
-    def acknowledged(self, run_id: str, last_seq: int) -> None:
+    def on_acknowledged(self, run_id: str, last_seq: int) -> None:
         try:
-            session_id = names.session_of(run_id)
-        except names.BadId:
+            session_id = names.parse_run_id(run_id)
+        except names.InvalidRelayId:
             session_id = ""
-        strand = self._strands.get(session_id)
+        strand = self._deliveries.get(session_id)
         if strand is None:
-            strand = self._reopened(session_id, last_seq)
+            strand = self._reopen(session_id, last_seq)
         elif last_seq > strand.highest:
             # It may remember what we forgot in a crash. What it was sent since then it has, at any rate; the rest does not count.
-            self._complain("beyond", "the hub acknowledges more than it was told; only what it was told counts")
+            self._log_once("beyond", "the hub acknowledges more than it was told; only what it was told counts")
             if strand.in_flight:
-                self._in_flight -= strand.settle_up_to(strand.told)
-                self._ledger.note(session_id, strand.acked)
+                self._in_flight -= strand.acknowledge(strand.sent)
+                self._acknowledgements.record(session_id, strand.acked)
         elif last_seq > strand.acked:
-            self._in_flight -= strand.settle_up_to(last_seq)
-            self._ledger.note(session_id, last_seq)
+            self._in_flight -= strand.acknowledge(last_seq)
+            self._acknowledgements.record(session_id, last_seq)
         elif last_seq < strand.acked:
-            self._complain("less", "the hub has less than it had acknowledged; it is told again")
+            self._log_once("less", "the hub has less than it had acknowledged; it is told again")
             strand.acked = last_seq
-            self._ledger.note(session_id, last_seq)
-            if asyncio.get_running_loop().time() - strand.rewound_at >= REPEATS_S:
+            self._acknowledgements.record(session_id, last_seq)
+            if asyncio.get_running_loop().time() - strand.rewound_at >= MIN_REWIND_INTERVAL_S:
                 self._rewind(strand)
             else:
-                strand.asked_again = 2
-        elif strand.in_flight and not strand.asked_again:
-            strand.asked_again = 1
+                strand.repeats = 2
+        elif strand.in_flight and not strand.repeats:
+            strand.repeats = 1
         if strand is not None:
-            self._put_in_line(strand)
+            self._enqueue(strand)
             self.pump()
 
-    def _reopened(self, session_id: str, last_seq: int) -> Strand | None:
+    def _reopen(self, session_id: str, last_seq: int) -> DeliveryState | None:
         """A session that was settled, unless the hub takes that back."""
-        acked = self._ledger.acked(session_id)
+        acked = self._acknowledgements.get_acknowledged_seq(session_id)
         if acked is None:
-            self._complain("unknown", "the hub acknowledges a run that it was not told of")
+            self._log_once("unknown", "the hub acknowledges a run that it was not told of")
         elif last_seq > acked:
-            self._complain("beyond", "the hub acknowledges more than it was told; only what it was told counts")
+            self._log_once("beyond", "the hub acknowledges more than it was told; only what it was told counts")
         elif last_seq < acked:
-            self._complain("less", "the hub has less than it had acknowledged; it is told again")
-            strand = self._strands[session_id] = Strand(session_id, last_seq)
+            self._log_once("less", "the hub has less than it had acknowledged; it is told again")
+            strand = self._deliveries[session_id] = DeliveryState(session_id, last_seq)
             strand.highest = acked
             strand.rewound_at = asyncio.get_running_loop().time()
-            self._ledger.note(session_id, last_seq)
+            self._acknowledgements.record(session_id, last_seq)
             return strand
         return None
 
-    def _rewind(self, strand: Strand) -> None:
-        strand.rewound_at = asyncio.get_running_loop().time()
-        self._in_flight -= strand.rewind()
+    def _rewind(self, delivery: DeliveryState) -> None:
+        delivery.rewound_at = asyncio.get_running_loop().time()
+        self._in_flight -= delivery.rewind()
 
-    def _complain(self, kind: str, problem: str, bug: BaseException | None = None) -> None:
+    def _log_once(self, kind: str, problem: str, error: BaseException | None = None) -> None:
         """Once: who does it will do it again."""
-        if kind not in self._complaints and len(self._complaints) < 1_000:
-            self._complaints.add(kind)
-            log.warning(problem, exc_info=bug)
+        if kind not in self._logged and len(self._logged) < 1_000:
+            self._logged.add(kind)
+            log.warning(problem, exc_info=error)
 
     # Now and then
 
-    def tick(self) -> None:
+    def run_periodic_tasks(self) -> None:
         """About once a second."""
-        self._put_down_settled(QUIET_MS)
-        for strand in self._strands.values():
-            if strand.asked_again > 1:
+        self._forget_settled(QUIET_MS)
+        for strand in self._deliveries.values():
+            if strand.repeats > 1:
                 self._rewind(strand)
-            elif strand.asked_again and strand.in_flight:
-                strand.asked_again = 2  # it repeats itself: if nothing moves until the next time, something got lost there
-        tired, self._tired = self._tired, {}
-        for strand in (*tired.values(), *(strand for strand in self._strands.values() if strand.more)):
-            self._put_in_line(strand)
-        self.pump(at_any_rate=True)
+            elif strand.repeats and strand.in_flight:
+                strand.repeats = 2  # it repeats itself: if nothing moves until the next time, something got lost there
+        tired, self._failed = self._failed, {}
+        for strand in (*tired.values(), *(strand for strand in self._deliveries.values() if strand.more)):
+            self._enqueue(strand)
+        self.pump(even_if_few=True)
 
-    def _put_down_settled(self, quiet_ms: int) -> None:
+    def _forget_settled(self, quiet_ms: int) -> None:
         before_ms = self._tower.now_ms() - quiet_ms
-        settled = [strand for strand in self._strands.values() if strand.is_settled and strand.last_ms <= before_ms]
+        settled = [strand for strand in self._deliveries.values() if strand.is_settled and strand.last_ms <= before_ms]
         for strand in settled:
-            self._ledger.note(strand.session_id, strand.acked, strand.last_ms)
-            del self._strands[strand.session_id]
+            self._acknowledgements.record(strand.session_id, strand.acked, strand.last_ms)
+            del self._deliveries[strand.session_id]

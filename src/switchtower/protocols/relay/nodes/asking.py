@@ -9,63 +9,63 @@ from switchtower.protocols.relay import errors
 from switchtower.protocols.relay.nodes import letters
 from switchtower.transports.mesh import ports
 
-NO_ANSWER = "the node of this run gave no answer; try again"
+NO_REPLY = "the node of this run gave no answer; try again"
 
 
-class Moved(Exception):
+class RunMoved(Exception):
     """The run's home is another node by now."""
 
 
-Told = Callable[[letters.Answer | errors.Refused], None]
+OnReply = Callable[[letters.NodeReply | errors.RelayError], None]
 
 
-def post(mesh: ports.Mesh, node_id: str, subject: str, letter: msgspec.Struct, told: Told) -> None:
-    def done(answer: bytes | ports.Problem) -> None:
-        told(_read(answer))
+def send_request(mesh: ports.Mesh, node_id: str, subject: str, message: msgspec.Struct, on_reply: OnReply) -> None:
+    def done(answer: bytes | ports.MeshProblem) -> None:
+        on_reply(_decode_reply(answer))
 
-    mesh.ask(node_id, subject, letters.encode(letter), done)
+    mesh.request(node_id, subject, letters.encode(message), done)
 
 
-async def ask(mesh: ports.Mesh, node_id: str, subject: str, letter: msgspec.Struct) -> letters.Answer:
+async def request(mesh: ports.Mesh, node_id: str, subject: str, message: msgspec.Struct) -> letters.NodeReply:
     """Waits for as long as the other node is there. Raises `Refused`, and `Moved`."""
-    answer: asyncio.Future[letters.Answer | errors.Refused] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[letters.NodeReply | errors.RelayError] = asyncio.get_running_loop().create_future()
 
-    def told(outcome: letters.Answer | errors.Refused) -> None:
+    def told(outcome: letters.NodeReply | errors.RelayError) -> None:
         if not answer.done():
             answer.set_result(outcome)
 
-    post(mesh, node_id, subject, letter, told)
+    send_request(mesh, node_id, subject, message, told)
     outcome = await answer
-    if isinstance(outcome, errors.Refused):
+    if isinstance(outcome, errors.RelayError):
         raise outcome
     if outcome.ok:
         return outcome
-    raise refusal(outcome)
+    raise convert_reply_error(outcome)
 
 
-def refusal(answer: letters.Answer) -> Exception:
+def convert_reply_error(answer: letters.NodeReply) -> Exception:
     match answer.why:
         case "moved":
-            return Moved()
+            return RunMoved()
         case "offline":
             return errors.HostOffline(answer.error or errors.HOST_OFFLINE)
         case "refused":
-            return errors.Refused(answer.error or "failed")
+            return errors.RelayError(answer.error or "failed")
 
 
-def of(problem: errors.Refused) -> letters.Answer:
+def make_error_reply(problem: errors.RelayError) -> letters.NodeReply:
     """A refusal as the other node is told of it."""
-    return letters.Answer(False, error=problem.text, why="offline" if isinstance(problem, errors.HostOffline) else "refused")
+    return letters.NodeReply(False, error=problem.text, why="offline" if isinstance(problem, errors.HostOffline) else "refused")
 
 
-def _read(answer: bytes | ports.Problem) -> letters.Answer | errors.Refused:
+def _decode_reply(answer: bytes | ports.MeshProblem) -> letters.NodeReply | errors.RelayError:
     match answer:
-        case ports.Unreachable():
+        case ports.NodeUnreachable():
             return errors.HostOffline(errors.HOST_GONE if answer.sent else errors.HOST_OFFLINE)
-        case ports.Unanswerable():
-            return errors.Refused(NO_ANSWER)
+        case ports.NodeRequestFailed():
+            return errors.RelayError(NO_REPLY)
         case _:
             try:
-                return letters.decode(answer, letters.Answer)
-            except letters.Unreadable:
-                return errors.Refused(NO_ANSWER)
+                return letters.decode(answer, letters.NodeReply)
+            except letters.NodeMessageError:
+                return errors.RelayError(NO_REPLY)

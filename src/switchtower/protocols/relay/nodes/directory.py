@@ -4,12 +4,12 @@ are still of its machine."""
 from collections import OrderedDict
 from collections.abc import Callable
 
-from switchtower.transports.mesh.ports import Mesh, Peer
+from switchtower.transports.mesh.ports import Mesh, MeshPeer
 
-MOST_REMEMBERED = 1_000
+MAX_REMEMBERED = 1_000
 
 
-class Directory:
+class NodeDirectory:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._host_ids: OrderedDict[str, str] = OrderedDict()
@@ -17,34 +17,34 @@ class Directory:
         self._unwatch: Callable[[], None] = lambda: None
 
     def open(self) -> None:
-        self._unwatch = self._mesh.watch(self._met, lambda peer: None)
+        self._unwatch = self._mesh.watch(self._on_node_connected, lambda peer: None)
 
     def close(self) -> None:
         self._unwatch()
 
-    def others(self) -> list[Peer]:
+    def list_other_nodes(self) -> list[MeshPeer]:
         """Those that can be spoken to, by name. A host is listed once, also if it has started again."""
         peers = sorted(self._mesh.peers.values(), key=lambda peer: peer.node_id)
-        found = {peer.host_id: peer for peer in peers if peer.host_id != self._mesh.me.host_id}
+        found = {peer.host_id: peer for peer in peers if peer.host_id != self._mesh.local_peer.host_id}
         return sorted(found.values(), key=lambda peer: (peer.name, peer.host_id))
 
-    def host_of(self, home: str | None) -> str:
+    def get_host_id(self, home: str | None) -> str:
         """The host that sessions with this home live on. Without one they are anybody's, so ours."""
-        if home is None or home == self._mesh.me.node_id:
-            return self._mesh.me.host_id
+        if home is None or home == self._mesh.local_peer.node_id:
+            return self._mesh.local_peer.host_id
         # One that was never met has no other name that we could tell.
         return self._host_ids.get(home, home)
 
-    def node_on(self, host_id: str) -> str | None:
+    def find_node(self, host_id: str) -> str | None:
         """The other node that is this host, if it can be spoken to."""
         # Ids of nodes grow with time: of one that started again, the one that died may still seem to be there.
         return max((node_id for node_id, peer in self._mesh.peers.items() if peer.host_id == host_id), default=None)
 
-    def remembers(self, host_id: str) -> bool:
+    def is_remembered(self, host_id: str) -> bool:
         return host_id in self._host_ids.values()
 
-    def _met(self, peer: Peer) -> None:
+    def _on_node_connected(self, peer: MeshPeer) -> None:
         self._host_ids[peer.node_id] = peer.host_id
         self._host_ids.move_to_end(peer.node_id)
-        if len(self._host_ids) > MOST_REMEMBERED:
+        if len(self._host_ids) > MAX_REMEMBERED:
             self._host_ids.popitem(last=False)

@@ -11,21 +11,21 @@ from msgspec import Struct
 from switchtower.core import events
 
 PRESENCE = "relay.presence"
-LINE_SEND = "relay.line.send"
-LINE_CALL = "relay.line.call"
-LINE_CUT = "relay.line.cut"
-LATE_REFUSAL = "relay.refused"
+HOST_SEND = "relay.line.send"
+HOST_CALL = "relay.line.call"
+HOST_DISCONNECT = "relay.line.cut"
+DELAYED_REFUSAL = "relay.refused"
 RUN_RPC = "relay.run_rpc"
 HOST_RPC = "relay.host_rpc"
 
-Letter = TypeVar("Letter", bound=Struct)
+NodeMessageT = TypeVar("NodeMessageT", bound=Struct)
 
 
-class Unreadable(Exception):
+class NodeMessageError(Exception):
     """What came from the other node is not what was agreed on."""
 
 
-class Presence(Struct, frozen=True, omit_defaults=True):
+class PresenceMessage(Struct, frozen=True, omit_defaults=True):
     """Which hosts are connected to who says this."""
 
     stamp: int
@@ -39,7 +39,7 @@ class Presence(Struct, frozen=True, omit_defaults=True):
     """The other is asked to say the same of itself."""
 
 
-class ToLine(Struct, frozen=True):
+class HostFrameMessage(Struct, frozen=True):
     """A message for a host that is connected to the other node."""
 
     host_id: str
@@ -49,12 +49,12 @@ class ToLine(Struct, frozen=True):
     timeout_s: float | None = None
 
 
-class Cut(Struct, frozen=True):
+class DisconnectHostMessage(Struct, frozen=True):
     host_id: str
     reason: str
 
 
-class LateRefusal(Struct, frozen=True):
+class DelayedRefusalMessage(Struct, frozen=True):
     """A host did not do what the other node had told it."""
 
     host_id: str
@@ -62,7 +62,7 @@ class LateRefusal(Struct, frozen=True):
     problem: dict[str, Any]
 
 
-class Rpc(Struct, frozen=True):
+class NodeRpcMessage(Struct, frozen=True):
     """A call that the other node's own machine answers."""
 
     type: str
@@ -71,7 +71,7 @@ class Rpc(Struct, frozen=True):
     run_id: str | None = None
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class NodeReply(Struct, frozen=True, omit_defaults=True):
     ok: bool
     result: Any = None
     error: str | None = None
@@ -82,9 +82,9 @@ class Answer(Struct, frozen=True, omit_defaults=True):
 encode = msgspec.msgpack.Encoder().encode
 
 
-def decode(body: bytes, type_: type[Letter]) -> Letter:
+def decode(body: bytes, type_: type[NodeMessageT]) -> NodeMessageT:
     """Raises `Unreadable`."""
     try:
         return msgspec.msgpack.decode(body, type=type_)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        raise Unreadable(str(problem)) from problem
+        raise NodeMessageError(str(problem)) from problem

@@ -12,46 +12,46 @@ from typing import Protocol
 import msgspec
 
 from switchtower.protocols.relay import errors
-from switchtower.protocols.relay.hub.roster import HostLine, Roster
+from switchtower.protocols.relay.hub.roster import ConnectedHost, ConnectedHosts
 from switchtower.protocols.relay.nodes import asking, letters
-from switchtower.protocols.relay.nodes.claims import Change, Claims
-from switchtower.protocols.relay.nodes.far_line import FarLine
+from switchtower.protocols.relay.nodes.claims import ClaimChanges, HostClaims
+from switchtower.protocols.relay.nodes.far_line import RemoteHostChannel
 from switchtower.transports.mesh import ports
 
 log = logging.getLogger(__name__)
 
-MOST_CALLS = 10_000
+MAX_CONCURRENT_CALLS = 10_000
 """Of other nodes to hosts that are connected here."""
 
 
-class Keeper(Protocol):
+class HostObserver(Protocol):
     """Who keeps books on hosts."""
 
-    def came_elsewhere(self, host_id: str) -> None: ...
+    def on_remote_host_connected(self, host_id: str) -> None: ...
 
-    def went_elsewhere(self, host_id: str) -> None: ...
+    def on_remote_host_disconnected(self, host_id: str) -> None: ...
 
 
-class Reach:
+class RemoteHosts:
     """Implements `roster.Far`."""
 
     def __init__(self, mesh: ports.Mesh) -> None:
         self._mesh = mesh
-        self._claims = Claims(mesh.me.node_id)
+        self._claims = HostClaims(mesh.local_peer.node_id)
         self._calls: set[asyncio.Task[None]] = set()
-        self._roster: Roster
-        self._keeper: Keeper
+        self._connected_hosts: ConnectedHosts
+        self._observer: HostObserver
         self._unwatch: Callable[[], None] = lambda: None
 
-    def open(self, roster: Roster, keeper: Keeper) -> None:
-        self._roster = roster
-        self._keeper = keeper
+    def open(self, connected_hosts: ConnectedHosts, observer: HostObserver) -> None:
+        self._connected_hosts = connected_hosts
+        self._observer = observer
         mesh = self._mesh
-        mesh.hears(letters.PRESENCE, self._heard_presence)
-        mesh.hears(letters.LINE_CUT, self._heard_cut)
-        mesh.answers(letters.LINE_SEND, self._asked_to_send)
-        mesh.answers(letters.LINE_CALL, self._asked_to_call)
-        self._unwatch = mesh.watch(self._met, self._parted)
+        mesh.handle_notifications(letters.PRESENCE, self._on_presence)
+        mesh.handle_notifications(letters.HOST_DISCONNECT, self._on_disconnect_request)
+        mesh.handle_requests(letters.HOST_SEND, self._on_send_request)
+        mesh.handle_requests(letters.HOST_CALL, self._on_call_request)
+        self._unwatch = mesh.watch(self._on_node_connected, self._on_node_disconnected)
 
     async def close(self) -> None:
         self._unwatch()
@@ -64,97 +64,99 @@ class Reach:
     def __contains__(self, host_id: str) -> bool:
         return host_id in self._claims
 
-    def line(self, host_id: str) -> FarLine | None:
-        node_id = self._claims.holder(host_id)
-        return None if node_id is None else FarLine(self._mesh, node_id, host_id)
+    def find_channel(self, host_id: str) -> RemoteHostChannel | None:
+        node_id = self._claims.find_holder(host_id)
+        return None if node_id is None else RemoteHostChannel(self._mesh, node_id, host_id)
 
-    def took(self, host_id: str) -> None:
-        self._tell_all(self._claims.took(host_id))
+    def on_host_connected(self, host_id: str) -> None:
+        self._notify_all(self._claims.claim(host_id))
 
-    def lost(self, host_id: str) -> None:
-        self._tell_all(self._claims.lost(host_id))
+    def on_host_disconnected(self, host_id: str) -> None:
+        self._notify_all(self._claims.release(host_id))
 
-    def cut(self, host_id: str, reason: str) -> None:
-        for node_id in self._claims.holders(host_id):
-            self._mesh.tell(node_id, letters.LINE_CUT, letters.encode(letters.Cut(host_id, reason)))
+    def disconnect(self, host_id: str, reason: str) -> None:
+        for node_id in self._claims.list_holders(host_id):
+            self._mesh.notify(node_id, letters.HOST_DISCONNECT, letters.encode(letters.DisconnectHostMessage(host_id, reason)))
 
     # Who has which
 
-    def _met(self, peer: ports.Peer) -> None:
-        self._tell(peer.node_id, self._claims.everything(wants_all=True))
+    def _on_node_connected(self, peer: ports.MeshPeer) -> None:
+        self._notify(peer.node_id, self._claims.make_full_presence(wants_all=True))
 
-    def _parted(self, peer: ports.Peer) -> None:
-        self._changed(self._claims.forget(peer.node_id))
+    def _on_node_disconnected(self, peer: ports.MeshPeer) -> None:
+        self._apply_changes(self._claims.remove_node(peer.node_id))
 
-    def _heard_presence(self, node_id: str, body: bytes) -> None:
-        said = _read(node_id, body, letters.Presence)
+    def _on_presence(self, node_id: str, body: bytes) -> None:
+        said = _decode_or_log(node_id, body, letters.PresenceMessage)
         if said is None:
             return
         if said.wants_all:
-            self._tell(node_id, self._claims.everything(wants_all=False))
+            self._notify(node_id, self._claims.make_full_presence(wants_all=False))
         # Of one that cannot be spoken to we want nothing: when it can, it is asked for all again.
         if node_id in self._mesh.peers:
-            self._changed(self._claims.heard(node_id, said))
+            self._apply_changes(self._claims.apply_presence(node_id, said))
 
-    def _changed(self, change: Change) -> None:
+    def _apply_changes(self, change: ClaimChanges) -> None:
         for host_id in change.replaced:
-            self._roster.replaced_elsewhere(host_id)
+            self._connected_hosts.disconnect_replaced(host_id)
         for host_id in change.appeared:
-            self._keeper.came_elsewhere(host_id)
+            self._observer.on_remote_host_connected(host_id)
         for host_id in change.vanished:
-            self._keeper.went_elsewhere(host_id)
+            self._observer.on_remote_host_disconnected(host_id)
 
-    def _tell_all(self, said: letters.Presence) -> None:
-        body = letters.encode(said)
+    def _notify_all(self, presence: letters.PresenceMessage) -> None:
+        body = letters.encode(presence)
         for node_id in tuple(self._mesh.peers):
-            self._mesh.tell(node_id, letters.PRESENCE, body)
+            self._mesh.notify(node_id, letters.PRESENCE, body)
 
-    def _tell(self, node_id: str, said: letters.Presence) -> None:
-        self._mesh.tell(node_id, letters.PRESENCE, letters.encode(said))
+    def _notify(self, node_id: str, presence: letters.PresenceMessage) -> None:
+        self._mesh.notify(node_id, letters.PRESENCE, letters.encode(presence))
 
     # What other nodes ask of hosts that are connected here. Nothing is passed on a second time, so nothing goes in circles.
 
-    def _heard_cut(self, node_id: str, body: bytes) -> None:
-        if (said := _read(node_id, body, letters.Cut)) is not None:
-            self._roster.cut_here(said.host_id, said.reason)
+    def _on_disconnect_request(self, node_id: str, body: bytes) -> None:
+        if (said := _decode_or_log(node_id, body, letters.DisconnectHostMessage)) is not None:
+            self._connected_hosts.disconnect_local(said.host_id, said.reason)
 
-    def _asked_to_send(self, node_id: str, body: bytes, reply: ports.Reply) -> None:
-        asked = _read(node_id, body, letters.ToLine)
-        line = None if asked is None else self._roster.here(asked.host_id)
+    def _on_send_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
+        asked = _decode_or_log(node_id, body, letters.HostFrameMessage)
+        line = None if asked is None else self._connected_hosts.find_local(asked.host_id)
         if asked is None or line is None:
-            _say(reply, asking.of(errors.HostOffline()))
+            _send_reply(reply, asking.make_error_reply(errors.HostOffline()))
         else:
-            line.post(asked.frame, lambda _: _say(reply, letters.Answer(True)))
+            line.post(asked.frame, lambda _: _send_reply(reply, letters.NodeReply(True)))
 
-    def _asked_to_call(self, node_id: str, body: bytes, reply: ports.Reply) -> None:
-        asked = _read(node_id, body, letters.ToLine)
-        line = None if asked is None else self._roster.here(asked.host_id)
+    def _on_call_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
+        asked = _decode_or_log(node_id, body, letters.HostFrameMessage)
+        line = None if asked is None else self._connected_hosts.find_local(asked.host_id)
         if asked is None or line is None or asked.request_id is None:
-            _say(reply, asking.of(errors.HostOffline()))
-        elif len(self._calls) >= MOST_CALLS:
-            _say(reply, asking.of(errors.Refused(errors.TOO_MANY_CALLS)))
+            _send_reply(reply, asking.make_error_reply(errors.HostOffline()))
+        elif len(self._calls) >= MAX_CONCURRENT_CALLS:
+            _send_reply(reply, asking.make_error_reply(errors.RelayError(errors.TOO_MANY_CALLS)))
         else:
             task = asyncio.get_running_loop().create_task(self._call(line, asked, asked.request_id, reply))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
-    async def _call(self, line: HostLine, asked: letters.ToLine, request_id: str, reply: ports.Reply) -> None:
-        answer = asking.of(errors.HostOffline(errors.HOST_GONE))
+    async def _call(
+        self, line: ConnectedHost, request: letters.HostFrameMessage, request_id: str, reply: ports.ReplyCallback
+    ) -> None:
+        answer = asking.make_error_reply(errors.HostOffline(errors.HOST_GONE))
         try:
-            answer = letters.Answer(True, msgspec.to_builtins(await line.call(asked.frame, request_id, asked.timeout_s)))
-        except errors.Refused as refusal:
-            answer = asking.of(refusal)
+            answer = letters.NodeReply(True, msgspec.to_builtins(await line.call(request.frame, request_id, request.timeout_s)))
+        except errors.RelayError as refusal:
+            answer = asking.make_error_reply(refusal)
         finally:
-            _say(reply, answer)
+            _send_reply(reply, answer)
 
 
-def _say(reply: ports.Reply, answer: letters.Answer) -> None:
+def _send_reply(reply: ports.ReplyCallback, answer: letters.NodeReply) -> None:
     reply(letters.encode(answer))
 
 
-def _read(node_id: str, body: bytes, type_: type[letters.Letter]) -> letters.Letter | None:
+def _decode_or_log(node_id: str, body: bytes, type_: type[letters.NodeMessageT]) -> letters.NodeMessageT | None:
     try:
         return letters.decode(body, type_)
-    except letters.Unreadable as problem:
+    except letters.NodeMessageError as problem:
         log.warning("node %s says what cannot be read: %s", node_id, problem)
         return None

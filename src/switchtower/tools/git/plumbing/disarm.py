@@ -6,25 +6,25 @@ Filters that the user has set up for all repositories stay, such as git-lfs. Hoo
 
 from collections.abc import Iterator
 
-from switchtower.tools.git.plumbing.git import Git
-from switchtower.tools.running.leash import Leash
+from switchtower.tools.git.plumbing.git import GitRunner
+from switchtower.tools.running.leash import CancelScope
 
 _THE_USERS = frozenset({b"system", b"global"})
 _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
-def disarmed(git: Git, held: Leash) -> Git:
+def override_programs(git: GitRunner, cancel_scope: CancelScope) -> GitRunner:
     """The same, with what is configured now overruled. Ask where it will work: some settings hold in one place only."""
-    listed = git.output(held, "config", "--list", "--name-only", "--show-scope", "-z").split(b"\0")
-    overrules = dict(_overrules(dict.fromkeys(zip(listed[::2], listed[1::2], strict=False))))
+    listed = git.run(cancel_scope, "config", "--list", "--name-only", "--show-scope", "-z").split(b"\0")
+    overrules = dict(_iterate_overrides(dict.fromkeys(zip(listed[::2], listed[1::2], strict=False))))
     variables = {"GIT_CONFIG_COUNT": str(len(overrules))}
     for number, (key, value) in enumerate(overrules.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
         variables[f"GIT_CONFIG_VALUE_{number}"] = value
-    return Git(git.cwd, {**git.variables, **variables})
+    return GitRunner(git.cwd, {**git.variables, **variables})
 
 
-def _overrules(settings: dict[tuple[bytes, bytes], None]) -> Iterator[tuple[str, str]]:
+def _iterate_overrides(settings: dict[tuple[bytes, bytes], None]) -> Iterator[tuple[str, str]]:
     for scope, key in settings:
         section, _, rest = key.decode(errors="surrogateescape").partition(".")
         name, dot, _ = rest.rpartition(".")

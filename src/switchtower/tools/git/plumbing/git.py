@@ -10,9 +10,9 @@ from typing import IO
 
 from msgspec import Struct, field
 
-from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
 from switchtower.tools.running import installed
-from switchtower.tools.running.leash import Leash, Program
+from switchtower.tools.running.leash import CancelScope, HelperProgram
 
 _SAFE = ("--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=", "-c", "core.logAllRefUpdates=false")
 _ALONE = {
@@ -29,17 +29,17 @@ _OUTPUT_LIMIT = 8 * 1024 * 1024
 _COMPLAINT_LIMIT = 500
 
 
-class Failed(Exception):
+class GitError(Exception):
     """Git ended with an error; the message is its own last line."""
 
 
-class Attempt(Struct, frozen=True):
+class GitOutcome(Struct, frozen=True):
     exit_code: int
     printed: bytes
     complaint: str
 
 
-class Git(Struct, frozen=True):
+class GitRunner(Struct, frozen=True):
     """Git in one folder, with these variables on top of the safe ones."""
 
     cwd: str
@@ -47,43 +47,43 @@ class Git(Struct, frozen=True):
 
     def start(
         self,
-        held: Leash,
+        cancel_scope: CancelScope,
         *args: str,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int = subprocess.DEVNULL,
-    ) -> AbstractContextManager[Program]:
-        variables = environment({**_TO_THE_LETTER, **self.variables})
-        return held.start([program(), *_SAFE, *args], cwd=self.cwd, env=variables, stdin=stdin, stderr=stderr)
+    ) -> AbstractContextManager[HelperProgram]:
+        variables = build_git_environment({**_TO_THE_LETTER, **self.variables})
+        return cancel_scope.start_program([find_git(), *_SAFE, *args], cwd=self.cwd, env=variables, stdin=stdin, stderr=stderr)
 
-    def attempt(self, held: Leash, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> Attempt:
+    def try_run(self, cancel_scope: CancelScope, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> GitOutcome:
         """What it printed and how it ended. Raises `Failed` when it prints too much."""
         printed = bytearray()
-        with self.start(held, *args, stdin=stdin, stderr=subprocess.PIPE) as running:
-            for chunk in running.output():
+        with self.start(cancel_scope, *args, stdin=stdin, stderr=subprocess.PIPE) as running:
+            for chunk in running.read_output():
                 printed += chunk
                 if len(printed) > _OUTPUT_LIMIT:
-                    raise Failed(f"git {args[0]} printed too much")
+                    raise GitError(f"git {args[0]} printed too much")
             exit_code = running.exit_code
-        lines = running.complaint.splitlines()
+        lines = running.error_text.splitlines()
         complaint = lines[-1] if lines else f"git {args[0]} ended with exit code {exit_code}"
-        return Attempt(exit_code, bytes(printed), complaint[:_COMPLAINT_LIMIT])
+        return GitOutcome(exit_code, bytes(printed), complaint[:_COMPLAINT_LIMIT])
 
-    def output(self, held: Leash, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> bytes:
+    def run(self, cancel_scope: CancelScope, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> bytes:
         """What it printed. Raises `Failed` for an exit code other than 0."""
-        attempt = self.attempt(held, *args, stdin=stdin)
+        attempt = self.try_run(cancel_scope, *args, stdin=stdin)
         if attempt.exit_code != 0:
-            raise Failed(attempt.complaint)
+            raise GitError(attempt.complaint)
         return attempt.printed
 
 
-def program() -> str:
-    found = installed.path_of("git")
+def find_git() -> str:
+    found = installed.find_program("git")
     if found is None:
-        raise Unavailable("git is not installed", hint="install git, version 2.31 or newer")
+        raise GitUnavailable("git is not installed", hint="install git, version 2.31 or newer")
     return found
 
 
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
+def build_git_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Ours, without what would lead git elsewhere, and with what keeps it by itself."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**inherited, **_ALONE, **variables}

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from switchtower.tools.git.plumbing.unavailable import Unavailable
+from switchtower.tools.git.plumbing.unavailable import GitUnavailable
 from switchtower.tools.running import leash
 
 T = TypeVar("T")
 
-_PATIENCE = 5.0
+_END_TIMEOUT = 5.0
 """For the work to notice that it was stopped: nobody else may touch the workspace while it still does."""
 
 
-async def within(seconds: float, work: Callable[[leash.Leash], T], *, run_id: str | None = None, hint: str) -> T:
+async def run_with_timeout(seconds: float, work: Callable[[leash.CancelScope], T], *, run_id: str | None = None, hint: str) -> T:
     """Cancelled or out of time, the work is stopped before this raises."""
     try:
         async with asyncio.timeout(seconds) as clock:
-            return await leash.lead(run_id, work, patience_s=_PATIENCE)
+            return await leash.run_in_cancel_scope(run_id, work, timeout_s=_END_TIMEOUT)
     except TimeoutError:
         if not clock.expired():
             raise
-        raise Unavailable(f"it took longer than {seconds:g} seconds", hint=hint) from None
+        raise GitUnavailable(f"it took longer than {seconds:g} seconds", hint=hint) from None

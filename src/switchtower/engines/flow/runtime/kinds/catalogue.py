@@ -5,35 +5,35 @@ import sys
 
 GROUP = "switchtower.flow_kinds"
 CONTROL = ("dsl.emit", "finish", "switch")
-_ROOM = "switchtower.engines.flow.runtime.kinds"
-OURS = {
-    "assert": f"{_ROOM}.plain:Assert",
-    "file.read": f"{_ROOM}.files:Read",
-    "file.write": f"{_ROOM}.files:Write",
-    "http.get": f"{_ROOM}.http:Get",
-    "http.request": f"{_ROOM}.http:Request",
-    "log": f"{_ROOM}.plain:Log",
-    "mcp.call": f"{_ROOM}.mcp:Call",
-    "shell": f"{_ROOM}.shell:Shell",
-    "sleep": f"{_ROOM}.plain:Sleep",
+_PACKAGE = "switchtower.engines.flow.runtime.kinds"
+BUILT_IN = {
+    "assert": f"{_PACKAGE}.plain:Assert",
+    "file.read": f"{_PACKAGE}.files:Read",
+    "file.write": f"{_PACKAGE}.files:Write",
+    "http.get": f"{_PACKAGE}.http:Get",
+    "http.request": f"{_PACKAGE}.http:Request",
+    "log": f"{_PACKAGE}.plain:Log",
+    "mcp.call": f"{_PACKAGE}.mcp:Call",
+    "shell": f"{_PACKAGE}.shell:Shell",
+    "sleep": f"{_PACKAGE}.plain:Sleep",
 }
-TOWERS = {"agent.run": f"{_ROOM}.tower:RunAgent", "approval": f"{_ROOM}.tower:Approval"}
+SESSION_KINDS = {"agent.run": f"{_PACKAGE}.tower:RunAgent", "approval": f"{_PACKAGE}.tower:Approval"}
 """Only a tower can do them."""
 NEED_SHELL = frozenset({"shell"})
 
 
-def step_kinds(*, tower: bool = False) -> list[str]:
+def list_step_kinds(*, tower: bool = False) -> list[str]:
     """All that a flow may use here, sorted."""
-    return sorted({*CONTROL, *OURS, *(TOWERS if tower else ()), *plugins()})
+    return sorted({*CONTROL, *BUILT_IN, *(SESSION_KINDS if tower else ()), *list_plugins()})
 
 
-def plugins() -> dict[str, str]:
+def list_plugins() -> dict[str, str]:
     """The kinds that others brought, with where each is. Ours come first: their names are taken."""
     if not any(_mentions_kinds(folder) for folder in sys.path):
         return {}
     from importlib import metadata
 
-    taken = {*CONTROL, *OURS, *TOWERS}
+    taken = {*CONTROL, *BUILT_IN, *SESSION_KINDS}
     found = sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value), reverse=True)
     return {entry.name: entry.value for entry in found if entry.name not in taken}
 
@@ -44,10 +44,10 @@ def _mentions_kinds(folder: str) -> bool:
         installed = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))]
     except OSError:
         return False
-    return any(GROUP.encode() in _content(f"{path}/entry_points.txt") for path in installed)
+    return any(GROUP.encode() in _read_content(f"{path}/entry_points.txt") for path in installed)
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes longer to load than this to read
             return file.read()

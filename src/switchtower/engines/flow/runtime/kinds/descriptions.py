@@ -25,7 +25,7 @@ _CONTROL = {
 }
 
 
-class Description(Struct, frozen=True, kw_only=True):
+class KindDescription(Struct, frozen=True, kw_only=True):
     kind: str
     source: str
     """`built in`, `control`, `daemon`, or the plugin's class."""
@@ -36,39 +36,45 @@ class Description(Struct, frozen=True, kw_only=True):
     """Why it cannot be used."""
 
 
-def describe_all() -> list[Description]:
+def describe_all() -> list[KindDescription]:
     """Every kind, sorted by name. A plugin that cannot be loaded is described by its problem."""
     found = [
-        Description(kind=kind, source="control", summary=summary, inputs=inputs, outputs=outputs)
+        KindDescription(kind=kind, source="control", summary=summary, inputs=inputs, outputs=outputs)
         for kind, (summary, inputs, outputs) in _CONTROL.items()
     ]
-    found += [_describe(kind, place, "built in") for kind, place in catalogue.OURS.items()]
-    found += [_describe(kind, place, "daemon") for kind, place in catalogue.TOWERS.items()]
-    found += [_describe(kind, place, place) for kind, place in catalogue.plugins().items()]
+    found += [_describe_kind(kind, place, "built in") for kind, place in catalogue.BUILT_IN.items()]
+    found += [_describe_kind(kind, place, "daemon") for kind, place in catalogue.SESSION_KINDS.items()]
+    found += [_describe_kind(kind, place, place) for kind, place in catalogue.list_plugins().items()]
     return sorted(found, key=lambda description: description.kind)
 
 
-def _describe(kind: str, place: str, source: str) -> Description:
+def _describe_kind(kind: str, place: str, source: str) -> KindDescription:
     try:
-        loaded = registry.load(place)
+        loaded = registry.load_class(place)
         summary, inputs, outputs = (getattr(loaded, name, None) for name in ("summary", "inputs", "outputs"))
-        return Description(
-            kind=_line(kind), source=_line(source), summary=_line(summary or ""), inputs=_texts(inputs), outputs=_texts(outputs)
+        return KindDescription(
+            kind=_format_line(kind),
+            source=_format_line(source),
+            summary=_format_line(summary or ""),
+            inputs=_format_texts(inputs),
+            outputs=_format_texts(outputs),
         )
-    except registry.Unusable as unusable:
+    except registry.InvalidKind as unusable:
         problem = f"it {unusable}"
     except Exception as error:  # a plugin's attributes may be anything
         problem = f"it cannot be described ({type(error).__name__})"
-    return Description(kind=_line(kind), source=_line(source), summary="", inputs={}, outputs={}, problem=problem)
+    return KindDescription(
+        kind=_format_line(kind), source=_format_line(source), summary="", inputs={}, outputs={}, problem=problem
+    )
 
 
-def _texts(given: Any) -> dict[str, str]:
+def _format_texts(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping):
         return {}
-    return {_line(name): _line(given[name]) for name in list(given)[:_MOST_NAMES]}
+    return {_format_line(name): _format_line(given[name]) for name in list(given)[:_MOST_NAMES]}
 
 
-def _line(text: Any) -> str:
+def _format_line(text: Any) -> str:
     """One printable line of a plugin's words."""
     line = " ".join(str(text)[: _LONGEST * 4].split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in line)

@@ -14,7 +14,7 @@ LONGEST = 1024 * 1024
 T = TypeVar("T")
 
 
-class Read:
+class FileReadKind:
     summary = "Read a text file in the run's folder"
     inputs: ClassVar[Mapping[str, str]] = {
         "path": "the file, from the run's folder",
@@ -25,13 +25,13 @@ class Read:
         "bytes": "its length",
     }
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        path = values.text(given, "path")
-        content = await _done(lambda: _read(context.setting.workspace, path))
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        path = values.get_text(given, "path")
+        content = await _run_file_operation(lambda: _read(context.setting.workspace, path))
         return {"path": path, "content": content, "bytes": len(content.encode())}
 
 
-class Write:
+class FileWriteKind:
     summary = "Write a text file in the run's folder, with the folders that it needs"
     inputs: ClassVar[Mapping[str, str]] = {
         "path": "the file, from the run's folder",
@@ -42,14 +42,14 @@ class Write:
         "bytes": "its length",
     }
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        path, content = values.text(given, "path"), values.text(given, "content")
-        await _done(lambda: files.write(context.setting.workspace, path, content))
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        path, content = values.get_text(given, "path"), values.get_text(given, "content")
+        await _run_file_operation(lambda: files.write_content(context.setting.workspace, path, content))
         return {"path": path, "bytes": len(content.encode())}
 
 
 def _read(workspace: str, path: str) -> str:
-    with files.explained(path, outcome.ErrorType.UNKNOWN), scope.locate(workspace, path) as place:
+    with files.translate_os_errors(path, outcome.ToolErrorType.UNKNOWN), scope.locate(workspace, path) as place:
         content = files.read_whole(place).content
     if len(content) > LONGEST:
         raise faults.StepFailed(f"`{path}` is larger than {LONGEST // 1024**2} MiB")
@@ -59,10 +59,10 @@ def _read(workspace: str, path: str) -> str:
         raise faults.StepFailed(f"`{path}` is not a text in UTF-8") from None
 
 
-async def _done(work: Callable[[], T]) -> T:
+async def _run_file_operation(work: Callable[[], T]) -> T:
     try:
-        return await threads.call(work)
-    except outcome.Failed as failed:
+        return await threads.run_in_thread(work)
+    except outcome.ToolFailed as failed:
         raise faults.StepFailed(str(failed)) from failed
     except UnicodeEncodeError:
         raise faults.StepFailed("the text or its path is not valid Unicode") from None

@@ -14,14 +14,14 @@ from switchtower.engines.flow.runtime.kinds import port
 from switchtower.tools.running import threads
 
 LONGEST_ANSWER = 1024 * 1024
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """For a connection, and between two pieces of an answer. A step's own limit is for all of it."""
 _MOST_REDIRECTS = 5
 _MAY_PASS = frozenset({408, 425, 429})
 """Answers below 500 that another try may change."""
 
 
-class Get:
+class HttpGetKind:
     summary = "Fetch an address"
     inputs: ClassVar[Mapping[str, str]] = {
         "url": "begins with http:// or https://",
@@ -36,25 +36,25 @@ class Get:
         "json": "the body, where it is JSON",
     }
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        return await _ask("GET", given)
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        return await _request("GET", given)
 
 
-class Request:
+class HttpRequestKind:
     summary = "Send an HTTP request"
     inputs: ClassVar[Mapping[str, str]] = {
-        **Get.inputs,
+        **HttpGetKind.inputs,
         "method": "`GET` by default",
         "body": "a text to send; or `json`",
         "json": "a value to send as JSON",
     }
-    outputs = Get.outputs
+    outputs = HttpGetKind.outputs
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        method = values.text(given, "method", "GET").upper()
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        method = values.get_text(given, "method", "GET").upper()
         if not (method.isascii() and method.isalpha() and len(method) <= 20):
             raise faults.StepFailed("`method` is not the name of an HTTP method")
-        return await _ask(method, given)
+        return await _request(method, given)
 
 
 def _load() -> Any:
@@ -67,23 +67,23 @@ def _load() -> Any:
     return httpx2
 
 
-async def _ask(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    url = values.text(given, "url")
-    host = _host(url)
-    headers, content = values.texts(given, "headers"), None
+async def _request(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    url = values.get_text(given, "url")
+    host = _find_host(url)
+    headers, content = values.get_texts(given, "headers"), None
     if method != "GET" and "json" in given:
-        content = events.encoded(given["json"])
+        content = events.encode_json(given["json"])
         headers = {"content-type": "application/json", **headers}
     elif method != "GET" and "body" in given:
-        content = values.text(given, "body").encode("utf-8", "replace")
-    does_fail = values.flag(given, "fail_on_status", default=True)
-    params = values.texts(given, "params")
-    httpx2 = await threads.call(_load)
+        content = values.get_text(given, "body").encode("utf-8", "replace")
+    does_fail = values.get_flag(given, "fail_on_status", default=True)
+    params = values.get_texts(given, "params")
+    httpx2 = await threads.run_in_thread(_load)
     try:
-        async with httpx2.AsyncClient(timeout=_PATIENCE, follow_redirects=True, max_redirects=_MOST_REDIRECTS) as client:
+        async with httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=True, max_redirects=_MOST_REDIRECTS) as client:
             async with client.stream(method, url, headers=headers, params=params or None, content=content) as response:
-                body = await _body(response, host)
-                answer = _spelled(response, body)
+                body = await _read_body(response, host)
+                answer = _make_outputs(response, body)
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, UnicodeError, ValueError, TypeError) as error:
         raise faults.StepFailed(f"`{host}` cannot be asked ({type(error).__name__})") from None
     except httpx2.HTTPError as error:
@@ -93,12 +93,12 @@ async def _ask(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise faults.StepFailed(
             f"`{host}` answered {status}",
             retriable=status >= 500 or status in _MAY_PASS,
-            details={"status": status, "body": events.clipped(answer["body"], 2000)},
+            details={"status": status, "body": events.clip_text(answer["body"], 2000)},
         )
     return answer
 
 
-async def _body(response: Any, host: str) -> bytes:
+async def _read_body(response: Any, host: str) -> bytes:
     body = bytearray()
     async for piece in response.aiter_bytes(64 * 1024):
         body += piece
@@ -107,7 +107,7 @@ async def _body(response: Any, host: str) -> bytes:
     return bytes(body)
 
 
-def _spelled(response: Any, body: bytes) -> dict[str, Any]:
+def _make_outputs(response: Any, body: bytes) -> dict[str, Any]:
     kind = response.headers.get("content-type", "")
     try:
         text = body.decode(response.charset_encoding or "utf-8", "replace")
@@ -120,7 +120,7 @@ def _spelled(response: Any, body: bytes) -> dict[str, Any]:
     return answer
 
 
-def _host(url: str) -> str:
+def _find_host(url: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname

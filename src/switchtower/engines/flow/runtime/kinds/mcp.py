@@ -14,7 +14,7 @@ from switchtower.tools.mcp import config, connection, expand, results, server
 from switchtower.tools.sandboxes import sandbox
 
 
-class Call:
+class McpCallKind:
     summary = "Call a tool of an MCP server; the server stays up until the run ends"
     inputs: ClassVar[Mapping[str, str]] = {
         "tool": "the tool's name",
@@ -32,33 +32,35 @@ class Call:
     }
 
     def __init__(self) -> None:
-        self._servers: dict[str, server.Server] = {}
+        self._servers: dict[str, server.McpServer] = {}
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        tool, arguments = values.text(given, "tool"), given.get("arguments") or {}
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        tool, arguments = values.get_text(given, "tool"), given.get("arguments") or {}
         if not isinstance(arguments, Mapping):
             raise faults.StepFailed("`arguments` are not names and values")
-        chosen = self._server(_configured(given, context), context)
+        chosen = self._get_server(_configure_server(given, context), context)
 
         async def tell(text: str) -> None:
             context.log("info", text.rstrip())
 
         try:
             result = await chosen.call(tool, arguments, tell)
-        except (connection.Ended, connection.TimedOut) as trouble:
+        except (connection.McpConnectionEnded, connection.McpTimedOut) as trouble:
             raise faults.StepFailed(f"the MCP server {trouble}", retriable=True) from None
-        except connection.Refused as refused:
+        except connection.McpCallRefused as refused:
             raise faults.StepFailed(f"the MCP server refused the call: {refused}") from None
-        output = results.output_of(result)
+        output = results.convert_result(result)
         if output.is_error:
-            raise faults.StepFailed(f"the tool failed: {events.clipped(output.text, 500)}", retriable=True)
+            raise faults.StepFailed(f"the tool failed: {events.clip_text(output.text, 500)}", retriable=True)
         return {"text": output.text, "result": output.result}
 
-    def _server(self, configured: config.ServerConfig, context: port.Context) -> server.Server:
+    def _get_server(self, configured: config.ServerConfig, context: port.StepContext) -> server.McpServer:
         key = f"{context.setting.run_id} {configured.subject}"
         if key not in self._servers:
-            place = server.Place(context.setting.run_id, context.setting.workspace, "local", dict(os.environ), sandbox.choose)
-            self._servers[key] = server.Server(configured, place, server.Limits(), partial(_report, context))
+            place = server.ServerLocation(
+                context.setting.run_id, context.setting.workspace, "local", dict(os.environ), sandbox.choose_sandbox
+            )
+            self._servers[key] = server.McpServer(configured, place, server.ServerLimits(), partial(_report, context))
             context.setting.closings["mcp"] = self._close
         return self._servers[key]
 
@@ -67,29 +69,29 @@ class Call:
         await asyncio.gather(*(one.stop() for one in servers))
 
 
-async def _report(context: port.Context, code: str, sentence: str) -> None:
-    context.setting.events.log("warning", sentence)
+async def _report(context: port.StepContext, code: str, sentence: str) -> None:
+    context.setting.events.add_log("warning", sentence)
 
 
-def _configured(given: Mapping[str, Any], context: port.Context) -> config.ServerConfig:
-    name = values.text(given, "server", "server")
+def _configure_server(given: Mapping[str, Any], context: port.StepContext) -> config.ServerConfig:
+    name = values.get_text(given, "server", "server")
     if "command" in given and not context.setting.allow_shell:
         raise faults.StepFailed("to start an MCP server is not allowed here; hint: the run's `allow_shell` option allows it")
     arguments = given.get("args") or []
     if not isinstance(arguments, list):
         raise faults.StepFailed("`args` is not a list")
-    entry = config.Entry(
-        command=values.text(given, "command") if "command" in given else None,
+    entry = config.ServerEntry(
+        command=values.get_text(given, "command") if "command" in given else None,
         args=tuple(str(argument) for argument in arguments),
-        env=values.texts(given, "env"),
-        url=values.text(given, "url") if "url" in given else None,
-        headers=values.texts(given, "headers"),
+        env=values.get_texts(given, "env"),
+        url=values.get_text(given, "url") if "url" in given else None,
+        headers=values.get_texts(given, "headers"),
     )
     workspace = context.setting.workspace
     try:
         # No `${VAR}` is filled in: a flow may come from anywhere, and the runtime's variables are not its business.
-        configured = config.configure(name, entry, trusted=True, file="the flow", workspace=workspace, variables={})
-    except (config.Invalid, expand.CannotExpand) as error:
+        configured = config.configure_server(name, entry, trusted=True, file="the flow", workspace=workspace, variables={})
+    except (config.InvalidServerEntry, expand.ExpansionError) as error:
         raise faults.StepFailed(f"the MCP server cannot be used: {error}") from None
     assert configured is not None, "no step switches its own server off"
     return configured

@@ -12,50 +12,50 @@ _COROUTINE = 0x80
 """`inspect.CO_COROUTINE`."""
 
 
-class Registry:
-    def __init__(self, more: Mapping[str, port.Kind] | None = None) -> None:
+class KindRegistry:
+    def __init__(self, more: Mapping[str, port.StepKind] | None = None) -> None:
         """`more` are kinds at hand, which come before those that are looked up."""
-        self._loaded: dict[str, port.Kind] = dict(more or {})
+        self._loaded: dict[str, port.StepKind] = dict(more or {})
 
-    def kind(self, node: ir.Node, setting: port.Setting) -> port.Kind:
+    def load_kind(self, node: ir.FlowNode, setting: port.StepEnvironment) -> port.StepKind:
         """Raises `faults.Invalid` (1002)."""
         name = node.kind
         if name in catalogue.NEED_SHELL and not setting.allow_shell:
-            raise _unsupported(node, f"`{name}` is not allowed here; hint: the run's `allow_shell` option allows it")
+            raise _make_unsupported(node, f"`{name}` is not allowed here; hint: the run's `allow_shell` option allows it")
         if name in self._loaded:
             return self._loaded[name]
-        if name in catalogue.TOWERS and setting.tower is None:
-            raise _unsupported(node, f"`{name}` needs a tower, and this runtime has none; hint: run the flow on a daemon")
-        place = catalogue.OURS.get(name) or catalogue.TOWERS.get(name) or catalogue.plugins().get(name)
+        if name in catalogue.SESSION_KINDS and setting.tower is None:
+            raise _make_unsupported(node, f"`{name}` needs a tower, and this runtime has none; hint: run the flow on a daemon")
+        place = catalogue.BUILT_IN.get(name) or catalogue.SESSION_KINDS.get(name) or catalogue.list_plugins().get(name)
         if place is None:
-            raise _unsupported(node, f"`{name[:100]}` is not known here; hint: `tower flow kinds` lists those that are")
+            raise _make_unsupported(node, f"`{name[:100]}` is not known here; hint: `tower flow kinds` lists those that are")
         self._loaded[name] = _load(node, place)
         return self._loaded[name]
 
 
-def _load(node: ir.Node, place: str) -> port.Kind:
+def _load(node: ir.FlowNode, place: str) -> port.StepKind:
     try:
-        return load(place)
-    except Unusable as unusable:
-        raise _unsupported(node, f"`{node.kind[:100]}` {unusable}") from None
+        return load_class(place)
+    except InvalidKind as unusable:
+        raise _make_unsupported(node, f"`{node.kind[:100]}` {unusable}") from None
 
 
-class Unusable(Exception):
+class InvalidKind(Exception):
     """A kind cannot be loaded, or is none. The text says why, without the words of the module."""
 
 
-def load(place: str) -> port.Kind:
+def load_class(place: str) -> port.StepKind:
     """The kind at `module:Class`. Raises `Unusable`."""
     module, _, name = place.partition(":")
     try:
         kind = getattr(importlib.import_module(module), name)()
         is_kind = _is_coroutine_function(getattr(kind, "run", None))
     except (Exception, SystemExit) as error:  # a module of others may do anything when it is loaded
-        faults.panic(error)
-        raise Unusable(f"cannot be loaded ({type(error).__name__}); hint: stderr has the traceback") from None
+        faults.make_panic(error)
+        raise InvalidKind(f"cannot be loaded ({type(error).__name__}); hint: stderr has the traceback") from None
     if not is_kind:
-        raise Unusable(f"is no step kind: `{place[:200]}` has no `async def run(self, given, context)`")
-    loaded: port.Kind = kind
+        raise InvalidKind(f"is no step kind: `{place[:200]}` has no `async def run(self, given, context)`")
+    loaded: port.StepKind = kind
     return loaded
 
 
@@ -65,7 +65,7 @@ def _is_coroutine_function(run: Any) -> bool:
     return callable(run) if code is None else bool(code.co_flags & _COROUTINE)
 
 
-def _unsupported(node: ir.Node, reason: str) -> faults.Invalid:
-    return faults.Invalid(
+def _make_unsupported(node: ir.FlowNode, reason: str) -> faults.FlowRejected:
+    return faults.FlowRejected(
         faults.UNSUPPORTED_STEP_KIND, f"Unsupported step kind: {reason}", step_id=node.id, details={"kind": node.kind[:100]}
     )

@@ -13,7 +13,7 @@ _NO_LIMIT = 366 * 24 * 3600.0
 _LONGEST_COMPLAINT = 2000
 
 
-class Shell:
+class ShellKind:
     summary = "Run a command in the run's folder; needs `--allow-shell`"
     inputs: ClassVar[Mapping[str, str]] = {
         "command": "for the shell",
@@ -24,10 +24,10 @@ class Shell:
         "stderr": "likewise",
     }
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         setting = context.setting
         assert setting.allow_shell, "a run without `allow_shell` is refused at its start"
-        command = values.text(given, "command")
+        command = values.get_text(given, "command")
         setting.closings["shell"] = partial(processes.end_run, setting.run_id)
         try:
             finished = await processes.run_command(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from switchtower.engines.flow.runtime.kinds import port
 
 
-class RunAgent:
+class RunAgentKind:
     summary = "Let an agent do the step, in a separate session; needs a daemon"
     inputs: ClassVar[Mapping[str, str]] = {
         "prompt": "what the agent is asked to do",
@@ -31,11 +31,11 @@ class RunAgent:
     }
     patient = True
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        return await _tower(context).do("agent.run", given, context)
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        return await _get_session_steps(context).run_step("agent.run", given, context)
 
 
-class Approval:
+class ApprovalKind:
     summary = "Wait until a user decides; needs a daemon"
     inputs: ClassVar[Mapping[str, str]] = {
         "title": "the question",
@@ -50,10 +50,10 @@ class Approval:
     }
     patient = True
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        return await _tower(context).do("approval", given, context)
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        return await _get_session_steps(context).run_step("approval", given, context)
 
 
-def _tower(context: port.Context) -> port.Tower:
+def _get_session_steps(context: port.StepContext) -> port.SessionSteps:
     assert context.setting.tower is not None, "a run without a tower is refused at its start"
     return context.setting.tower

@@ -16,20 +16,20 @@ _SHOWN |= dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xF
 _SHOWN |= {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
-def text(raw: str) -> str:
+def escape_text(raw: str) -> str:
     """Safe between tags and in quoted attributes."""
     return html.escape(raw.translate(_SHOWN), quote=True)
 
 
-def json(value: object) -> str:
+def escape_json(value: object) -> str:
     try:
         encoded = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
         encoded = repr(type(value))
-    return text(encoded)
+    return escape_text(encoded)
 
 
-def image(data: str, media_type: str) -> str | None:
+def make_image_url(data: str, media_type: str) -> str | None:
     """An address that holds the picture itself; None for what is none."""
     if media_type not in _IMAGE_TYPES or not _base64(data):
         return None
