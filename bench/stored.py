@@ -6,9 +6,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from bench import wire
-from switchtower.core import journal
-from switchtower.core.session import Session, make_card, fold_entries, encode_snapshot
-from switchtower.stores.sqlite import SqliteJournal
+from switchtower.core.fold import encode_snapshot, fold_entries, make_card
+from switchtower.core.ports import journal
+from switchtower.core.session import Session
+from switchtower.stores.sqlite.journal import SqliteJournal
 
 _PIECE = 1_000
 

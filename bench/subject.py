@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from bench.commits import Commit, Report, EventRange
+from bench.commits import Commit, EventRange, Report
 from switchtower import config
-from switchtower.core import engine, events, journal
+from switchtower.core import events
+from switchtower.core.ports import engine, journal
 from switchtower.daemon import agent_parts, app
-from switchtower.stores.group import SqliteBatch
+from switchtower.stores.sqlite.batch import SqliteBatch
 
 TEXT = "lorem "
 _EVENT_WIDTH = 7

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.processes import Server, read_cpu_seconds
 from bench.setting import BenchContext
-from switchtower.stores.postgres import connections
+from switchtower.stores.postgres import database
 from switchtower.testing.postgres_server import PostgresServer
 
 _numbers = itertools.count(1)
@@ -24,7 +24,7 @@ def create_database(server: PostgresServer) -> str:
 
 def query_database(dsn: str, query: str) -> int:
     async def asked() -> Any:
-        connection = await connections.connect(dsn)
+        connection = await database.connect(dsn)
         try:
             return await connection.fetchval(query)
         finally:

@@ -3,8 +3,9 @@
 import itertools
 import re
 
-from switchtower.core import codec, events, journal
-from switchtower.protocols.push import outbound
+from switchtower.core import codec, events
+from switchtower.core.ports import journal
+from switchtower.protocols.push import encoder
 
 SESSION_ID = "sess_01JCQ0000000000000000000000"
 RUN_ID = "run_01JCQ0000000000000000000000"
@@ -42,7 +43,7 @@ def make_batches(batches: list[int]) -> list[list[journal.Entry]]:
 
 
 def make_frames(batches: list[int]) -> list[list[bytes]]:
-    return [outbound.encode_batch(SESSION_ID, batch) for batch in make_batches(batches)]
+    return [encoder.encode_batch(SESSION_ID, batch) for batch in make_batches(batches)]
 
 
 def make_rows(batches: list[int]) -> list[list[tuple[object, ...]]]:

@@ -14,7 +14,7 @@ import uvloop
 
 from bench import wire
 from bench.baselines import tables
-from switchtower.stores import connections
+from switchtower.stores.sqlite import database
 
 OUTPUT_LIMIT = 1_048_576
 
@@ -52,7 +52,7 @@ class Broadcast:
         self._chunks = [b"\n".join(frames) + b"\n" for frames in wire.make_frames(batches)]
         self._rows = wire.make_rows(batches) if journal else []
         if journal:
-            self._connection = connections.open_for_writing(Path(journal))
+            self._connection = database.open_for_writing(Path(journal))
             tables.make(self._connection)
 
     def start(self) -> None:

@@ -14,7 +14,8 @@ import msgspec
 
 from bench.baselines import tables
 from bench.commits import Commit, ReplayPlan
-from switchtower.stores import connections, strips
+from switchtower.stores import packed_rows
+from switchtower.stores.sqlite import database
 
 _EVENTS = "INSERT INTO events (sid, seq, ts_ms, run_id, kind, data) VALUES (?, ?, ?, ?, ?, ?)"
 _SESSIONS = (
@@ -31,7 +32,7 @@ def _read_rows(source: sqlite3.Connection, commit: Commit) -> tuple[_Rows, _Rows
             "SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? AND seq >= ? ORDER BY seq",
             (stretch.sid, stretch.first_seq),
         )
-        events += [(stretch.sid, *entry) for entry in strips.unpack(stored, stretch.first_seq - 1, stretch.count)]
+        events += [(stretch.sid, *entry) for entry in packed_rows.unpack(stored, stretch.first_seq - 1, stretch.count)]
         if commit.sessions and stretch.first_seq == 1:
             sessions += source.execute(
                 "SELECT sid, session_id, epoch, state, created_at_ms, updated_at_ms, card FROM sessions WHERE sid = ?",
@@ -42,9 +43,9 @@ def _read_rows(source: sqlite3.Connection, commit: Commit) -> tuple[_Rows, _Rows
 
 def main(plan: ReplayPlan) -> list[int]:
     """When each commit was on the disk."""
-    source = connections.open_for_reading(Path(plan.source))
+    source = database.open_for_reading(Path(plan.source))
     batches = [_read_rows(source, commit) for commit in plan.commits]
-    target = connections.open_for_writing(Path(plan.target))
+    target = database.open_for_writing(Path(plan.target))
     tables.make(target)
     at_ns = []
     for events, sessions in batches:

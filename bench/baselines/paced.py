@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from bench.baselines import tables
-from switchtower.stores import connections
+from switchtower.stores.sqlite import database
 
 
 def main(target: str, count: int, pause_us: int) -> list[float]:
-    connection = connections.open_for_writing(Path(target))
+    connection = database.open_for_writing(Path(target))
     tables.make(connection)
     row = (int(time.time()), "run_01JCQ0000000000000000000000", "text.delta", b'{"text":"lorem "}')
     sid = time.time_ns()

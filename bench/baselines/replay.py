@@ -11,8 +11,8 @@ import uvloop
 
 from bench import wire
 from bench.baselines import tables
-from switchtower.protocols.push import outbound
-from switchtower.stores import connections
+from switchtower.protocols.push import encoder
+from switchtower.stores.sqlite import database
 
 PAGE = 500
 OUTPUT_LIMIT = 1_048_576
@@ -49,10 +49,10 @@ class Replayer(asyncio.Protocol):
 
 def _store(journal: Path, events: int) -> None:
     """The frames where the journal keeps its events, so that what is read has the same shape."""
-    connection = connections.open_for_writing(journal)
+    connection = database.open_for_writing(journal)
     tables.make(connection)
     stored = wire.make_entries(events - 3)
-    frames = outbound.encode_batch(wire.SESSION_ID, stored)
+    frames = encoder.encode_batch(wire.SESSION_ID, stored)
     rows = [(1, *entry[:4], frame) for entry, frame in zip(stored, frames, strict=True)]
     connection.execute("BEGIN")
     connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -63,7 +63,7 @@ def _store(journal: Path, events: int) -> None:
 async def serve(socket: str, journal: str, events: int) -> None:
     if not Path(journal).exists():
         _store(Path(journal), events)
-    connection = connections.open_for_reading(Path(journal))
+    connection = database.open_for_reading(Path(journal))
     server = await asyncio.get_running_loop().create_unix_server(lambda: Replayer(connection), socket)
     await server.serve_forever()
 

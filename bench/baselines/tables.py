@@ -2,11 +2,11 @@
 
 import sqlite3
 
-from switchtower.stores import migrations
+from switchtower.stores.sqlite import database
 
 
 def make(connection: sqlite3.Connection) -> None:
-    migrations.migrate(connection)
+    database.migrate(connection)
     connection.execute("DROP TABLE events")
     connection.execute(
         "CREATE TABLE events (sid INTEGER, seq INTEGER, ts_ms INTEGER, run_id TEXT, kind TEXT, data BLOB, PRIMARY KEY (sid, seq))"

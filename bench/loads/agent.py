@@ -13,14 +13,15 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from switchtower.core import commands, engine, events, journal, redact
-from switchtower.engines.agent.kit import AgentServices
+from switchtower.core import commands, events, redact
+from switchtower.core.ports import engine, journal
+from switchtower.engines.agent.context import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import port
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.sessions import OWNER, start_session
-from switchtower.testing.workshop import StubHostServices
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.session_driver import OWNER, start_session
 from switchtower.tools import registry
 from switchtower.tools.mcp.servers import McpServers
 from switchtower.tools.snapshots.checkpoints import Checkpoints

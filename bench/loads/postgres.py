@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from bench.baselines.postgres import EVENT, PIECE
-from switchtower.core import events, journal
-from switchtower.stores.postgres.connections import connect
+from switchtower.core import events
+from switchtower.core.ports import journal
+from switchtower.stores.postgres.database import connect
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.journal_contract import make_card
+from switchtower.testing.entries import make_card
 
 NOON = 1_760_000_000_000
 

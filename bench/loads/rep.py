@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from switchtower.daemon import flow_runs
+from switchtower.flows import orchestrator
 from switchtower.protocols.rep import client, driver, messages
 
 POLL = b'{"jsonrpc":"2.0","id":%d,"method":"Runtime.Poll","params":{"run_id":"bench"}}\n'
@@ -35,7 +35,7 @@ async def measure_handshake(times: int, cwd: str) -> float:
     async def once() -> float:
         began = time.perf_counter()
         marching = client.RuntimeEnvironment(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=60)
-        async with client.RuntimeClient.start(flow_runs.make_own_argv(), cwd=cwd, runtime_environment=marching) as runtime:
+        async with client.RuntimeClient.start(orchestrator.make_own_argv(), cwd=cwd, runtime_environment=marching) as runtime:
             await runtime.call(messages.CAPABILITIES, {}, messages.Capabilities)
             return time.perf_counter() - began
 
@@ -48,7 +48,7 @@ async def measure_trivial_flow(times: int, cwd: str) -> float:
     async def once() -> float:
         began = time.perf_counter()
         order = driver.RuntimeRunOrder(
-            argv=flow_runs.make_own_argv(),
+            argv=orchestrator.make_own_argv(),
             cwd=cwd,
             ir=make_flow("log", message="hello"),
             required=["log"],
@@ -66,7 +66,9 @@ async def measure_polls(seconds: float, cwd: str) -> float:
     """Answers a second of our runtime while a step is under way."""
     start = {"ir": make_flow("sleep", seconds="600"), "options": {"run_id": "bench"}}
     request = {"jsonrpc": "2.0", "id": 0, "method": messages.START_RUN, "params": start}
-    return measure_poll_rate(flow_runs.make_own_argv(), cwd, seconds, msgspec.json.encode(request) + b"\n", b'"state":"started"')
+    return measure_poll_rate(
+        orchestrator.make_own_argv(), cwd, seconds, msgspec.json.encode(request) + b"\n", b'"state":"started"'
+    )
 
 
 def measure_poll_rate(argv: list[str], cwd: str, seconds: float, first: bytes, begun: bytes) -> float:

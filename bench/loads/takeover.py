@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from bench.loads import peer, requests
-from switchtower.stores.postgres import connections
+from switchtower.stores.postgres import database as postgres_database
 
 POLL = 0.005
 
@@ -19,7 +19,7 @@ async def load(socket: str, pid: int, dsn: str, sessions: int) -> Any:
         names.append(await control.start_session(requests.start_session(peer.next_number())))
         # It waits for a starting shot that never comes, so the run is active.
         await control.ask(requests.send(peer.next_number(), names[-1], "each 1"))
-    database = await connections.connect(dsn)
+    database = await postgres_database.connect(dsn)
     query = "SELECT session_id, epoch, head FROM homes WHERE session_id = ANY ($1)"
     before = {name: (epoch, head) for name, epoch, head in await database.fetch(query, names)}
     os.kill(pid, signal.SIGKILL)

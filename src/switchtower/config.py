@@ -1,20 +1,19 @@
 """Every setting, declared once: its key in the configuration file, its `TOWER_*` variable, its flag and its default.
 
 Reads the environment and one file; creates nothing and opens no socket. A flag wins over the environment, the environment
-over the file, the file over the default.
-"""
+over the file, the file over the default."""
 
-import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from switchtower.settings import values
-from switchtower.settings.folders import Folders
-from switchtower.settings.folders import locate as locate
+from switchtower.settings import parsers
+from switchtower.settings.parsers import Setting, declare_setting
+from switchtower.settings.sources import TABLES, ConfigError, Folders, Sources, read_config_file
+from switchtower.settings.sources import locate as locate
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 POLICIES = ("read-only", "ask", "auto", "yolo")
@@ -24,8 +23,8 @@ NEW_HOSTS = ("local", "trust", "ask", "refuse")
 HUB_MAY = ("watch", "decide", "start")
 NOTIFY_FORMATS = ("json", "ntfy")
 NOTIFY_EVENTS = ("decision", "finished", "failed")
-TABLES = ("models", "rules")
-"""Parts of the file that are no single values: `[models.NAME]` and `[[rules]]`. The rooms that use them read them."""
+
+
 LIVE = (
     "provider",
     "model",
@@ -42,87 +41,6 @@ LIVE = (
     *TABLES,
 )
 """What a running daemon takes from a changed file without a restart, for sessions and runs that start from then on."""
-SECTIONS = ("notify", "telemetry")
-"""Tables of the file that only group settings: `webhook` in `[notify]` is the setting `notify_webhook`."""
-
-
-class ConfigError(Exception):
-    """A setting that cannot be used: which, where it came from, and what to do."""
-
-    def __init__(self, setting: str, source: str, problem: str, *, hint: str) -> None:
-        super().__init__(setting, source, problem)
-        self.setting = setting
-        self.source = source
-        self.problem = problem
-        self.hint = hint
-
-    @property
-    def message(self) -> str:
-        return f"`{self.setting}` from {self.source}: {self.problem}"
-
-    def __str__(self) -> str:
-        return f"{self.message}; hint: {self.hint}"
-
-
-class Setting(NamedTuple):
-    """One row of the table that the flags, the variables and the documentation are made from."""
-
-    name: str
-    parse: Callable[[object], Any]
-    default: Any
-    metavar: str
-    help: str
-    variables: tuple[str, ...]
-    """The first one set wins."""
-    spellings: Mapping[str, Callable[[object], Any]]
-    """Variables of other programs that spell the value in their own way."""
-    in_file: bool
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def is_switch(self) -> bool:
-        return self.parse is values.parse_switch
-
-    @property
-    def remedy(self) -> str:
-        """What to write instead of a value that was refused."""
-        if isinstance(self.parse, values.OneOfParser):
-            return f"use one of {', '.join(self.parse.choices)}"
-        if isinstance(self.parse, values.SomeOfParser):
-            return f"use some of {', '.join(self.parse.choices)}"
-        if self.name == "socket":
-            return f"set `{self.variables[0]}` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"
-        if self.name == "store":
-            return "give one, such as `postgresql://tower@db.example/tower`, or none for SQLite"
-        if self.is_switch:
-            return "use `true` or `false`"
-        example = f", such as `{self.default}`" if self.default is not None else ""
-        return f"give {self.metavar}{example}"
-
-
-Spellings = Mapping[str, Callable[[object], Any] | None]
-_NO_OTHERS: Spellings = MappingProxyType({})
-
-
-def declare_setting(
-    default: Any,
-    parse: Callable[[object], Any],
-    metavar: str,
-    help: str,
-    *,
-    also: Spellings = _NO_OTHERS,
-    in_file: bool = True,
-) -> Any:
-    """`also` are variables besides our own, each with its parser where it is spelled otherwise than ours."""
-    return field(default=default, metadata={"parse": parse, "metavar": metavar, "help": help, "also": also, "in_file": in_file})
-
-
-class Sources(NamedTuple):
-    flags: Mapping[str, object]
-    environ: Mapping[str, str]
 
 
 _DERIVED = Path()
@@ -132,274 +50,277 @@ _DERIVED = Path()
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     home: Path | None = declare_setting(  # noqa: RUF009
-        None, values.parse_path, "DIR", "Keep everything (configuration, data, socket, log) in this one folder", in_file=False
+        None, parsers.parse_path, "DIR", "Keep everything (configuration, data, socket, log) in this one folder", in_file=False
     )
     socket: Path = declare_setting(  # noqa: RUF009
-        _DERIVED, values.parse_socket_path, "PATH", "The Unix socket of the push protocol", also={"PUSHD_SOCKET": None}
+        _DERIVED, parsers.parse_socket_path, "PATH", "The Unix socket of the push protocol", also={"PUSHD_SOCKET": None}
     )
     http: str = declare_setting(
-        "127.0.0.1:8787", values.parse_listen, "HOST:PORT", "HTTP and WebSockets; port 0 picks a free one, `off` disables"
+        "127.0.0.1:8787", parsers.parse_listen, "HOST:PORT", "HTTP and WebSockets; port 0 picks a free one, `off` disables"
     )
     pi: str = declare_setting(
         "127.0.0.1:3141",
-        values.parse_listen,
+        parsers.parse_listen,
         "HOST:PORT",
         "The pi protocol's own port; port 0 picks a free one, `off` disables",
-        also={"PI_SERVER_PORT": values.parse_loopback_port},
+        also={"PI_SERVER_PORT": parsers.parse_loopback_port},
     )
     store: str | None = declare_setting(
         None,
-        values.parse_store_url,
+        parsers.parse_store_url,
         "URL",
         "A PostgreSQL that several nodes share, `postgresql://…`, in place of the SQLite journal",
     )
     node_listen: str = declare_setting(
-        "127.0.0.1:0", values.parse_listen_address, "HOST:PORT", "Where other nodes reach this one; port 0 picks a free one"
+        "127.0.0.1:0", parsers.parse_listen_address, "HOST:PORT", "Where other nodes reach this one; port 0 picks a free one"
     )
     node_address: str | None = declare_setting(
         None,
-        values.parse_listen_address,
+        parsers.parse_listen_address,
         "HOST:PORT",
         "The address that other nodes are told, where it is not the one we listen at",
     )
     node_name: str | None = declare_setting(
-        None, values.parse_text, "NAME", "What this node is called in lists; the machine's name otherwise"
+        None, parsers.parse_text, "NAME", "What this node is called in lists; the machine's name otherwise"
     )
     node_lease: float = declare_setting(
-        6.0, values.make_number_parser(1.0), "SECONDS", "How long a node may be silent before others take its sessions over"
+        6.0, parsers.make_number_parser(1.0), "SECONDS", "How long a node may be silent before others take its sessions over"
     )
     max_line_bytes: int = declare_setting(
-        1_048_576, values.make_integer_parser(1024), "BYTES", "The longest frame a client may send"
+        1_048_576, parsers.make_integer_parser(1024), "BYTES", "The longest frame a client may send"
     )
     output_limit_bytes: int = declare_setting(
         1_048_576,
-        values.make_integer_parser(1024),
+        parsers.make_integer_parser(1024),
         "BYTES",
         "How much output may wait for one connection before it is paged from the journal",
     )
     retention_entries: int = declare_setting(
-        100_000, values.make_integer_parser(0), "COUNT", "How many of a session's token deltas are kept; 0 keeps all"
+        100_000, parsers.make_integer_parser(0), "COUNT", "How many of a session's token deltas are kept; 0 keeps all"
     )
     retention_days: float = declare_setting(
-        30.0, values.make_number_parser(0), "DAYS", "How long token deltas are kept; 0 keeps them for ever"
+        30.0, parsers.make_number_parser(0), "DAYS", "How long token deltas are kept; 0 keeps them for ever"
     )
     receipt_ttl_hours: float = declare_setting(
         168.0,
-        values.make_number_parser(0.001),
+        parsers.make_number_parser(0.001),
         "HOURS",
         "How long a repeated request is recognised and answered as the first time",
     )
     approval_timeout: float = declare_setting(
-        86_400.0, values.make_number_parser(0.001), "SECONDS", "How long an approval waits before it expires"
+        86_400.0, parsers.make_number_parser(0.001), "SECONDS", "How long an approval waits before it expires"
     )
     attach_token_required: bool = declare_setting(
-        False, values.parse_switch, "", "Ask for a session's attach token on the owner's socket too"
+        False, parsers.parse_switch, "", "Ask for a session's attach token on the owner's socket too"
     )
-    demo_delay_ms: float = declare_setting(15.0, values.make_number_parser(0), "MS", "The demo model's pause between words")
+    demo_delay_ms: float = declare_setting(15.0, parsers.make_number_parser(0), "MS", "The demo model's pause between words")
     provider: str = declare_setting(
         "auto",
-        values.parse_text,
+        parsers.parse_text,
         "NAME",
         "The model or provider of sessions that name none; `auto` takes the first usable one",
     )
-    model: str | None = declare_setting(None, values.parse_text, "NAME", "The provider's model for sessions that name none")
+    model: str | None = declare_setting(None, parsers.parse_text, "NAME", "The provider's model for sessions that name none")
     policy: str = declare_setting(
-        "ask", values.OneOfParser(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}"
+        "ask", parsers.OneOfParser(*POLICIES), "PROFILE", f"What sessions may do unasked: {', '.join(POLICIES)}"
     )
     sandbox: str = declare_setting(
         "auto",
-        values.OneOfParser(*SANDBOX_SETTINGS),
+        parsers.OneOfParser(*SANDBOX_SETTINGS),
         "NAME",
         f"Where commands run: {', '.join(SANDBOX_SETTINGS)}. A session gets this or more; "
         "`auto` is `bubblewrap` for agents where it works",
     )
-    sandbox_network: bool = declare_setting(False, values.parse_switch, "", "Let commands in a sandbox use the network")
+    sandbox_network: bool = declare_setting(False, parsers.parse_switch, "", "Let commands in a sandbox use the network")
     trusted_folders: tuple[str, ...] = declare_setting(
         (),
-        values.parse_names,
+        parsers.parse_names,
         "PATHS",
         "Folders whose instructions count without a question, with commas between; `*` is any name, and folders below count too",
     )
     pass_env: tuple[str, ...] = declare_setting(
         (),
-        values.parse_names,
+        parsers.parse_names,
         "NAMES",
         "Variables that commands may see although their names look like secrets, with commas between",
     )
     max_turns: int = declare_setting(
-        200, values.make_integer_parser(0), "COUNT", "How often one run may call the model; 0 is no limit"
+        200, parsers.make_integer_parser(0), "COUNT", "How often one run may call the model; 0 is no limit"
     )
     max_tokens: int = declare_setting(
-        0, values.make_integer_parser(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit"
+        0, parsers.make_integer_parser(0), "COUNT", "How many tokens one run may take, in and out; 0 is no limit"
     )
     max_cost: float = declare_setting(
         0.0,
-        values.make_number_parser(0),
+        parsers.make_number_parser(0),
         "USD",
         "How much one run may cost; models without a known price are refused; 0 is no limit",
     )
     max_minutes: float = declare_setting(
-        0.0, values.make_number_parser(0), "MINUTES", "How long one run may call the model; 0 is no limit"
+        0.0, parsers.make_number_parser(0), "MINUTES", "How long one run may call the model; 0 is no limit"
     )
     compact_at: float = declare_setting(
         0.8,
-        values.make_number_parser(0),
+        parsers.make_number_parser(0),
         "PART",
         "The part of the context window from which on a conversation is summarised; 0 never does",
     )
     log_level: str = declare_setting(
-        "info", values.OneOfParser(*LOG_LEVELS), "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}"
+        "info", parsers.OneOfParser(*LOG_LEVELS), "LEVEL", f"How much is logged: {', '.join(LOG_LEVELS)}"
     )
     shutdown_timeout: float = declare_setting(
-        5.0, values.make_number_parser(0), "SECONDS", "How long running work may take to end when the daemon stops"
+        5.0, parsers.make_number_parser(0), "SECONDS", "How long running work may take to end when the daemon stops"
     )
     pi_max_sessions: int = declare_setting(
-        100, values.make_integer_parser(1), "COUNT", "pi: how many sessions may be loaded at a time"
+        100, parsers.make_integer_parser(1), "COUNT", "pi: how many sessions may be loaded at a time"
     )
     pi_max_connections: int = declare_setting(
-        1_000, values.make_integer_parser(1), "COUNT", "pi: how many clients may be connected at a time"
+        1_000, parsers.make_integer_parser(1), "COUNT", "pi: how many clients may be connected at a time"
     )
     pi_max_frame_bytes: int = declare_setting(
-        10_485_760, values.make_integer_parser(1024), "BYTES", "pi: the longest frame a client may send"
+        10_485_760, parsers.make_integer_parser(1024), "BYTES", "pi: the longest frame a client may send"
     )
     pi_session_rate: int = declare_setting(
         100,
-        values.make_integer_parser(0),
+        parsers.make_integer_parser(0),
         "COUNT",
         "pi: commands a minute that one client may send to one session; 0 is no limit",
     )
     pi_client_rate: int = declare_setting(
-        1_000, values.make_integer_parser(0), "COUNT", "pi: commands a minute that one client may send; 0 is no limit"
+        1_000, parsers.make_integer_parser(0), "COUNT", "pi: commands a minute that one client may send; 0 is no limit"
     )
     pi_read_timeout: float = declare_setting(
-        30.0, values.make_number_parser(0.001), "SECONDS", "pi: how long a command that only reads may take"
+        30.0, parsers.make_number_parser(0.001), "SECONDS", "pi: how long a command that only reads may take"
     )
     pi_command_timeout: float = declare_setting(
-        300.0, values.make_number_parser(0.001), "SECONDS", "pi: how long any other command may take, without its run"
+        300.0, parsers.make_number_parser(0.001), "SECONDS", "pi: how long any other command may take, without its run"
     )
     pi_dependency_timeout: float = declare_setting(
-        30.0, values.make_number_parser(0.001), "SECONDS", "pi: how long a command waits for those it depends on"
+        30.0, parsers.make_number_parser(0.001), "SECONDS", "pi: how long a command waits for those it depends on"
     )
     pi_idempotency_minutes: float = declare_setting(
-        10.0, values.make_number_parser(0.001), "MINUTES", "pi: how long an idempotency key is recognised"
+        10.0, parsers.make_number_parser(0.001), "MINUTES", "pi: how long an idempotency key is recognised"
     )
     pi_ui_timeout: float = declare_setting(
-        60.0, values.make_number_parser(0.001), "SECONDS", "pi: how long a question to the user waits for its answer"
+        60.0, parsers.make_number_parser(0.001), "SECONDS", "pi: how long a question to the user waits for its answer"
     )
     minicodex_heartbeat: float = declare_setting(
-        15.0, values.make_number_parser(0), "SECONDS", "MiniCodex: how often a client hears that we live; 0 never says so"
+        15.0, parsers.make_number_parser(0), "SECONDS", "MiniCodex: how often a client hears that we live; 0 never says so"
     )
     minicodex_replay: int = declare_setting(
-        10_000, values.make_integer_parser(1), "COUNT", "MiniCodex: how many entries are replayed to a client that comes back"
+        10_000, parsers.make_integer_parser(1), "COUNT", "MiniCodex: how many entries are replayed to a client that comes back"
     )
     host_socket: Path = declare_setting(  # noqa: RUF009
-        _DERIVED, values.parse_socket_path, "PATH", "The Unix socket of the host's own HTTP", also={"LOCAL_UNIX_SOCKET": None}
+        _DERIVED, parsers.parse_socket_path, "PATH", "The Unix socket of the host's own HTTP", also={"LOCAL_UNIX_SOCKET": None}
     )
     hub: str | None = declare_setting(
-        None, values.parse_hub_url, "URL", "The hub that this daemon dials as a host, such as `https://hub.example`"
+        None, parsers.parse_hub_url, "URL", "The hub that this daemon dials as a host, such as `https://hub.example`"
     )
     insecure_hub: bool = declare_setting(
         False,
-        values.parse_switch,
+        parsers.parse_switch,
         "",
         "Dial a hub on another machine without TLS: all between here and there read and change everything",
     )
     hub_may: str = declare_setting(
         "decide",
-        values.OneOfParser(*HUB_MAY),
+        parsers.OneOfParser(*HUB_MAY),
         "WHAT",
         "What the hub may do on this host: `watch`, also `decide`, type and stop, or also `start` programs and write files",
     )
-    host_name: str | None = declare_setting(None, values.parse_text, "NAME", "What this machine is called in lists of hosts")
+    host_name: str | None = declare_setting(None, parsers.parse_text, "NAME", "What this machine is called in lists of hosts")
     host_id: str | None = declare_setting(
-        None, values.parse_text, "ID", "Who this machine is to hubs; made once when nobody chooses", also={"HOST_ID": None}
+        None, parsers.parse_text, "ID", "Who this machine is to hubs; made once when nobody chooses", also={"HOST_ID": None}
     )
     new_hosts: str = declare_setting(
         "local",
-        values.OneOfParser(*NEW_HOSTS),
+        parsers.OneOfParser(*NEW_HOSTS),
         "WHO",
         "Hosts that come for the first time: `trust` all, those of this machine (`local`), `ask` for each, or `refuse` all",
     )
     host_max_sessions: int = declare_setting(
-        2_000, values.make_integer_parser(0), "COUNT", "Sessions that one host may have here; 0 is no limit"
+        2_000, parsers.make_integer_parser(0), "COUNT", "Sessions that one host may have here; 0 is no limit"
     )
     host_max_approvals: int = declare_setting(
         200,
-        values.make_integer_parser(0),
+        parsers.make_integer_parser(0),
         "COUNT",
         "Questions of one host that may wait for a decision here at a time; 0 is no limit",
     )
     host_messages_per_minute: int = declare_setting(
-        200_000, values.make_integer_parser(0), "COUNT", "Messages of one host that are taken in a minute; 0 is no limit"
+        200_000, parsers.make_integer_parser(0), "COUNT", "Messages of one host that are taken in a minute; 0 is no limit"
     )
     host_bytes_per_minute: int = declare_setting(
-        67_108_864, values.make_integer_parser(0), "BYTES", "How much of one host is taken in a minute; 0 is no limit"
+        67_108_864, parsers.make_integer_parser(0), "BYTES", "How much of one host is taken in a minute; 0 is no limit"
     )
     host_max_frame_bytes: int = declare_setting(
         16_777_216,
-        values.make_integer_parser(65_536),
+        parsers.make_integer_parser(65_536),
         "BYTES",
         "The longest frame between a host and its hub, in both directions",
     )
     lost_after: float = declare_setting(
-        60.0, values.make_number_parser(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
+        60.0, parsers.make_number_parser(0.001), "SECONDS", "How long a host may be away before its runs count as lost"
     )
     heartbeat: float = declare_setting(
-        10.0, values.make_number_parser(0.001), "SECONDS", "How often a host tells its hub that it lives"
+        10.0, parsers.make_number_parser(0.001), "SECONDS", "How often a host tells its hub that it lives"
     )
     origins: tuple[str, ...] = declare_setting(
         (),
-        values.parse_origins,
+        parsers.parse_origins,
         "NAMES",
         "Names that this daemon may be reached by, such as `hub.example`, and pages that may use it, such as `https://app.example:8443`",
     )
     trusted_proxies: tuple[str, ...] = declare_setting(
-        (), values.parse_networks, "NETWORKS", "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, such as `127.0.0.1`"
+        (), parsers.parse_networks, "NETWORKS", "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, such as `127.0.0.1`"
     )
     max_connections: int = declare_setting(
-        0, values.make_integer_parser(0), "COUNT", "TCP connections to all ports at a time; 0 is as many as the descriptors allow"
+        0,
+        parsers.make_integer_parser(0),
+        "COUNT",
+        "TCP connections to all ports at a time; 0 is as many as the descriptors allow",
     )
     max_connections_per_address: int = declare_setting(
         100,
-        values.make_integer_parser(1),
+        parsers.make_integer_parser(1),
         "COUNT",
         "TCP connections without a token from one address of another machine at a time",
     )
     public_url: str | None = declare_setting(
         None,
-        values.parse_public_url,
+        parsers.parse_public_url,
         "URL",
         "Where people reach the page, such as `https://tower.example`: for links and proxies",
     )
     tls_cert: Path | None = declare_setting(  # noqa: RUF009
-        None, values.parse_path, "FILE", "The certificate, with its chain, of the HTTP port (PEM): it then speaks TLS alone"
+        None, parsers.parse_path, "FILE", "The certificate, with its chain, of the HTTP port (PEM): it then speaks TLS alone"
     )
-    tls_key: Path | None = declare_setting(None, values.parse_path, "FILE", "The private key of `tls_cert` (PEM)")  # noqa: RUF009
+    tls_key: Path | None = declare_setting(None, parsers.parse_path, "FILE", "The private key of `tls_cert` (PEM)")  # noqa: RUF009
     web_dir: Path | None = declare_setting(  # noqa: RUF009
-        None, values.parse_path, "DIR", "The page's files, where they are not those that we came with"
+        None, parsers.parse_path, "DIR", "The page's files, where they are not those that we came with"
     )
-    metrics_public: bool = declare_setting(False, values.parse_switch, "", "Show `/metrics` to everybody who reaches the port")
+    metrics_public: bool = declare_setting(False, parsers.parse_switch, "", "Show `/metrics` to everybody who reaches the port")
     notify_webhook: tuple[str, ...] = declare_setting(
-        (), values.parse_urls, "URLS", "Addresses that are told of decisions and runs that end, with commas between"
+        (), parsers.parse_urls, "URLS", "Addresses that are told of decisions and runs that end, with commas between"
     )
     notify_format: str = declare_setting(
-        "json", values.OneOfParser(*NOTIFY_FORMATS), "FORMAT", f"How they are told: {', '.join(NOTIFY_FORMATS)}"
+        "json", parsers.OneOfParser(*NOTIFY_FORMATS), "FORMAT", f"How they are told: {', '.join(NOTIFY_FORMATS)}"
     )
     notify_events: tuple[str, ...] = declare_setting(
         NOTIFY_EVENTS,
-        values.SomeOfParser(*NOTIFY_EVENTS),
+        parsers.SomeOfParser(*NOTIFY_EVENTS),
         "EVENTS",
         f"What is told, with commas between: {', '.join(NOTIFY_EVENTS)}",
     )
-    web_push: bool = declare_setting(False, values.parse_switch, "", "Let browsers subscribe to notifications (Web Push)")
+    web_push: bool = declare_setting(False, parsers.parse_switch, "", "Let browsers subscribe to notifications (Web Push)")
     web_push_contact: str | None = declare_setting(
-        None, values.parse_text, "ADDRESS", "Whom a push service may turn to, such as `mailto:me@example.org`"
+        None, parsers.parse_text, "ADDRESS", "Whom a push service may turn to, such as `mailto:me@example.org`"
     )
     telemetry_otlp_endpoint: str | None = declare_setting(
-        None, values.parse_url, "URL", "Where traces go (OTLP over HTTP), such as `http://127.0.0.1:4318`"
+        None, parsers.parse_url, "URL", "Where traces go (OTLP over HTTP), such as `http://127.0.0.1:4318`"
     )
     redaction_extra: str | None = declare_setting(
-        None, values.parse_regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
+        None, parsers.parse_regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
     )
     models: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The file's `[models.NAME]` tables, unread."""
@@ -440,7 +361,7 @@ class Settings:
     def default_host_socket(self) -> Path:
         """In the run folder; where that is too deep for a socket, beside push's."""
         usual = self.run_dir / "hostd.sock"
-        return usual if values.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.host")
+        return usual if parsers.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.host")
 
     @property
     def registry_path(self) -> Path:
@@ -461,7 +382,7 @@ class Settings:
     def pi_socket(self) -> Path:
         """The Unix socket of the pi protocol, in the run folder; where that is too deep for one, beside push's."""
         usual = self.run_dir / "pi.sock"
-        return usual if values.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.pi")
+        return usual if parsers.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.pi")
 
     @property
     def config_file(self) -> Path:
@@ -523,15 +444,6 @@ SETTINGS: tuple[Setting, ...] = tuple(
     for declared in fields(Settings)
     if declared.metadata
 )
-
-
-def describe_home_error(problem: OSError, place: object) -> tuple[str, str]:
-    """Why the home, or another place that is needed, cannot be used; and a remedy."""
-    where = problem.filename if isinstance(problem.filename, str) else place
-    reason = problem.strerror or str(problem)
-    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of `{place}` is full ({reason})", "free some space, or set `TOWER_HOME` to a folder on another disk"
-    return f"`{where}` cannot be used: {reason}", "set `TOWER_HOME` to a folder that you may write, or change who owns this one"
 
 
 def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[str, str] = os.environ) -> Settings:
@@ -604,53 +516,3 @@ def _parse_value(setting: Setting, value: object, source: str, spelling: Callabl
     except ValueError as problem:
         hint = setting.remedy if spelling is None else "give a number below 65536"
         raise ConfigError(setting.name, source, str(problem), hint=hint) from None
-
-
-def read_config_file(config_file: Path, known: list[str]) -> dict[str, object]:
-    try:
-        content = config_file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as problem:
-        raise ConfigError(
-            "config.toml", f"`{config_file}`", problem.strerror or "cannot be read", hint="make the file readable or remove it"
-        ) from None
-
-    import tomllib
-
-    try:
-        in_file: dict[str, object] = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ConfigError("config.toml", f"`{config_file}`", f"not valid TOML: {problem}", hint="correct that line") from None
-
-    in_file = _flatten_sections(in_file, config_file)
-    for key in in_file:
-        if key not in known and key not in TABLES:
-            raise ConfigError(key, f"`{config_file}`", "no setting has this name", hint=_suggest_key(key, known))
-    return in_file
-
-
-def _flatten_sections(in_file: dict[str, object], config_file: Path) -> dict[str, object]:
-    """With what the sections hold at the top, by its whole name."""
-    flat = {key: value for key, value in in_file.items() if key not in SECTIONS}
-    for section in SECTIONS:
-        held = in_file.get(section, {})
-        if not isinstance(held, dict):
-            raise ConfigError(section, f"`{config_file}`", "is a single value", hint=f"write it as `[{section}]`")
-        for key, value in held.items():
-            name = f"{section}_{key}"
-            if name in flat:
-                raise ConfigError(name, f"`{config_file}`", f"is there twice, also in `[{section}]`", hint="remove one of them")
-            flat[name] = value
-    return flat
-
-
-def _suggest_key(key: str, known: list[str]) -> str:
-    if key == "home":
-        return "set `TOWER_HOME`: the file is found through it"
-
-    from difflib import get_close_matches
-
-    if near := get_close_matches(key.replace("-", "_").lower(), known, n=1):
-        return f"did you mean `{near[0]}`?"
-    return f"remove it; the settings are {', '.join(known)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from switchtower import __version__
-from switchtower.protocols.push import extensions
+from switchtower.protocols.push import extension_messages
 
 SESSION = "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ"
 RUN = "run_1"
@@ -26,7 +26,7 @@ class ScriptedDaemon:
     """`answers` are by request type: a payload, or a function of the request's payload. What has none is unknown to it."""
 
     def __init__(self, home: Path) -> None:
-        self.capabilities = [*extensions.CAPABILITIES]
+        self.capabilities = [*extension_messages.CAPABILITIES]
         self.version = __version__
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.journal: list[dict[str, Any]] = []

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 from tests.cli.terminal import TerminalDriver
 
-from switchtower.cli import admin, arguments, listing
+from switchtower.accounts import passwords
+from switchtower.cli import arguments, table
+from switchtower.client import admin
 from switchtower.core.roles import Role
-from switchtower.daemon import passwords
 
 PASSWORD = "correct horse"
 
@@ -547,7 +548,7 @@ def test_the_owner_s_token_is_in_no_repr() -> None:
     assert "s3cret" not in repr(admin.AdminEndpoints(socket="/s", token="s3cret"))
 
 
-@pytest.mark.parametrize("of", [listing.format_since, listing.format_until])
+@pytest.mark.parametrize("of", [table.format_since, table.format_until])
 @pytest.mark.parametrize("value", [None, True, "", "yesterday", [], {}, "9" * 400])
 def test_a_time_that_is_none_is_shown_as_none(of: Callable[..., str], value: object) -> None:
     assert of({"at": value}, "at", now=1.0) in ("never", "-")
@@ -555,5 +556,5 @@ def test_a_time_that_is_none_is_shown_as_none(of: Callable[..., str], value: obj
 
 @pytest.mark.parametrize("spelled", ["1970-01-01T00:01:40Z", "1970-01-01T00:01:40", "1970-01-01T02:01:40+02:00", 100_000, 1e5])
 def test_a_time_is_read_as_relay_spells_it_or_from_milliseconds(spelled: object) -> None:
-    assert listing.format_since({"at": spelled}, "at", now=110.0) == "10 s ago"
-    assert listing.format_until({"at": spelled}, "at", now=95.0) == "in 5 s"
+    assert table.format_since({"at": spelled}, "at", now=110.0) == "10 s ago"
+    assert table.format_until({"at": spelled}, "at", now=95.0) == "in 5 s"

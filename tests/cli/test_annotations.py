@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from switchtower.cli import annotations
-from switchtower.cli.verdict import CriterionCheck, RunVerdict
+from switchtower.cli.runs import ci_report
+from switchtower.cli.runs.ci_report import CriterionCheck, RunVerdict
 
 
 def parse_annotation(line: str) -> tuple[str, dict[str, str], str]:
@@ -30,7 +30,7 @@ def _unescape(text: str, more: str) -> str:
 @example("%0A", "%3A%2C")
 @example("100%", "%25")
 def test_a_command_is_one_line_and_is_read_as_it_was_meant(message: str, title: str) -> None:
-    line = annotations.format_workflow_command("error", message, title=title)
+    line = ci_report.format_workflow_command("error", message, title=title)
 
     assert len(line.split("\n")) == len(line.split("\r")) == 1
     assert parse_annotation(line) == ("error", {"title": title}, message)
@@ -40,7 +40,7 @@ def test_a_command_is_one_line_and_is_read_as_it_was_meant(message: str, title: 
 def test_no_text_makes_a_line_of_its_own(said: str) -> None:
     found = RunVerdict("failed", said, (CriterionCheck(said, said, False, 1, said),))
 
-    lines = [*annotations.open_group(said, "word"), *annotations.close_group("word"), *annotations.annotate_verdict(found)]
+    lines = [*ci_report.open_group(said, "word"), *ci_report.close_group("word"), *ci_report.annotate_verdict(found)]
 
     assert len(lines) == 6
     assert all("\n" not in line and "\r" not in line and "\x1b" not in line for line in lines)
@@ -57,29 +57,29 @@ def test_no_text_makes_a_line_of_its_own(said: str) -> None:
 def test_a_good_run_is_one_notice() -> None:
     found = RunVerdict("success", "all\ndone", (CriterionCheck("unit", "make test", True),))
 
-    assert list(annotations.annotate_verdict(found)) == ["::notice title=tower run::success: all%0Adone"]
+    assert list(ci_report.annotate_verdict(found)) == ["::notice title=tower run::success: all%0Adone"]
 
 
 def test_what_was_not_accepted_is_an_error_with_the_end_of_its_output() -> None:
     found = RunVerdict(
         "success",
         "done",
-        (CriterionCheck("a:b", "make, test", False, 3, "x" * annotations.MAX_ANNOTATION_CHARS + "\x1b[31mreason\n"),),
+        (CriterionCheck("a:b", "make, test", False, 3, "x" * ci_report.MAX_ANNOTATION_CHARS + "\x1b[31mreason\n"),),
     )
 
-    [line] = annotations.annotate_verdict(found)
+    [line] = ci_report.annotate_verdict(found)
 
     name, properties, message = parse_annotation(line)
     assert (name, properties) == ("error", {"title": "not accepted: a:b"})
     assert message.startswith("exit code 3: make, test\n…x")
     assert message.endswith("reason")
-    assert len(message) < annotations.MAX_ANNOTATION_CHARS + 100
+    assert len(message) < ci_report.MAX_ANNOTATION_CHARS + 100
 
 
 @pytest.mark.parametrize("outcome", ["failed", "denied", "cancelled", "timeout", "error"])
 def test_any_other_ending_is_an_error(outcome: str) -> None:
-    assert list(annotations.annotate_verdict(RunVerdict(outcome, "why"))) == [f"::error title=tower run::{outcome}: why"]
-    assert list(annotations.annotate_verdict(RunVerdict(outcome))) == [f"::error title=tower run::{outcome}"]
+    assert list(ci_report.annotate_verdict(RunVerdict(outcome, "why"))) == [f"::error title=tower run::{outcome}: why"]
+    assert list(ci_report.annotate_verdict(RunVerdict(outcome))) == [f"::error title=tower run::{outcome}"]
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_any_other_ending_is_an_error(outcome: str) -> None:
 def test_they_are_there_where_somebody_asks_or_inside_of_the_runner(
     named: str | None, environ: dict[str, str], wanted: bool
 ) -> None:
-    assert annotations.should_annotate(named, environ) is wanted
+    assert ci_report.should_annotate(named, environ) is wanted

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.dialogs import DIALOG, QUESTIONS, make_dialog_answered, make_dialog_payload, get_given_answer, make_asking
+from tests.cli.dialogs import DIALOG, QUESTIONS, get_given_answer, make_asking, make_dialog_answered, make_dialog_payload
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_refusal
 from tests.cli.test_listings import make_info
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from switchtower.cli import approvals
+from switchtower.cli.runs import headless
 from switchtower.core import events, policy
 from switchtower.protocols.push import inbound, messages
 
@@ -11,7 +11,7 @@ WORKSPACE = "/work/repo"
 
 def judge_texts(texts: list[str], tool: str, **args: object) -> policy.Ruling:
     """What a daemon that gets these rules with a message makes of a call."""
-    sent = messages.SendUserMessage(clientMessageId="msg_1", text="go", rules=list(approvals.parse_approval_rules(texts).rules))
+    sent = messages.SendUserMessage(clientMessageId="msg_1", text="go", rules=list(headless.parse_approval_rules(texts).rules))
     rules = inbound.build_send_message(sent, "sess_1", events.Actor("anna", "cli")).rules
     effect = "execute" if tool == "run" else "write" if tool in policy.WRITES else None
     return policy.Policy("ask", rules).judge(tool, args, effect, WORKSPACE).ruling
@@ -106,8 +106,8 @@ def test_several_rules_each_let_their_own_through() -> None:
 
 
 def test_always_sends_no_rules_and_approves_each_question() -> None:
-    assert approvals.parse_approval_rules(["always"]) == approvals.ApprovalRules(always=True)
-    assert approvals.parse_approval_rules(["never"]) == approvals.parse_approval_rules([]) == approvals.NO_RULES
+    assert headless.parse_approval_rules(["always"]) == headless.ApprovalRules(always=True)
+    assert headless.parse_approval_rules(["never"]) == headless.parse_approval_rules([]) == headless.NO_RULES
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_always_sends_no_rules_and_approves_each_question() -> None:
 )
 def test_rules_that_make_no_sense_are_refused(texts: list[str]) -> None:
     with pytest.raises(ValueError):
-        approvals.parse_approval_rules(texts)
+        headless.parse_approval_rules(texts)
 
 
 @pytest.mark.parametrize(
@@ -143,5 +143,5 @@ def test_rules_that_make_no_sense_are_refused(texts: list[str]) -> None:
 )
 def test_a_name_that_does_not_exist_is_refused_with_a_suggestion(text: str, suggestion: str) -> None:
     with pytest.raises(ValueError, match="no kind or tool is called") as refused:
-        approvals.parse_approval_rules([text])
+        headless.parse_approval_rules([text])
     assert suggestion in str(refused.value)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from switchtower.cli.asker import QuestionQueue
+from switchtower.cli.terminal.user_input import QuestionQueue
 
 
 class FakeQuestion:

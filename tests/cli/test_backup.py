@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.cli.inside import InProcessCommand
 
-from switchtower.cli.archives import checksum, contents, manifest
+from switchtower.cli.storage import backup_manifest
 
 
 @pytest.fixture
@@ -105,14 +105,14 @@ def test_a_backup_is_consistent_while_runs_write(tower_command: Any, tmp_path: P
 
 def fill(home: Path) -> None:
     """A home as a daemon leaves it, without starting one."""
-    from switchtower.stores import migrations
+    from switchtower.stores.sqlite import database
 
     for folder in ("data", "run", "logs", "prompts/git", "skills/deploy"):
         (home / folder).mkdir(parents=True)
     for name, scripts in (("journal.db", "sql"), ("registry.db", "sql_registry")):
         with closing(sqlite3.connect(home / "data" / name, isolation_level=None)) as connection:
-            migrations.migrate(connection, scripts)
-    for name in contents.SECRETS:
+            database.migrate(connection, scripts)
+    for name in backup_manifest.SECRETS:
         (home / name.removeprefix("config/")).write_text(f"s3cret of {name}")
     (home / "config.toml").write_text('policy = "auto"\n')
     (home / "mcp.json").write_text("{}")
@@ -139,7 +139,7 @@ PLAIN = {
 
 def list_names(file: Path) -> set[str]:
     with tarfile.open(file) as tar:
-        return {member.name for member in tar} - {manifest.MANIFEST_NAME}
+        return {member.name for member in tar} - {backup_manifest.MANIFEST_NAME}
 
 
 def test_secrets_go_in_only_when_asked_for_and_run_files_never(in_process: InProcessCommand, file: Path, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_secrets_go_in_only_when_asked_for_and_run_files_never(in_process: InPro
     assert b"s3cret" not in gzip.decompress(file.read_bytes())
 
     assert in_process("backup", "--with-secrets", str(tmp_path / "all.tar.gz")).code == 0
-    assert list_names(tmp_path / "all.tar.gz") == PLAIN | set(contents.SECRETS)
+    assert list_names(tmp_path / "all.tar.gz") == PLAIN | set(backup_manifest.SECRETS)
     assert get_mode(tmp_path / "all.tar.gz") == 0o600
 
 
@@ -159,7 +159,7 @@ def test_the_manifest_has_the_digest_of_each_file_and_the_schemas(in_process: In
     in_process("backup", str(file))
 
     with tarfile.open(file) as tar:
-        described = json.load(tar.extractfile(manifest.MANIFEST_NAME))  # type: ignore[arg-type]
+        described = json.load(tar.extractfile(backup_manifest.MANIFEST_NAME))  # type: ignore[arg-type]
         for member in described["members"]:
             content = tar.extractfile(member["stored"])
             assert content is not None
@@ -289,10 +289,10 @@ def rebuild_archive(backup: Path, change: Callable[[dict[str, Any], dict[str, by
     """The archive again, after somebody laid hands on it."""
     with tarfile.open(backup) as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
-    described = json.loads(files.pop(manifest.MANIFEST_NAME))
+    described = json.loads(files.pop(backup_manifest.MANIFEST_NAME))
     change(described, files)
     with tarfile.open(backup, "w:gz", format=tarfile.GNU_FORMAT) as tar:
-        for name, content in {manifest.MANIFEST_NAME: json.dumps(described).encode(), **files}.items():
+        for name, content in {backup_manifest.MANIFEST_NAME: json.dumps(described).encode(), **files}.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
@@ -301,7 +301,7 @@ def rebuild_archive(backup: Path, change: Callable[[dict[str, Any], dict[str, by
 
 def sign_archive(backup: Path) -> None:
     with backup.open("r+b") as file:
-        checksum.append_checksum(file)
+        backup_manifest.append_checksum(file)
 
 
 def add(described: dict[str, Any], files: dict[str, bytes], name: str, *, stored: str | None = None) -> None:
@@ -358,11 +358,11 @@ def test_an_archive_that_somebody_changed_is_refused_and_nothing_moves(
 )
 def test_links_devices_and_records_are_refused(in_process: InProcessCommand, backup: Path, kind: bytes) -> None:
     with tarfile.open(backup) as tar:
-        first = tar.extractfile(manifest.MANIFEST_NAME)
+        first = tar.extractfile(backup_manifest.MANIFEST_NAME)
         assert first is not None
         described = first.read()
     with tarfile.open(backup, "w:gz") as tar:
-        info = tarfile.TarInfo(manifest.MANIFEST_NAME)
+        info = tarfile.TarInfo(backup_manifest.MANIFEST_NAME)
         info.size = len(described)
         tar.addfile(info, io.BytesIO(described))
         link = tarfile.TarInfo("data/journal.db")
@@ -406,7 +406,10 @@ def test_a_truncated_archive_is_refused_at_every_length(in_process: InProcessCom
 def test_no_flipped_bit_goes_unnoticed(in_process: InProcessCommand, backup: Path) -> None:
     """Header, members, end-of-archive blocks, gzip's own checksum and ours: sampled over the file, and all of its end."""
     whole = backup.read_bytes()
-    for place in [*range(0, len(whole), max(1, len(whole) // 61)), *range(len(whole) - checksum.CHECKSUM_SIZE - 24, len(whole))]:
+    for place in [
+        *range(0, len(whole), max(1, len(whole) // 61)),
+        *range(len(whole) - backup_manifest.CHECKSUM_SIZE - 24, len(whole)),
+    ]:
         flipped = bytearray(whole)
         flipped[place] ^= 1 << place % 8
         backup.write_bytes(flipped)
@@ -427,17 +430,17 @@ def test_no_flipped_bit_passes_the_checksum(tmp_path: Path) -> None:
         tar.addfile(info, io.BytesIO(b"{}"))
     sign_archive(file)
     whole = file.read_bytes()
-    assert checksum.verify_checksum(io.BytesIO(whole))
+    assert backup_manifest.verify_checksum(io.BytesIO(whole))
     for place in range(len(whole)):
         for bit in range(8):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
-            with pytest.raises(manifest.BackupCorrupt):
-                checksum.verify_checksum(io.BytesIO(flipped))
+            with pytest.raises(backup_manifest.BackupCorrupt):
+                backup_manifest.verify_checksum(io.BytesIO(flipped))
 
 
 def test_a_backup_without_its_checksum_is_refused(in_process: InProcessCommand, backup: Path) -> None:
-    backup.write_bytes(backup.read_bytes()[: -checksum.CHECKSUM_SIZE])
+    backup.write_bytes(backup.read_bytes()[: -backup_manifest.CHECKSUM_SIZE])
 
     ended = in_process("restore", str(backup))
 
@@ -451,14 +454,14 @@ def test_a_backup_of_the_first_format_is_restored_without_a_checksum(in_process:
         described["format"] = 1
 
     rebuild_archive(backup, older)
-    backup.write_bytes(backup.read_bytes()[: -checksum.CHECKSUM_SIZE])
+    backup.write_bytes(backup.read_bytes()[: -backup_manifest.CHECKSUM_SIZE])
 
     assert in_process("restore", str(backup)).code == 0
 
 
 def test_other_programs_still_read_a_backup(backup: Path) -> None:
     with tarfile.open(backup) as tar:
-        assert tar.getnames()[0] == manifest.MANIFEST_NAME
+        assert tar.getnames()[0] == backup_manifest.MANIFEST_NAME
     assert gzip.decompress(backup.read_bytes())
 
 

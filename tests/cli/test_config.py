@@ -12,7 +12,8 @@ import pytest
 from tests.cli.inside import InProcessCommand
 
 from switchtower import config
-from switchtower.cli.configuring import changing, sources
+from switchtower.cli.configuration import config_file, sources
+from switchtower.settings.parsers import Setting
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ EXAMPLES = (
 )
 
 
-def is_accepted(setting: config.Setting, example: str) -> bool:
+def is_accepted(setting: Setting, example: str) -> bool:
     try:
         return bool(setting.parse(example))
     except ValueError:
@@ -164,9 +165,7 @@ def is_accepted(setting: config.Setting, example: str) -> bool:
 
 
 @pytest.mark.parametrize("setting", [setting for setting in config.SETTINGS if setting.in_file], ids=lambda setting: setting.name)
-def test_every_setting_can_be_set_and_is_what_a_start_reads(
-    setting: config.Setting, in_process: InProcessCommand, file: Path
-) -> None:
+def test_every_setting_can_be_set_and_is_what_a_start_reads(setting: Setting, in_process: InProcessCommand, file: Path) -> None:
     said = sources.format_value(setting.default) or next(example for example in EXAMPLES if is_accepted(setting, example))
 
     ended = in_process("config", "set", setting.name, said)
@@ -297,7 +296,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"\xff\xfe\x00", b"a = " + b"[" * 5_000, b"x" * (changing.MAX_FILE_BYTES + 1)],
+    [b"\xff\xfe\x00", b"a = " + b"[" * 5_000, b"x" * (config_file.MAX_FILE_BYTES + 1)],
     ids=["no UTF-8", "nested deep", "too long"],
 )
 def test_rubbish_in_the_file_is_one_line(in_process: InProcessCommand, file: Path, content: bytes) -> None:

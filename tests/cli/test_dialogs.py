@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.cli.dialogs import (
     QUESTIONS,
+    get_given_answer,
+    make_asking,
     make_dialog_answered,
     make_dialog_closed,
     make_dialog_payload,
-    get_given_answer,
-    make_asking,
 )
 from tests.cli.scripted import SESSION, ScriptedDaemon, make_approval_request, make_refusal
 from tests.cli.terminal import TerminalDriver

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.inside import InProcessCommand
 
 from switchtower import __version__
-from switchtower.stores import migrations
+from switchtower.stores.sqlite import database
 from switchtower.tools.sandboxes import sandbox, seccomp
 
 NAMES = ("python", "libraries", "sqlite", "git", "rg", "node", "clock", "configuration", "disk", "daemon", "socket")
@@ -49,7 +49,7 @@ def make_journal(inside: InProcessCommand) -> Path:
     path.parent.mkdir(mode=0o700)
     path.touch(mode=0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        migrations.migrate(connection)
+        database.migrate(connection)
     return path
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.cli.scripted import SESSION, ScriptedDaemon
 
-from switchtower.core import journal
-from switchtower.stores.sqlite import SqliteJournal
+from switchtower.core.ports import journal
+from switchtower.stores.sqlite.journal import SqliteJournal
 
 REQUEST = "write notes.txt: some text\nrun: printf '```\\nout\\n'"
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.cli.events import PushEventFactory
 
-from switchtower.cli.exporting import about, arguments, blocks, fences, markdown, page
-from switchtower.cli.exporting.plain import to_plain_text
-from switchtower.cli.exporting.program import LastScreen
-from switchtower.cli.usage import RunUsage
-from switchtower.protocols.push import extensions, messages
+from switchtower.cli.export import blocks, html_page, markdown, markup
+from switchtower.cli.export.document import LastScreen
+from switchtower.presentation.run_facts import RunUsage
+from switchtower.presentation.safe_text import to_plain_text
+from switchtower.protocols.push import extension_messages, messages
 
 TS = 1_800_000_000_000
 READER = MarkdownIt("commonmark")
@@ -60,8 +60,8 @@ nasty = st.lists(
 ).map("".join)
 
 
-def make_info(**changes: Any) -> extensions.SessionInfo:
-    usage = extensions.Usage(0, 0, 0, 0, 0, 0.0, 0)
+def make_info(**changes: Any) -> extension_messages.SessionInfo:
+    usage = extension_messages.Usage(0, 0, 0, 0, 0, 0.0, 0)
     told: dict[str, Any] = {
         "sessionId": "sess_1",
         "state": "completed",
@@ -91,7 +91,7 @@ def make_info(**changes: Any) -> extensions.SessionInfo:
         "createdAt": TS,
         "updatedAt": TS + 60_000,
     }
-    return extensions.SessionInfo(**(told | changes))
+    return extension_messages.SessionInfo(**(told | changes))
 
 
 def make_approval(title: str = "Run a command", summary: str = "make test", **details: Any) -> messages.ApprovalRequired:
@@ -150,7 +150,7 @@ def test_whatever_is_said_the_headings_and_tags_of_a_document_are_ours(said: str
     for block in make_every_block(said):
         text = markdown.render_block(block) + markdown.render_block(sentinel)
         own = parse_outline(text)
-        assert own[-1] == ("h2", f"You · {about.format_moment(TS)}"), f"the block has swallowed what came behind it: {text!r}"
+        assert own[-1] == ("h2", f"You · {markup.format_moment(TS)}"), f"the block has swallowed what came behind it: {text!r}"
         assert sum(tag == "h2" for tag, _ in own) <= 2, text
         assert sum(tag == "h3" for tag, _ in own) <= 1, text
         for tag, content in own:
@@ -160,7 +160,7 @@ def test_whatever_is_said_the_headings_and_tags_of_a_document_are_ours(said: str
 @given(nasty)
 def test_a_fence_holds_exactly_what_was_put_in(said: str) -> None:
     text = to_plain_text(said)
-    tokens = READER.parse(f"{fences.fence_code(text, 'json')}\n\nbehind\n")
+    tokens = READER.parse(f"{markup.fence_code(text, 'json')}\n\nbehind\n")
 
     assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
     assert tokens[0].content.rstrip("\n") == text.rstrip("\n")
@@ -169,7 +169,7 @@ def test_a_fence_holds_exactly_what_was_put_in(said: str) -> None:
 
 @given(nasty)
 def test_a_span_is_one_piece_of_code(said: str) -> None:
-    span = fences.format_code_span(to_plain_text(said).replace("\ud800", ""))
+    span = markup.format_code_span(to_plain_text(said).replace("\ud800", ""))
 
     tokens = READER.parseInline(span)[0].children or []
 
@@ -291,7 +291,7 @@ ALLOWED = {"article", "h2", "p", "pre", "details", "summary", "span", "time", "b
 @example('" onmouseover="x')
 def test_whatever_is_said_a_page_has_only_our_tags_and_attributes(said: str) -> None:
     for block in make_every_block(said):
-        reader = read(page.render_block(block))
+        reader = read(html_page.render_block(block))
         assert set(reader.tags) <= ALLOWED
         assert reader.attributes <= {"class"}
         assert reader.tags.count("article") == 1
@@ -299,7 +299,7 @@ def test_whatever_is_said_a_page_has_only_our_tags_and_attributes(said: str) -> 
 
 @given(nasty)
 def test_a_page_shows_all_of_what_was_said(said: str) -> None:
-    reader = read(page.render_block(blocks.ExportedToolCall(ts=TS, name="a", args={}, result=said)))
+    reader = read(html_page.render_block(blocks.ExportedToolCall(ts=TS, name="a", args={}, result=said)))
 
     assert to_plain_text(said).strip() in reader.text or not to_plain_text(said).splitlines()
 
@@ -309,9 +309,9 @@ def test_a_page_needs_nothing_else_and_runs_nothing() -> None:
     usage.add_report("100 tokens in, 10 out (demo demo)")
 
     whole = (
-        page.render_head("sess_1", make_info(title="<b> & co"))
-        + page.render_block(blocks.ExportedMessage(ts=TS, text="hi"))
-        + page.render_tail(usage)
+        html_page.render_head("sess_1", make_info(title="<b> & co"))
+        + html_page.render_block(blocks.ExportedMessage(ts=TS, text="hi"))
+        + html_page.render_tail(usage)
     )
 
     reader = read(whole)
@@ -332,7 +332,7 @@ def test_a_page_needs_nothing_else_and_runs_nothing() -> None:
 def test_code_and_diffs_in_a_page_stand_out() -> None:
     said = "Look:\n```diff\n@@ -1 +1 @@\n-a\n+b\n```\nand\n```\n<b>\n```\n"
 
-    shown = page.render_block(blocks.ExportedText(ts=TS, thinking=False, pieces=[said]))
+    shown = html_page.render_block(blocks.ExportedText(ts=TS, thinking=False, pieces=[said]))
 
     assert "<p>Look:</p>" in shown
     assert '<span class="red">-a</span>\n<span class="green">+b</span></pre>' in shown
@@ -342,7 +342,7 @@ def test_code_and_diffs_in_a_page_stand_out() -> None:
 # Both
 
 
-@pytest.mark.parametrize("writer", [markdown, page])
+@pytest.mark.parametrize("writer", [markdown, html_page])
 def test_no_document_holds_what_steers_a_terminal_or_turns_the_writing(writer: ModuleType) -> None:
     block: Callable[[blocks.ExportBlock], str] = writer.block
     for shown in make_every_block("a\x1b]0;title\x07\x1b[31mred\x1b[0m\u202eright\x9b1m\x00\ud800"):
@@ -351,7 +351,7 @@ def test_no_document_holds_what_steers_a_terminal_or_turns_the_writing(writer: M
         text.encode()
 
 
-@pytest.mark.parametrize("writer", [markdown, page])
+@pytest.mark.parametrize("writer", [markdown, html_page])
 def test_values_of_any_type_and_depth_can_be_shown(writer: ModuleType) -> None:
     deep: Any = "x"
     for _ in range(200):
@@ -363,20 +363,20 @@ def test_values_of_any_type_and_depth_can_be_shown(writer: ModuleType) -> None:
 
 @pytest.mark.parametrize("ts", [-(10**18), 10**18, 2**63])
 def test_a_time_that_no_clock_shows_is_a_number(ts: int) -> None:
-    assert about.format_moment(ts) == str(ts)
+    assert markup.format_moment(ts) == str(ts)
 
 
 def test_a_program_s_head_has_its_command_and_exit_code() -> None:
-    terminal = extensions.Terminal("bash", "bash -c 'x'", 80, 24, 0, None, 3, None)
+    terminal = extension_messages.Terminal("bash", "bash -c 'x'", 80, 24, 0, None, 3, None)
 
-    facts = dict(about.list_facts("sess_1", make_info(terminal=terminal)))
+    facts = dict(markup.list_facts("sess_1", make_info(terminal=terminal)))
 
     assert (facts["Program"], facts["Exit code"]) == ("bash -c 'x'", "3")
     assert "Model" not in facts
 
 
 def test_the_last_screen_is_what_painted_it_whole_and_all_since() -> None:
-    told, screen = PushEventFactory(), LastScreen(extensions.Terminal("sh", "sh", 20, 5, 0, None, None, None))
+    told, screen = PushEventFactory(), LastScreen(extension_messages.Terminal("sh", "sh", 20, 5, 0, None, None, None))
     for event in (
         told.make_status("Tool output", "old\r\nold\r\nold"),
         told.make_status("Screen", "\x1b[1;1Hnew"),
@@ -396,7 +396,7 @@ def test_the_last_screen_is_what_painted_it_whole_and_all_since() -> None:
 
 
 def test_arguments_of_several_lines_are_texts_of_their_own() -> None:
-    pieces = list(arguments.split_arguments({"a": 1, "diff": "-x\n+y", "text": "one\ntwo", "always": "rule"}))
+    pieces = list(markup.split_arguments({"a": 1, "diff": "-x\n+y", "text": "one\ntwo", "always": "rule"}))
 
     assert pieces == [("", '{\n  "a": 1\n}', "json"), ("diff", "-x\n+y", "diff"), ("text", "one\ntwo", "")]
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.events import PushEventFactory
 
-from switchtower.cli.exporting import blocks
-from switchtower.cli.exporting import fold as folding
-from switchtower.cli.exporting.fold import ExportFold
+from switchtower.cli.export import blocks
+from switchtower.cli.export.blocks import ExportFold
 from switchtower.client.frames import PushEvent
 
 
@@ -163,7 +162,7 @@ def test_a_dialog_is_told_with_how_it_ended() -> None:
 
 def test_a_text_without_an_end_comes_out_in_pieces_and_nothing_of_it_is_lost() -> None:
     told, fold = PushEventFactory(), ExportFold()
-    piece = "x" * (folding.MAX_TEXT_CHARS // 4)
+    piece = "x" * (blocks.MAX_TEXT_CHARS // 4)
     found = [block for _ in range(21) for block in fold.add_event(told.make_token(piece))]
 
     assert len(found) >= 3, "most of it was written before its end"
@@ -182,7 +181,7 @@ def test_output_without_an_end_keeps_its_end() -> None:
     [tool] = fold.finish()
 
     assert isinstance(tool, blocks.ExportedToolCall)
-    assert len(tool.output) == folding.MAX_OUTPUT_CHARS
+    assert len(tool.output) == blocks.MAX_OUTPUT_CHARS
     assert tool.output.endswith("39")
 
 
@@ -190,14 +189,14 @@ def test_what_is_held_back_is_bounded_and_a_late_result_is_not_lost() -> None:
     told, fold = PushEventFactory(), ExportFold()
     fold.add_event(told.call("slow"))
     found = []
-    for _ in range(3 * folding.MAX_HELD_BLOCKS):
+    for _ in range(3 * blocks.MAX_HELD_BLOCKS):
         found += fold.add_event(told.make_status("Something", "new"))
     found += fold.add_event(told.make_tool_result("slow", "at last"))
     found += fold.finish()
 
     results = [block.result for block in found if isinstance(block, blocks.ExportedToolCall)]
     assert results == [None, "at last"]
-    assert len(found) == 3 * folding.MAX_HELD_BLOCKS + 2
+    assert len(found) == 3 * blocks.MAX_HELD_BLOCKS + 2
 
 
 STEPS = [

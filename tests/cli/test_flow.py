@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import TowerResult, read_line_with
-from tests.contract_proc.driving import IR, DRIVER_TIMEOUT, RUNTIMES, read_notes
+from tests.contract_proc.driving import DRIVER_TIMEOUT, IR, RUNTIMES, read_notes
 
 from switchtower import daemon
 

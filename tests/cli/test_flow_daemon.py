@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.cli.conftest import TowerCommand, read_line_with, find_processes_with
-from tests.contract_proc.driving import IR, DRIVER_TIMEOUT, RUNTIMES
+from tests.cli.conftest import TowerCommand, find_processes_with, read_line_with
+from tests.contract_proc.driving import DRIVER_TIMEOUT, IR, RUNTIMES
 from tests.engines.flow.runtime.stage import make_document, make_edge, make_node
 
 MOST_LOOKS = 200

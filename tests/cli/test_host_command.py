@@ -11,7 +11,7 @@ from tests.cli.conftest import TowerCommand, read_line_with
 from tests.cli.terminal import TerminalDriver
 
 from switchtower import config
-from switchtower.cli.commands import host
+from switchtower.cli.commands import serve
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_rotated_token_is_new_and_is_told_to_nobody(tower_command: TowerComman
 def test_the_flag_goes_before_the_document_s_variable_and_that_before_the_settings(
     tmp_path: Any, flags: dict[str, str], environ: dict[str, str], hub_: str | None
 ) -> None:
-    settings = host._load_settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
+    settings = serve._load_settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
 
     assert settings.hub == hub_
 
@@ -158,6 +158,6 @@ def test_the_flag_goes_before_the_document_s_variable_and_that_before_the_settin
 def test_http_and_pi_are_off_unless_they_are_asked_for(
     tmp_path: Any, flags: dict[str, str], environ: dict[str, str], http: str, pi: str
 ) -> None:
-    settings = host._load_settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
+    settings = serve._load_settings(flags, {"TOWER_HOME": str(tmp_path), **environ})
 
     assert (settings.http, settings.pi) == (http, pi)

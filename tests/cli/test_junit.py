@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.cli import junit, verdict
-from switchtower.cli.verdict import CriterionCheck, RunVerdict
+from switchtower.cli.runs import ci_report
+from switchtower.cli.runs.ci_report import CriterionCheck, RunVerdict
 from switchtower.protocols.push import messages
 
 BEGAN = 1_800_000_000.0
 
 
 def read(found: RunVerdict) -> ElementTree.Element:
-    suites = ElementTree.fromstring(junit.render_junit(found, at=BEGAN))
+    suites = ElementTree.fromstring(ci_report.render_junit(found, at=BEGAN))
     assert [suite.tag for suite in suites] == ["testsuite"]
     return suites[0]
 
@@ -95,12 +95,14 @@ def test_characters_that_xml_cannot_carry_are_spelled_out() -> None:
 
 
 def test_of_endless_output_the_end_is_kept() -> None:
-    suite = read(RunVerdict("success", "", (CriterionCheck("unit", "x", False, 1, "a" * junit.MAX_OUTPUT_CHARS + "the reason"),)))
+    suite = read(
+        RunVerdict("success", "", (CriterionCheck("unit", "x", False, 1, "a" * ci_report.MAX_OUTPUT_CHARS + "the reason"),))
+    )
 
     text = suite.findtext("testcase[@name='unit']/failure") or ""
     assert text.startswith("[10 characters left out]\n")
     assert text.endswith("the reason")
-    assert len(text) < junit.MAX_OUTPUT_CHARS + 100
+    assert len(text) < ci_report.MAX_OUTPUT_CHARS + 100
 
 
 def complete(outcome: messages.RunOutcome, hint: int, *results: messages.CriterionResult) -> messages.RunComplete:
@@ -112,7 +114,7 @@ def test_a_run_that_is_only_not_accepted_did_its_work() -> None:
     criteria = [messages.AcceptanceCriterion("a", "true"), messages.AcceptanceCriterion("b", "false")]
     results = [messages.CriterionResult("b", False, 1, "no"), messages.CriterionResult("a", True, 0, "")]
 
-    found = verdict.make_verdict(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=2.0)
+    found = ci_report.make_verdict(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=2.0)
 
     assert found == RunVerdict(
         "success",
@@ -128,7 +130,7 @@ def test_two_criteria_of_one_name_have_each_their_own_result() -> None:
     criteria = [messages.AcceptanceCriterion("a", "true"), messages.AcceptanceCriterion("a", "false")]
     results = [messages.CriterionResult("a", True, 0, ""), messages.CriterionResult("a", False, 1, "")]
 
-    found = verdict.make_verdict(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=0.0)
+    found = ci_report.make_verdict(complete("failed", 4, *results), criteria, session_id="sess_1", seconds=0.0)
 
     assert [(check.command, check.passed) for check in found.checks] == [("true", True), ("false", False)]
 
@@ -136,7 +138,7 @@ def test_two_criteria_of_one_name_have_each_their_own_result() -> None:
 def test_a_timeout_is_no_cancellation_and_what_was_never_checked_says_so() -> None:
     criteria = [messages.AcceptanceCriterion("a", "true")]
 
-    found = verdict.make_verdict(complete("cancelled", 2), criteria, session_id="sess_1", seconds=0.0, timed_out=True)
+    found = ci_report.make_verdict(complete("cancelled", 2), criteria, session_id="sess_1", seconds=0.0, timed_out=True)
 
     assert (found.outcome, found.checks) == ("timeout", (CriterionCheck("a", "true"),))
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.cli.leave_keys import DetachKeys, KeyInput
+from switchtower.cli.terminal.raw_mode import DetachKeys, KeyInput
 
 PLAIN = st.binary(max_size=8).map(lambda data: bytes(byte for byte in data if byte not in (0x1B, 0x1C, 0x1D)))
 

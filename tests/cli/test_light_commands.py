@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.test_imports import OF_THE_AGENT, OF_THE_DAEMON, PROBE
 
-from switchtower.cli import amounts
+from switchtower.presentation import formats
 
 
 def list_loaded_modules(home: Path, *arguments: str) -> set[str]:
@@ -56,4 +56,4 @@ def test_a_service_is_printed_without_the_daemon(tmp_path: Path) -> None:
     ("count", "spelled"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**3, "5.0 GiB"), (10**18, "909494.7 TiB")]
 )
 def test_sizes_are_spelled_in_the_largest_unit(count: int, spelled: str) -> None:
-    assert amounts.format_size(count) == spelled
+    assert formats.format_size(count) == spelled

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.cli.scripted import SESSION, ScriptedDaemon, make_refusal
 
-from switchtower.cli import portrait
-from switchtower.protocols.push import extensions, messages
+from switchtower.presentation import session_details
+from switchtower.protocols.push import extension_messages, messages
 
 
 def make_listing(name: str, **changes: Any) -> dict[str, Any]:
@@ -139,10 +139,10 @@ def test_no_skills_is_said_with_where_to_put_one(tower_command: Any, scripted_da
     assert ended.stderr == "no skills, prompts or extensions here; hint: put one in `.tower/prompts/NAME.md`\n"
 
 
-USAGE = extensions.Usage(3, 12_000, 450, 9_000, 0, 0.0123, 0)
+USAGE = extension_messages.Usage(3, 12_000, 450, 9_000, 0, 0.0123, 0)
 
 
-def make_info(**changes: Any) -> extensions.SessionInfo:
+def make_info(**changes: Any) -> extension_messages.SessionInfo:
     fields: dict[str, Any] = {
         "sessionId": SESSION,
         "state": "running",
@@ -153,16 +153,19 @@ def make_info(**changes: Any) -> extensions.SessionInfo:
         "model": "claude",
         "thinking": "high",
         "policy": "auto",
-        "rules": [extensions.Rule("allow", "run", None, "make *"), extensions.Rule("deny", None, "docs/**", None)],
+        "rules": [
+            extension_messages.Rule("allow", "run", None, "make *"),
+            extension_messages.Rule("deny", None, "docs/**", None),
+        ],
         "limits": messages.Limits(maxTurns=200, maxTokens=5_000, maxCost=2.5, maxMinutes=10.0),
         "sandbox": "bubblewrap",
         "rootPath": "/data/worktrees/x",
         "branch": "tower/x",
         "worktreeOf": "/home/ada/project",
         "activeRunId": "run_9",
-        "queue": [extensions.QueuedMessage("msg_1", "and then\nthe docs", "follow_up")],
+        "queue": [extension_messages.QueuedMessage("msg_1", "and then\nthe docs", "follow_up")],
         "usage": USAGE,
-        "runUsage": extensions.Usage(1, 10, 2, 0, 0, 0.0, 1),
+        "runUsage": extension_messages.Usage(1, 10, 2, 0, 0, 0.0, 1),
         "contextTokens": 64_000,
         "contextWindow": 200_000,
         "undoable": 1,
@@ -174,11 +177,11 @@ def make_info(**changes: Any) -> extensions.SessionInfo:
         "preset": "review",
         **changes,
     }
-    return extensions.SessionInfo(**fields)
+    return extension_messages.SessionInfo(**fields)
 
 
 def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
-    assert portrait.list_session_details(make_info(), now=7_120.0) == [
+    assert session_details.list_session_details(make_info(), now=7_120.0) == [
         ("session", SESSION),
         ("title", "Tidy up"),
         ("state", "running, run_9"),
@@ -204,7 +207,7 @@ def test_a_session_is_shown_with_all_that_is_known_about_it() -> None:
 def test_a_folder_without_a_branch_is_not_shown_with_one(branch: str | None, shown: str) -> None:
     about = make_info(rootPath="/w", branch=branch, worktreeOf=None)
 
-    assert dict(portrait.list_session_details(about, now=7_000.0))["folder"] == shown
+    assert dict(session_details.list_session_details(about, now=7_000.0))["folder"] == shown
 
 
 def test_what_a_new_session_does_not_have_is_left_out() -> None:
@@ -219,7 +222,7 @@ def test_what_a_new_session_does_not_have_is_left_out() -> None:
         branch=None,
         worktreeOf=None,
         queue=[],
-        usage=extensions.Usage(0, 0, 0, 0, 0, 0.0, 0),
+        usage=extension_messages.Usage(0, 0, 0, 0, 0, 0.0, 0),
         runUsage=None,
         contextTokens=0,
         contextWindow=None,
@@ -227,7 +230,7 @@ def test_what_a_new_session_does_not_have_is_left_out() -> None:
         preset=None,
     )
 
-    shown = dict(portrait.list_session_details(new, now=7_000.0))
+    shown = dict(session_details.list_session_details(new, now=7_000.0))
 
     assert shown.keys() == {
         "session",
@@ -247,7 +250,7 @@ def test_what_a_new_session_does_not_have_is_left_out() -> None:
 
 
 def test_a_price_that_is_known_in_part_is_a_lower_bound() -> None:
-    shown = dict(portrait.list_session_details(make_info(usage=extensions.Usage(3, 1, 1, 0, 0, 1.5, 2))))
+    shown = dict(session_details.list_session_details(make_info(usage=extension_messages.Usage(3, 1, 1, 0, 0, 1.5, 2))))
 
     assert shown["usage"].endswith(", at least $1.50")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.inside import InProcessCommand
 from tests.cli.terminal import TerminalDriver
 
-from switchtower.cli import logbook
+from switchtower.cli.commands import diagnostics
 
 LINE = b"2026-03-01 10:00:00,123 INFO switchtower.daemon.app: listening"
 
@@ -142,14 +142,14 @@ def test_following_waits_for_a_log_that_is_not_there_yet(tower_command: Any) -> 
 # The book itself
 
 
-def read(follower: logbook.LogFollower, count: int) -> list[bytes]:
+def read(follower: diagnostics.LogFollower, count: int) -> list[bytes]:
     return list(islice(follower.follow_lines(), count))
 
 
 def test_several_rotations_between_two_looks_miss_nothing(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"first\n")
-    follower = logbook.LogFollower(path)
+    follower = diagnostics.LogFollower(path)
     assert list(follower.read_tail(10, following=True)) == [b"first"]
 
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=30, backupCount=3)
@@ -164,7 +164,7 @@ def test_several_rotations_between_two_looks_miss_nothing(tmp_path: Path) -> Non
 def test_files_that_went_away_unread_are_told_of(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"first\n")
-    follower = logbook.LogFollower(path)
+    follower = diagnostics.LogFollower(path)
     list(follower.read_tail(1, following=True))
     path.unlink()
     path.write_bytes(b"second\n")
@@ -179,7 +179,7 @@ def test_files_that_went_away_unread_are_told_of(tmp_path: Path) -> None:
 def test_a_log_that_was_emptied_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(make_lines(1, 5))
-    follower = logbook.LogFollower(path)
+    follower = diagnostics.LogFollower(path)
     list(follower.read_tail(0, following=True))
     path.write_bytes(b"anew\n")
 
@@ -190,7 +190,7 @@ def test_a_log_that_was_emptied_begins_anew(tmp_path: Path) -> None:
 def test_half_a_line_is_told_when_it_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"one\ntw")
-    follower = logbook.LogFollower(path)
+    follower = diagnostics.LogFollower(path)
     assert list(follower.read_tail(1, following=True)) == [b"one"]
     with path.open("ab") as more:
         more.write(b"o\nthree\n")
@@ -202,13 +202,13 @@ def test_half_a_line_is_told_when_it_has_ended(tmp_path: Path) -> None:
 def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "tower.log"
     path.write_bytes(b"")
-    follower = logbook.LogFollower(path)
+    follower = diagnostics.LogFollower(path)
     list(follower.read_tail(0, following=True))
-    path.write_bytes(b"x" * (3 * logbook.MAX_LINE_BYTES))
+    path.write_bytes(b"x" * (3 * diagnostics.MAX_LINE_BYTES))
 
     pieces: Iterator[bytes] = follower.follow_lines()
 
-    assert len(next(pieces)) <= logbook.MAX_LINE_BYTES + 64 * 1024
+    assert len(next(pieces)) <= diagnostics.MAX_LINE_BYTES + 64 * 1024
     follower.close()
 
 
@@ -224,7 +224,7 @@ def test_the_tail_is_what_the_lines_end_with(tmp_path_factory: Any, content: lis
     every = whole.split(b"\n")
     expected = every if every[-1] else every[:-1]
 
-    follower = logbook.LogFollower(path)
+    follower = diagnostics.LogFollower(path)
 
     assert list(follower.read_tail(count)) == expected[max(0, len(expected) - count) :]
     follower.close()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
 
 KEY = "sk-test-0123456789abcdefghijklmnop"

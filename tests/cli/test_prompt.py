@@ -6,8 +6,8 @@ import pytest
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_approval_request
 from tests.cli.terminal import TerminalDriver
 
-from switchtower.cli import prompt
-from switchtower.cli.prompt import TerminalDecision
+from switchtower.cli.terminal import approval_prompt
+from switchtower.cli.terminal.approval_prompt import TerminalDecision
 
 RULE = "allow run: make test"
 
@@ -19,8 +19,8 @@ RULE = "allow run: make test"
         (" YES \n", TerminalDecision("approve")),
         ("a\n", TerminalDecision("approve", scope="session")),
         ("always\n", TerminalDecision("approve", scope="session")),
-        ("n\n", TerminalDecision("deny", comment=prompt.DENIAL_COMMENT)),
-        ("no\n", TerminalDecision("deny", comment=prompt.DENIAL_COMMENT)),
+        ("n\n", TerminalDecision("deny", comment=approval_prompt.DENIAL_COMMENT)),
+        ("no\n", TerminalDecision("deny", comment=approval_prompt.DENIAL_COMMENT)),
         ("n  write it to docs/ \n", TerminalDecision("deny", comment="write it to docs/")),
         ("d\n", TerminalDecision("deny", stop=True)),
         ("deny\n", TerminalDecision("deny", stop=True)),
@@ -29,17 +29,17 @@ RULE = "allow run: make test"
     ],
 )
 def test_an_answer_and_what_it_means(answer: str, meant: TerminalDecision) -> None:
-    assert prompt.parse_approval_answer(answer, may_be_always=True) == meant
+    assert approval_prompt.parse_approval_answer(answer, may_be_always=True) == meant
 
 
 @pytest.mark.parametrize("answer", ["ye\n", "y but carefully\n", "always yes\n", "d it\n", "maybe\n", "yy\n", "\x1b[A\n", "1\n"])
 def test_what_is_no_answer_means_nothing(answer: str) -> None:
-    assert prompt.parse_approval_answer(answer, may_be_always=True) is None
+    assert approval_prompt.parse_approval_answer(answer, may_be_always=True) is None
 
 
 @pytest.mark.parametrize("answer", ["a\n", "always\n"])
 def test_always_means_nothing_where_each_time_is_asked_anew(answer: str) -> None:
-    assert prompt.parse_approval_answer(answer, may_be_always=False) is None
+    assert approval_prompt.parse_approval_answer(answer, may_be_always=False) is None
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def get_submitted(asking: ScriptedDaemon) -> dict[str, Any]:
     [
         ("y", {"decision": "approve"}),
         ("a", {"decision": "approve", "scope": "session"}),
-        ("n", {"decision": "deny", "comment": prompt.DENIAL_COMMENT}),
+        ("n", {"decision": "deny", "comment": approval_prompt.DENIAL_COMMENT}),
         ("n use make check", {"decision": "deny", "comment": "use make check"}),
         ("d", {"decision": "deny", "stop": True}),
         ("", {"decision": "deny", "stop": True}),

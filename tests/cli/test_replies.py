@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.dialogs import QUESTIONS
 
-from switchtower.cli import dialog_lines, replies
-from switchtower.cli.replies import DialogReply
-from switchtower.client.dialogs import PushDialog, InterviewItem
+from switchtower.client.dialogs import InterviewItem, PushDialog
+from switchtower.presentation import dialog_form
+from switchtower.presentation.dialog_form import DialogReply
 
 OPTIONS = ("tabs", "Spaces", "spaces", "2", "with, comma")
 names = st.text(min_size=1, max_size=20)
@@ -35,7 +35,7 @@ names = st.text(min_size=1, max_size=20)
     ],
 )
 def test_an_option_is_chosen_by_its_text_and_else_by_its_number(typed: str, chosen: str | None) -> None:
-    assert replies.parse_choice(typed, OPTIONS) == chosen
+    assert dialog_form.parse_choice(typed, OPTIONS) == chosen
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_an_option_is_chosen_by_its_text_and_else_by_its_number(typed: str, chos
     ],
 )
 def test_several_options_are_chosen_with_commas_or_by_numbers(typed: str, chosen: list[str] | None) -> None:
-    assert replies.parse_choices(typed, OPTIONS) == chosen
+    assert dialog_form.parse_choices(typed, OPTIONS) == chosen
 
 
 @given(st.lists(names, min_size=1, max_size=20, unique=True), st.data())
 def test_every_option_can_be_chosen_by_its_own_text(options: list[str], data: st.DataObject) -> None:
     option = data.draw(st.sampled_from(options))
 
-    assert replies.parse_choice(option, options) == option
-    assert replies.parse_choices(option, options) == [option]
+    assert dialog_form.parse_choice(option, options) == option
+    assert dialog_form.parse_choices(option, options) == [option]
 
 
 @given(st.text(max_size=50), st.lists(names, max_size=8, unique=True))
 def test_whatever_is_typed_chooses_an_option_or_none(typed: str, options: list[str]) -> None:
-    assert replies.parse_choice(typed, options) in {None, *options}
-    assert set(replies.parse_choices(typed, options) or []) <= set(options)
+    assert dialog_form.parse_choice(typed, options) in {None, *options}
+    assert set(dialog_form.parse_choices(typed, options) or []) <= set(options)
 
 
 INTERVIEW = PushDialog("dlg_1", "interview", questions=msgspec.convert(QUESTIONS, tuple[InterviewItem, ...]))
@@ -86,7 +86,7 @@ FULL = {"goal": "x", "size": "small", "where": ["src"], "plan": False}
     ],
 )
 def test_a_mistake_in_an_interview_is_found_before_it_is_sent(changes: dict[str, Any], problem: str | None) -> None:
-    assert replies.find_reply_problem(INTERVIEW, DialogReply(responses={**FULL, **changes})) == problem
+    assert dialog_form.find_reply_problem(INTERVIEW, DialogReply(responses={**FULL, **changes})) == problem
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,20 @@ def test_a_mistake_in_an_interview_is_found_before_it_is_sent(changes: dict[str,
         ("confirm", DialogReply(confirmed=False), True),
         ("confirm", DialogReply(value="yes"), False),
         ("input", DialogReply(value=""), True),
-        ("input", DialogReply(value="x" * (replies.MAX_REPLY_CHARS + 1)), False),
+        ("input", DialogReply(value="x" * (dialog_form.MAX_REPLY_CHARS + 1)), False),
         ("editor", DialogReply(responses={}), False),
         ("interview", DialogReply(value="x"), False),
-        *((method, replies.DISMISSED, True) for method in ("select", "confirm", "input", "editor", "interview")),
+        *((method, dialog_form.DISMISSED, True) for method in ("select", "confirm", "input", "editor", "interview")),
     ],
 )
 def test_a_reply_of_another_kind_is_no_answer(method: str, reply: DialogReply, is_answer: bool) -> None:
-    assert (replies.find_reply_problem(PushDialog("dlg_1", method, options=OPTIONS), reply) is None) is is_answer
+    assert (dialog_form.find_reply_problem(PushDialog("dlg_1", method, options=OPTIONS), reply) is None) is is_answer
 
 
 @given(names, st.text(max_size=60), st.lists(names, max_size=4), st.sampled_from(["select", "interview", "input"]))
 def test_nothing_in_a_dialog_begins_a_line_of_its_own(title: str, message: str, options: list[str], method: str) -> None:
     asked = PushDialog("dlg_1", method, title=title, message=message, options=tuple(options), placeholder=title, prefill=message)
-    lines = [line for line, _ in dialog_lines.format_dialog(asked)]
+    lines = [line for line, _ in dialog_form.format_dialog(asked)]
 
     assert all(line.startswith(("? ", "  ")) and "\n" not in line for line in lines)
 
@@ -119,6 +119,6 @@ def test_nothing_in_a_dialog_begins_a_line_of_its_own(title: str, message: str, 
 def test_a_long_text_is_shown_in_part() -> None:
     asked = PushDialog("dlg_1", "editor", title="Edit", prefill="\n".join(map(str, range(1_000))))
 
-    lines = [line for line, _ in dialog_lines.format_dialog(asked)]
+    lines = [line for line, _ in dialog_form.format_dialog(asked)]
 
     assert lines[-2:] == ["  | 19", "  | … 980 more lines"]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from switchtower.cli import screen_modes
+from switchtower.cli.terminal import raw_mode
 
 TIDY = "\x1b[0m\x1b7\x1b[r\x1b8\x1b>"
 
 
 def get_undo_sequence(*output: str) -> str:
-    modes = screen_modes.TerminalModes()
+    modes = raw_mode.TerminalModes()
     for piece in output:
         modes.on_output(piece)
     return modes.build_reset()
@@ -32,7 +32,7 @@ def test_a_program_that_tidied_up_leaves_nothing_to_do(output: str) -> None:
 
 
 def test_what_was_undone_is_not_undone_twice() -> None:
-    modes = screen_modes.TerminalModes()
+    modes = raw_mode.TerminalModes()
     modes.on_output("\x1b[?1049h")
 
     assert modes.build_reset()
@@ -40,7 +40,7 @@ def test_what_was_undone_is_not_undone_twice() -> None:
 
 
 def test_a_program_that_sets_ever_more_modes_takes_no_more_memory() -> None:
-    modes = screen_modes.TerminalModes()
+    modes = raw_mode.TerminalModes()
     for mode in range(10_000):
         modes.on_output(f"\x1b[?{mode + 3000}h")
 
@@ -68,11 +68,11 @@ def test_a_program_that_sets_ever_more_modes_takes_no_more_memory() -> None:
     ],
 )
 def test_a_question_to_the_terminal_is_left_out(question: str) -> None:
-    assert screen_modes.strip_queries(f"before{question}after") == "beforeafter"
+    assert raw_mode.strip_queries(f"before{question}after") == "beforeafter"
 
 
 @pytest.mark.parametrize(
     "output", ["\x1b[1;6H", "\x1b[6m", "\x1b]11;#fff\x07", "\x1b]0;title?\x07", "\x1b[2J", "c 6n", "\x1b[?25h"]
 )
 def test_what_asks_nothing_stays(output: str) -> None:
-    assert screen_modes.strip_queries(output) == output
+    assert raw_mode.strip_queries(output) == output

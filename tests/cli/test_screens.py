@@ -2,7 +2,7 @@
 
 import pytest
 
-from switchtower.cli.screens import ProgressOutput, TranscriptOutput
+from switchtower.cli.event_printer import ProgressOutput, TranscriptOutput
 
 
 def test_a_pipe_gets_a_message_once_although_its_first_call_was_cut(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

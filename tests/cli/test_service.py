@@ -13,7 +13,7 @@ import pytest
 from tests.cli.inside import InProcessCommand
 
 from switchtower import config
-from switchtower.cli.services import launchd, plan, systemd
+from switchtower.cli import system_service
 
 
 @pytest.fixture
@@ -96,11 +96,11 @@ def test_systemd_itself_finds_nothing_wrong(in_process: InProcessCommand, tmp_pa
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
     settings = config.load(environ={"TOWER_HOME": '/tmp/a "b\\$c %h'})
-    for name, content in systemd.render_systemd_units(
-        plan.make_service_plan(settings, {"PATH": "/bin"}, socket_activation=True)
+    for name, content in system_service.render_systemd_units(
+        system_service.make_service_plan(settings, {"PATH": "/bin"}, socket_activation=True)
     ).items():
         (tmp_path / name).write_bytes(content)
-    command = [analyze, "--user", "verify", tmp_path / systemd.SERVICE_UNIT, tmp_path / systemd.SOCKET_UNIT]
+    command = [analyze, "--user", "verify", tmp_path / system_service.SERVICE_UNIT, tmp_path / system_service.SOCKET_UNIT]
     ended = subprocess.run(command, env={"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}, capture_output=True, text=True)
 
     about_ours = [line for line in ended.stderr.splitlines() if "switchtower" in line]
@@ -117,7 +117,7 @@ def test_the_plist_says_the_same_to_launchd(in_process: InProcessCommand) -> Non
     assert agent["ProgramArguments"] == [sys.executable, "-P", "-m", "switchtower", "serve"]
     assert agent["EnvironmentVariables"]["TOWER_HOME"] == str(in_process.home)
     assert (agent["RunAtLoad"], agent["KeepAlive"], agent["Umask"]) == (True, {"SuccessfulExit": False}, 0o077)
-    assert agent["Label"] == launchd.AGENT_LABEL
+    assert agent["Label"] == system_service.AGENT_LABEL
 
 
 def test_launchd_cannot_listen_for_us(in_process: InProcessCommand) -> None:

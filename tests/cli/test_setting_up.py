@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower import config
-from switchtower.cli.settingup import asking, found, trial, writing
-from switchtower.cli.settingup.asking import SetupAnswers, InvalidSetupAnswer, SetupOption
-from switchtower.cli.settingup.found import ProviderCandidate, ProviderCandidates, LocalModelServer
-from switchtower.testing import model_server_script as script
+from switchtower.cli.configuration import setup_candidates, setup_questions
+from switchtower.cli.configuration.setup_candidates import LocalModelServer, ProviderCandidate, ProviderCandidates
+from switchtower.cli.configuration.setup_questions import InvalidSetupAnswer, SetupAnswers, SetupOption
+from switchtower.settings.sources import ConfigError
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
 
 KEY = "sk-very-secret-0123456789"
@@ -40,7 +41,7 @@ def serve_models(*names: Any) -> Any:
 
 
 async def test_keys_of_the_environment_are_found_and_the_rest_says_what_it_lacks(tmp_path: Path) -> None:
-    seen = await found.find_candidates(make_settings(tmp_path), {"OPENAI_API_KEY": KEY}, servers=())
+    seen = await setup_candidates.find_candidates(make_settings(tmp_path), {"OPENAI_API_KEY": KEY}, servers=())
 
     assert [candidate.name for candidate in seen.candidates] == ["openai", "demo"]
     openai = seen.get("openai")
@@ -53,14 +54,16 @@ async def test_keys_of_the_environment_are_found_and_the_rest_says_what_it_lacks
 
 
 async def test_with_nothing_there_is_the_demo(tmp_path: Path) -> None:
-    seen = await found.find_candidates(make_settings(tmp_path), {}, servers=())
+    seen = await setup_candidates.find_candidates(make_settings(tmp_path), {}, servers=())
 
     assert [candidate.name for candidate in seen.candidates] == ["demo"]
 
 
 async def test_a_server_that_answers_is_found_with_its_models_and_what_the_file_has_to_say(tmp_path: Path) -> None:
     with run_in_thread(serve_models("qwen3", "llama4")) as server:
-        seen = await found.find_candidates(make_settings(tmp_path), {}, servers=[LocalModelServer("ollama", server.url)])
+        seen = await setup_candidates.find_candidates(
+            make_settings(tmp_path), {}, servers=[LocalModelServer("ollama", server.url)]
+        )
 
         assert seen.get("ollama") == ProviderCandidate(
             name="ollama",
@@ -73,7 +76,7 @@ async def test_a_server_that_answers_is_found_with_its_models_and_what_the_file_
 
 async def test_a_server_that_is_named_already_is_asked_for_its_models(tmp_path: Path) -> None:
     with run_in_thread(serve_models("qwen3")) as server:
-        seen = await found.find_candidates(
+        seen = await setup_candidates.find_candidates(
             make_settings(tmp_path), {"OLLAMA_HOST": server.origin}, servers=[LocalModelServer("ollama", server.url)]
         )
 
@@ -86,7 +89,9 @@ async def test_a_server_that_is_named_already_is_asked_for_its_models(tmp_path: 
 
 async def test_what_the_file_configures_comes_first_when_it_would_serve(tmp_path: Path) -> None:
     content = '[models.work]\nprovider = "openai"\nbase_url = "https://work.example/v1"\nmodel = "m"\nkey_env = "WORK_KEY"\n'
-    seen = await found.find_candidates(make_settings(tmp_path, content), {"WORK_KEY": KEY, "OPENAI_API_KEY": KEY}, servers=())
+    seen = await setup_candidates.find_candidates(
+        make_settings(tmp_path, content), {"WORK_KEY": KEY, "OPENAI_API_KEY": KEY}, servers=()
+    )
 
     assert [candidate.name for candidate in seen.candidates] == ["work", "openai", "demo"]
     assert seen.candidates[0].why == "in the configuration file, as a `openai`"
@@ -94,7 +99,7 @@ async def test_what_the_file_configures_comes_first_when_it_would_serve(tmp_path
 
 async def test_what_would_serve_by_itself_comes_before_what_needs_a_model(tmp_path: Path) -> None:
     content = '[models.local]\nprovider = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\n'
-    seen = await found.find_candidates(make_settings(tmp_path, content), {"OPENAI_API_KEY": KEY}, servers=())
+    seen = await setup_candidates.find_candidates(make_settings(tmp_path, content), {"OPENAI_API_KEY": KEY}, servers=())
 
     assert [candidate.name for candidate in seen.candidates] == ["openai", "local", "demo"]
 
@@ -114,17 +119,17 @@ async def test_what_would_serve_by_itself_comes_before_what_needs_a_model(tmp_pa
 )
 def test_whatever_answers_there_harms_nobody(answer: script.ScriptedAnswer) -> None:
     with run_in_thread(lambda _: answer) as server:
-        assert found.list_server_models(server.url) in (None, (), ("ok",))
+        assert setup_candidates.list_server_models(server.url) in (None, (), ("ok",))
 
 
 def test_a_list_without_an_end_is_cut() -> None:
     with run_in_thread(serve_models(*map(str, range(1_000)))) as server:
-        assert len(found.list_server_models(server.url) or ()) == found.MAX_MODELS
+        assert len(setup_candidates.list_server_models(server.url) or ()) == setup_candidates.MAX_MODELS
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://127.0.0.1:bad/v1", "nonsense", "http://[::1/v1", ""])
 def test_where_nothing_is_nothing_is_found(url: str) -> None:
-    assert found.list_server_models(url) is None
+    assert setup_candidates.list_server_models(url) is None
 
 
 # Asked
@@ -140,27 +145,27 @@ FOUND = ProviderCandidates(
 
 
 def test_the_questions_come_one_after_the_other() -> None:
-    first = asking.get_next_question(FOUND, SetupAnswers(), policy="ask")
+    first = setup_questions.get_next_question(FOUND, SetupAnswers(), policy="ask")
     assert first is not None
     assert (first.name, first.usual) == ("provider", "work")
     assert first.options == (SetupOption("work", "here"), SetupOption("odd", "there"), SetupOption("demo", "built in"))
 
-    second = asking.get_next_question(FOUND, SetupAnswers("work"), policy="ask")
+    second = setup_questions.get_next_question(FOUND, SetupAnswers("work"), policy="ask")
     assert second is not None
     assert (second.name, second.usual, second.free) == ("model", "m1", True)
     assert [option.value for option in second.options] == ["m1", "m2"]
 
-    third = asking.get_next_question(FOUND, SetupAnswers("work", "m2"), policy="auto")
+    third = setup_questions.get_next_question(FOUND, SetupAnswers("work", "m2"), policy="auto")
     assert third is not None
     assert (third.name, third.usual) == ("policy", "auto")
     assert [option.value for option in third.options] == list(config.POLICIES)
     assert all(option.note for option in third.options)
 
-    assert asking.get_next_question(FOUND, SetupAnswers("work", "m2", "ask"), policy="ask") is None
+    assert setup_questions.get_next_question(FOUND, SetupAnswers("work", "m2", "ask"), policy="ask") is None
 
 
 def test_the_demo_has_no_models_to_choose_from() -> None:
-    question = asking.get_next_question(FOUND, SetupAnswers("demo"), policy="ask")
+    question = setup_questions.get_next_question(FOUND, SetupAnswers("demo"), policy="ask")
 
     assert question is not None
     assert question.name == "policy"
@@ -170,48 +175,50 @@ def test_the_demo_has_no_models_to_choose_from() -> None:
     ("said", "meant"), [("", "work"), (None, "work"), ("2", "odd"), (" demo ", "demo"), ("work", "work"), ("3", "demo")]
 )
 def test_an_answer_is_a_name_a_number_or_nothing(said: str | None, meant: str) -> None:
-    question = asking.get_next_question(FOUND, SetupAnswers(), policy="ask")
+    question = setup_questions.get_next_question(FOUND, SetupAnswers(), policy="ask")
     assert question is not None
 
-    assert asking.apply_answer(SetupAnswers(), question, said) == SetupAnswers(provider=meant)
+    assert setup_questions.apply_answer(SetupAnswers(), question, said) == SetupAnswers(provider=meant)
 
 
 @pytest.mark.parametrize("said", ["0", "4", "-1", "none", "99999", "²", "wor"])
 def test_what_is_no_answer_says_why(said: str) -> None:
-    question = asking.get_next_question(FOUND, SetupAnswers(), policy="ask")
+    question = setup_questions.get_next_question(FOUND, SetupAnswers(), policy="ask")
     assert question is not None
 
     with pytest.raises(InvalidSetupAnswer, match="none of work, odd, demo"):
-        asking.apply_answer(SetupAnswers(), question, said)
+        setup_questions.apply_answer(SetupAnswers(), question, said)
 
 
 def test_a_model_may_be_one_that_is_not_listed_and_has_to_be_named_where_none_is_usual() -> None:
-    question = asking.get_next_question(FOUND, SetupAnswers("odd"), policy="ask")
+    question = setup_questions.get_next_question(FOUND, SetupAnswers("odd"), policy="ask")
     assert question is not None
     assert (question.usual, question.options) == (None, ())
 
-    assert asking.apply_answer(SetupAnswers("odd"), question, "maker/model:7b") == SetupAnswers("odd", "maker/model:7b")
+    assert setup_questions.apply_answer(SetupAnswers("odd"), question, "maker/model:7b") == SetupAnswers("odd", "maker/model:7b")
     for said in ("", "a\x1bb", "x" * 201):
         with pytest.raises(InvalidSetupAnswer):
-            asking.apply_answer(SetupAnswers("odd"), question, said)
+            setup_questions.apply_answer(SetupAnswers("odd"), question, said)
 
 
 def test_the_usual_answers_are_those_that_would_be_offered() -> None:
-    assert asking.apply_defaults(FOUND, SetupAnswers(), policy="auto") == SetupAnswers("work", "m1", "auto")
-    assert asking.apply_defaults(FOUND, SetupAnswers("demo", policy="ask"), policy="auto") == SetupAnswers("demo", None, "ask")
+    assert setup_questions.apply_defaults(FOUND, SetupAnswers(), policy="auto") == SetupAnswers("work", "m1", "auto")
+    assert setup_questions.apply_defaults(FOUND, SetupAnswers("demo", policy="ask"), policy="auto") == SetupAnswers(
+        "demo", None, "ask"
+    )
     with pytest.raises(InvalidSetupAnswer, match="`odd` has no model"):
-        asking.apply_defaults(FOUND, SetupAnswers("odd"), policy="ask")
+        setup_questions.apply_defaults(FOUND, SetupAnswers("odd"), policy="ask")
 
 
 @given(st.lists(st.text(max_size=8), max_size=12))
 def test_whatever_is_said_the_questions_end_or_say_why_not(words: list[str]) -> None:
     answers = SetupAnswers()
     for word in words:
-        question = asking.get_next_question(FOUND, answers, policy="ask")
+        question = setup_questions.get_next_question(FOUND, answers, policy="ask")
         if question is None:
             break
         with suppress(InvalidSetupAnswer):
-            answers = asking.apply_answer(answers, question, word)
+            answers = setup_questions.apply_answer(answers, question, word)
     assert answers.policy is None or answers.policy in config.POLICIES
 
 
@@ -224,7 +231,7 @@ def make_table(server: ModelServer) -> dict[str, dict[str, str]]:
 
 async def test_a_good_key_is_shown_by_one_small_call(tmp_path: Path) -> None:
     async with ModelServer([script.reply_text("OK")]) as server:
-        tried = await trial.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
+        tried = await setup_candidates.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
 
         assert (tried.problem, tried.said, tried.was_made) == (None, "OK", True)
         [request] = server.requests
@@ -248,7 +255,7 @@ async def test_a_good_key_is_shown_by_one_small_call(tmp_path: Path) -> None:
 )
 async def test_a_bad_try_says_what_to_do_and_never_the_key(tmp_path: Path, answer: script.ScriptedAnswer, said: str) -> None:
     async with ModelServer([answer]) as server:
-        tried = await trial.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
+        tried = await setup_candidates.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
 
         assert tried.problem is not None
         assert said in tried.problem
@@ -258,7 +265,7 @@ async def test_a_bad_try_says_what_to_do_and_never_the_key(tmp_path: Path, answe
 
 async def test_a_key_that_is_missing_is_said_without_a_call(tmp_path: Path) -> None:
     async with ModelServer([]) as server:
-        tried = await trial.try_model(make_settings(tmp_path), make_table(server), "work", None, {})
+        tried = await setup_candidates.try_model(make_settings(tmp_path), make_table(server), "work", None, {})
 
         assert tried.problem is not None
         assert "`WORK_KEY` is not set" in tried.problem
@@ -267,14 +274,16 @@ async def test_a_key_that_is_missing_is_said_without_a_call(tmp_path: Path) -> N
 
 async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
     async with ModelServer([script.ScriptedReply((script.HoldStep(),))]) as server:
-        tried = await trial.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY}, timeout=0.5)
+        tried = await setup_candidates.try_model(
+            make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY}, timeout=0.5
+        )
 
         assert tried.problem is not None
         assert "hint: " in tried.problem or "in time" in tried.problem
 
 
 async def test_the_demo_needs_no_try(tmp_path: Path) -> None:
-    tried = await trial.try_model(make_settings(tmp_path), {}, "demo", None, {})
+    tried = await setup_candidates.try_model(make_settings(tmp_path), {}, "demo", None, {})
 
     assert (tried.is_good, tried.was_made) == (True, False)
 
@@ -286,7 +295,7 @@ def test_what_is_in_the_file_stays_and_the_choices_are_set(tmp_path: Path) -> No
     content = '# mine\nlog_level = "debug"  # loud\npolicy = "auto"\nmodel = "old"\n\n[models.work]\nprovider = "openai"\n'
     loaded = make_settings(tmp_path, content)
 
-    file = writing.write_answers(
+    file = setup_questions.write_answers(
         loaded, SetupAnswers("openai", "gpt", "ask"), ProviderCandidate(name="openai", why="", chosen_by_itself="gpt")
     )
 
@@ -297,7 +306,7 @@ def test_what_is_in_the_file_stays_and_the_choices_are_set(tmp_path: Path) -> No
 
 
 def test_a_model_that_the_provider_would_not_choose_is_named(tmp_path: Path) -> None:
-    writing.write_answers(
+    setup_questions.write_answers(
         make_settings(tmp_path),
         SetupAnswers("openai", "other", "ask"),
         ProviderCandidate(name="openai", why="", chosen_by_itself="gpt"),
@@ -312,7 +321,7 @@ def test_a_server_that_was_found_gets_its_table(tmp_path: Path) -> None:
     )
     loaded = make_settings(tmp_path, 'log_level = "debug"\n[[rules]]\neffect = "allow"\ncommand = "make"\n')
 
-    writing.write_answers(loaded, SetupAnswers("ollama", "q3:8b", "auto"), candidate)
+    setup_questions.write_answers(loaded, SetupAnswers("ollama", "q3:8b", "auto"), candidate)
 
     written = tomllib.loads((tmp_path / "config.toml").read_text())
     assert written == {
@@ -323,7 +332,7 @@ def test_a_server_that_was_found_gets_its_table(tmp_path: Path) -> None:
         "models": {"ollama": {"provider": "ollama", "base_url": "http://127.0.0.1:1/v1", "model": "q3:8b"}},
     }
     again = make_settings(tmp_path)
-    writing.write_answers(
+    setup_questions.write_answers(
         again, SetupAnswers("ollama", "other", "auto"), ProviderCandidate(name="ollama", why="", chosen_by_itself="q3:8b")
     )
     assert (make_settings(tmp_path).model, tomllib.loads((tmp_path / "config.toml").read_text())["models"]) == (
@@ -336,25 +345,25 @@ def test_a_file_that_cannot_be_started_with_stays_as_it_is(tmp_path: Path) -> No
     loaded = make_settings(tmp_path)
     (tmp_path / "config.toml").write_text("nonsense = 1\n")
 
-    with pytest.raises(config.ConfigError):
-        writing.write_answers(loaded, SetupAnswers("demo", None, "ask"), ProviderCandidate(name="demo", why=""))
+    with pytest.raises(ConfigError):
+        setup_questions.write_answers(loaded, SetupAnswers("demo", None, "ask"), ProviderCandidate(name="demo", why=""))
 
     assert (tmp_path / "config.toml").read_text() == "nonsense = 1\n"
 
 
 def test_a_first_start_is_one_where_nobody_has_said_anything(tmp_path: Path) -> None:
-    assert writing.is_first_start(make_settings(tmp_path))
-    assert not writing.is_first_start(config.load(environ={"TOWER_HOME": str(tmp_path), "TOWER_PROVIDER": "demo"}))
+    assert setup_questions.is_first_start(make_settings(tmp_path))
+    assert not setup_questions.is_first_start(config.load(environ={"TOWER_HOME": str(tmp_path), "TOWER_PROVIDER": "demo"}))
 
-    writing.record_skip(make_settings(tmp_path))
+    setup_questions.record_skip(make_settings(tmp_path))
 
-    assert not writing.is_first_start(make_settings(tmp_path))
+    assert not setup_questions.is_first_start(make_settings(tmp_path))
     assert (tmp_path / "config.toml").read_text().startswith("# The set-up was skipped")
 
 
 def test_to_skip_leaves_a_file_that_is_there(tmp_path: Path) -> None:
     loaded = make_settings(tmp_path, "# mine\n")
 
-    writing.record_skip(loaded)
+    setup_questions.record_skip(loaded)
 
     assert (tmp_path / "config.toml").read_text() == "# mine\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cli.terminal import TerminalDriver
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
 
 KEY = "sk-very-secret-0123456789"

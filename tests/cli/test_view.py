@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from switchtower.cli.view import EventPrinter
+from switchtower.cli.event_printer import EventPrinter
 from switchtower.client import frames
 from switchtower.core import events
-from switchtower.protocols.push import outbound
+from switchtower.protocols.push import encoder
 
 
 class RecordingOutput:
@@ -48,7 +48,7 @@ class RecordingOutput:
     def add_event(self, event: events.AnyEvent) -> str:
         """A core event as the daemon itself would send it."""
         self.shown, self.colours = "", []
-        line = outbound.encode_event("sess_A", "run_A", 1, 1, event)
+        line = encoder.encode_event("sess_A", "run_A", 1, 1, event)
         self._view.print_event(frames.decode_event(frames.decode_frame(line), line))
         return self.shown
 

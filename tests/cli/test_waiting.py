@@ -8,8 +8,8 @@ from tests.cli.events import PushEventFactory
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_approval_request
 from tests.cli.terminal import TerminalDriver
 
-from switchtower.cli import waiting
-from switchtower.cli.waiting import OpenRequest
+from switchtower.client import open_requests
+from switchtower.client.open_requests import OpenRequest
 
 DIALOG = {
     "code": "DIALOG_OPENED",
@@ -117,7 +117,7 @@ def test_show_says_what_is_asked_and_how_long_it_waits(tower_command: Any) -> No
 
 
 def test_what_is_open_is_what_nobody_has_ended() -> None:
-    told, found = PushEventFactory(), waiting.OpenRequests()
+    told, found = PushEventFactory(), open_requests.OpenRequests()
     for event in (
         told.make_approval("appr_1"),
         told.make_approval("appr_2"),
@@ -138,7 +138,7 @@ def test_what_is_open_is_what_nobody_has_ended() -> None:
 
 
 def test_a_summary_in_place_of_lost_events_says_what_is_open() -> None:
-    found = waiting.OpenRequests()
+    found = open_requests.OpenRequests()
     pending = {"approvalId": "appr_9", "kind": "exec", "title": "T", "summary": "s", "details": {}, "options": [], "expiresAt": 1}
     snapshot = {
         "state": "awaiting_approval",
@@ -153,13 +153,13 @@ def test_a_summary_in_place_of_lost_events_says_what_is_open() -> None:
 
 
 def test_what_is_asked_is_one_line_whatever_it_is_called() -> None:
-    assert waiting.format_request(OpenRequest("dialog", "d", "two\nlines", "and\tmore")) == "dialog two lines: and more"
-    assert waiting.format_request(OpenRequest("approval", "a", "title")) == "approval title"
+    assert open_requests.format_request(OpenRequest("dialog", "d", "two\nlines", "and\tmore")) == "dialog two lines: and more"
+    assert open_requests.format_request(OpenRequest("approval", "a", "title")) == "approval title"
 
 
 def test_a_question_from_long_ago_in_a_run_is_found(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
     hide_inbox(asking_daemon)
-    for number in range(3 * waiting.LATEST_EVENTS):
+    for number in range(3 * open_requests.LATEST_EVENTS):
         asking_daemon.add_event("assistant_token", {"text": f"{number} "})
 
     assert "? approval Run a command: make test" in tower_command("sessions").stdout.decode()

@@ -9,7 +9,7 @@ import pytest
 
 from switchtower.client import errors, frames
 from switchtower.client.client import DaemonClient
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extension_messages, messages
 
 SESSION = "sess_A"
 USAGE = {
@@ -142,21 +142,25 @@ CASES = [
         "",
     ),
     ClientCallCase(
-        "list_models", lambda client: client.list_models(), {}, {"models": [LISTING]}, [extensions.ModelListing(**LISTING)]
+        "list_models",
+        lambda client: client.list_models(),
+        {},
+        {"models": [LISTING]},
+        [extension_messages.ModelListing(**LISTING)],
     ),
     ClientCallCase(
         "list_templates",
         lambda client: client.list_templates("/w"),
         {"rootPath": "/w"},
         {"templates": [TEMPLATE]},
-        [extensions.Template(**TEMPLATE)],  # type: ignore[arg-type]
+        [extension_messages.Template(**TEMPLATE)],  # type: ignore[arg-type]
     ),
     ClientCallCase(
         "list_presets",
         lambda client: client.list_presets("/w"),
         {"rootPath": "/w"},
         {"presets": [PRESET]},
-        [extensions.Preset(**PRESET)],  # type: ignore[arg-type]
+        [extension_messages.Preset(**PRESET)],  # type: ignore[arg-type]
     ),
     ClientCallCase(
         "submit_approval",
@@ -180,7 +184,7 @@ async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daem
     seen: list[dict[str, Any]] = []
 
     async def answer(wire: Any) -> None:
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         seen.append(request := await wire.request())
         await wire.answer(request, case.answer)
         await wire.closed()
@@ -210,7 +214,7 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
     }
 
     async def answer(wire: Any) -> None:
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         await wire.answer(await wire.request(), newer)
         await wire.closed()
 
@@ -218,8 +222,8 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         about = await client.get_session(SESSION)
 
-    assert isinstance(about, extensions.SessionInfo)
-    assert isinstance(about.rules[0], extensions.Rule)
+    assert isinstance(about, extension_messages.SessionInfo)
+    assert isinstance(about.rules[0], extension_messages.Rule)
     assert _to_builtins(about) == {
         **INFO,
         "runUsage": USAGE,
@@ -231,11 +235,11 @@ async def test_a_queued_message_is_handed_over_once_however_often_the_connection
     seen: list[dict[str, Any]] = []
 
     async def lose(wire: Any) -> None:
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         seen.append((await wire.request())["payload"])
 
     async def answer(wire: Any) -> None:
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         seen.append((request := await wire.request())["payload"])
         await wire.answer(request, {"accepted": True, "messageId": request["payload"]["clientMessageId"], "runId": None})
         await wire.closed()
@@ -262,7 +266,7 @@ async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon
     async def lose(wire: Any) -> None:
         nonlocal connections
         connections += 1
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         await wire.request()
 
     await daemon.serve(lose, lose)
@@ -373,7 +377,7 @@ def test_a_refusal_has_one_remedy_and_the_daemon_s_comes_first(message: str, sho
     assert str(errors.RequestFailed("RUN_IN_PROGRESS", message, retryable=True, hint="wait")) == shown
 
 
-@pytest.mark.parametrize("name", [*messages.ANSWERS, *extensions.ANSWERS])
+@pytest.mark.parametrize("name", [*messages.ANSWERS, *extension_messages.ANSWERS])
 def test_the_answer_to_every_request_type_can_be_read(name: str) -> None:
     with pytest.raises(errors.ProtocolViolation, match="Expected `object`, got `null`"):
         frames.decode_answer(frames.IncomingFrame(kind="response", type=name, ok=True))

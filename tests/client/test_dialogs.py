@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.conftest import SESSION, ScriptedPushServer, ScriptedConnection
+from tests.client.conftest import SESSION, ScriptedConnection, ScriptedPushServer
 
 from switchtower import config
 from switchtower.client import dialogs, errors
 from switchtower.client.client import DaemonClient
-from switchtower.client.dialogs import PushDialog, DialogEnd, InterviewItem
+from switchtower.client.dialogs import DialogEnd, InterviewItem, PushDialog
 from switchtower.client.frames import PushEvent
-from switchtower.client.session import SessionSubscription
+from switchtower.client.subscription import SessionSubscription
 from switchtower.protocols.push import messages
 
 TOLD: dict[str, Any] = {

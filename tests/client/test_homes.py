@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.client import errors, homes
+from switchtower.client import errors, node_names
 from switchtower.client.client import DaemonClient
-from switchtower.protocols.push import node_messages
+from switchtower.protocols.push import listing_messages
 
 
-def make_node(node_id: str, name: str, **more: Any) -> node_messages.Node:
+def make_node(node_id: str, name: str, **more: Any) -> listing_messages.Node:
     usual = {"address": "a:1", "version": "1", "alive": True, "draining": False, "sessions": 0, "joinedAt": 1, "isThis": False}
-    return node_messages.Node(id=node_id, name=name, **{**usual, **more})
+    return listing_messages.Node(id=node_id, name=name, **{**usual, **more})
 
 
 def test_each_home_has_its_node_s_name() -> None:
-    known = homes.NodeNames([make_node("node_A", "attic"), make_node("node_B", "barn", isThis=True)])
+    known = node_names.NodeNames([make_node("node_A", "attic"), make_node("node_B", "barn", isThis=True)])
 
     assert [known.format_owner("node_A"), known.format_owner("node_B")] == ["attic", "barn"]
     assert known.own_node is not None
@@ -27,7 +27,7 @@ def test_each_home_has_its_node_s_name() -> None:
 
 
 def test_nodes_of_one_name_are_told_apart_by_the_end_of_their_ids() -> None:
-    known = homes.NodeNames(
+    known = node_names.NodeNames(
         [make_node("node_01AAAAAA", "attic"), make_node("node_01BBBBBB", "attic"), make_node("node_01CCCCCC", "barn")]
     )
 
@@ -35,20 +35,20 @@ def test_nodes_of_one_name_are_told_apart_by_the_end_of_their_ids() -> None:
 
 
 def test_a_node_that_was_forgotten_is_called_by_its_id() -> None:
-    known = homes.NodeNames([make_node("node_A", "attic"), make_node("node_B", "barn")])
+    known = node_names.NodeNames([make_node("node_A", "attic"), make_node("node_B", "barn")])
 
     assert known.format_owner("node_01ZZZZZZ") == "…ZZZZZZ"
 
 
 def test_nobody_is_named_where_there_is_but_one_node_or_none_has_the_session() -> None:
-    assert homes.NO_NODES.format_owner(None) == homes.NO_NODES.format_owner("node_A") == ""
-    assert homes.NodeNames([make_node("node_A", "attic")]).format_owner("node_A") == ""
-    assert homes.NodeNames([make_node("node_A", "attic"), make_node("node_B", "barn")]).format_owner(None) == ""
+    assert node_names.NO_NODES.format_owner(None) == node_names.NO_NODES.format_owner("node_A") == ""
+    assert node_names.NodeNames([make_node("node_A", "attic")]).format_owner("node_A") == ""
+    assert node_names.NodeNames([make_node("node_A", "attic"), make_node("node_B", "barn")]).format_owner(None) == ""
 
 
 @given(st.lists(st.tuples(st.text(max_size=8), st.sampled_from(["attic", "barn"])), unique_by=lambda one: one[0][-6:]))
 def test_no_two_nodes_are_shown_alike(made: list[tuple[str, str]]) -> None:
-    known = homes.NodeNames([make_node(*one) for one in made])
+    known = node_names.NodeNames([make_node(*one) for one in made])
 
     assert len({known.get_name(one.id) for one in known.nodes}) == len(made)
 
@@ -60,7 +60,7 @@ async def test_an_older_daemon_is_alone_and_is_not_even_asked(daemon: Any) -> No
 
     await daemon.serve(older)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
-        assert (await homes.fetch_node_names(client)).nodes == []
+        assert (await node_names.fetch_node_names(client)).nodes == []
         with pytest.raises(errors.DaemonTooOld):
             await client.drain_node(1)
 
@@ -73,7 +73,7 @@ async def test_a_list_does_without_names_that_cannot_be_told_now(daemon: Any) ->
 
     await daemon.serve(refuse)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
-        assert await homes.fetch_node_names(client) is homes.NO_NODES
+        assert await node_names.fetch_node_names(client) is node_names.NO_NODES
 
 
 async def test_whoever_is_let_go_while_a_node_drains_asks_again_and_is_told(daemon: Any) -> None:

@@ -11,9 +11,9 @@ from tests.runtime.parts import RuntimeHarness
 from switchtower import config
 from switchtower.client.client import DaemonClient
 from switchtower.core import commands, events
-from switchtower.core.access import Access
-from switchtower.protocols.push.peer import PushConnection
-from switchtower.testing.sessions import OWNER, start_session
+from switchtower.core.roles import Access
+from switchtower.protocols.push.connection import PushConnection
+from switchtower.testing.session_driver import OWNER, start_session
 from switchtower.transports import unix
 from switchtower.transports.stream import ConnectionOrigin, Receiver
 

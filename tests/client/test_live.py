@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from switchtower import config
-from switchtower.client import discover, errors
+from switchtower.client import discovery, errors
 from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
-from switchtower.client.session import SessionSubscription
+from switchtower.client.subscription import SessionSubscription
 from switchtower.protocols.push import messages
 
 TIMEOUT = 60
@@ -29,7 +29,7 @@ def live_settings() -> Iterator[config.Settings]:
     home = Path(tempfile.mkdtemp(dir="/tmp", prefix="tower-"))
     settings = config.Settings(home=home, http="off", demo_delay_ms=0)
     yield settings
-    if pid := discover.find_lock_holder(settings):
+    if pid := discovery.find_lock_holder(settings):
         gone = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
         select.select([gone], [], [], 10)
@@ -66,11 +66,11 @@ async def test_settings_made_in_code_reach_the_daemon_that_is_started(live_setti
     async with asyncio.timeout(TIMEOUT):
         async with await DaemonClient.connect(live_settings) as client:
             assert (await client.ping()).pong
-            endpoints = discover.read_endpoints(live_settings)
+            endpoints = discovery.read_endpoints(live_settings)
 
     assert endpoints is not None
     assert endpoints.http is None
-    assert endpoints.pid == discover.find_lock_holder(live_settings)
+    assert endpoints.pid == discovery.find_lock_holder(live_settings)
 
 
 @pytest.mark.parametrize(("names", "seen"), [(("SOME_TOKEN", "MY_KEY"), "one two"), (("MY_KEY",), " two"), ((), " ")])
@@ -94,7 +94,7 @@ async def test_without_start_a_missing_daemon_is_an_error_and_stays_missing(live
     with pytest.raises(errors.DaemonUnreachable, match="hint: start one with `tower serve`"):
         await DaemonClient.connect(live_settings, start=False)
 
-    assert discover.find_lock_holder(live_settings) is None
+    assert discovery.find_lock_holder(live_settings) is None
 
 
 async def test_many_connecting_at_once_in_one_process_start_one_daemon(live_settings: config.Settings) -> None:
@@ -119,7 +119,7 @@ async def test_a_watcher_misses_and_repeats_nothing_when_the_daemon_is_killed_in
             await client.send_message(started.sessionId, "count 1000000")
             await streaming.wait()
 
-            pid = discover.find_lock_holder(live_settings)
+            pid = discovery.find_lock_holder(live_settings)
             assert pid
             os.kill(pid, signal.SIGKILL)
             async with await DaemonClient.connect(live_settings) as second:
@@ -136,7 +136,7 @@ async def test_a_message_is_sent_once_although_the_daemon_is_killed(live_setting
     async with asyncio.timeout(TIMEOUT):
         async with await DaemonClient.connect(live_settings) as client:
             started = await client.start_session(start_session(live_settings))
-            pid = discover.find_lock_holder(live_settings)
+            pid = discovery.find_lock_holder(live_settings)
             assert pid
             os.kill(pid, signal.SIGKILL)
             restarting = asyncio.create_task(DaemonClient.connect(live_settings))

@@ -8,7 +8,7 @@ import pytest
 
 from switchtower.client import errors
 from switchtower.client.frames import PushEvent
-from switchtower.client.session import SessionSubscription
+from switchtower.client.subscription import SessionSubscription
 from switchtower.protocols.push import messages
 
 SNAPSHOT = {

@@ -7,7 +7,7 @@ import pytest
 
 from switchtower.client import errors
 from switchtower.client.client import DaemonClient
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extension_messages, messages
 
 SESSION = "sess_A"
 
@@ -18,7 +18,7 @@ async def serve_answers(daemon: Any, *answers: dict[str, Any] | None) -> list[di
 
     def script(answer: dict[str, Any] | None) -> Any:
         async def one(wire: Any) -> None:
-            await wire.greet(*extensions.CAPABILITIES)
+            await wire.greet(*extension_messages.CAPABILITIES)
             seen.append(request := await wire.request())
             if answer is not None:
                 await wire.answer(request, answer)
@@ -32,7 +32,7 @@ async def serve_answers(daemon: Any, *answers: dict[str, Any] | None) -> list[di
 
 async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
     async def answers(wire: Any) -> None:
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         for expected in (
             ("terminal_input", {"text": "\x03ü", "sessionId": SESSION}),
             ("terminal_resize", {"cols": 80, "rows": 24, "sessionId": SESSION}),
@@ -70,7 +70,7 @@ async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: An
 
 async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
     async def answers(wire: Any) -> None:
-        await wire.greet(*extensions.CAPABILITIES)
+        await wire.greet(*extension_messages.CAPABILITIES)
         for force in (None, True):
             request = await wire.request()
             assert request["payload"].get("force") is force

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from switchtower import config
-from switchtower.settings import values
+from switchtower.settings import parsers
+from switchtower.settings.sources import ConfigError
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_file_and_variable_spellings_give_the_same_values(home: Path) -> None:
 def test_a_bad_value_names_setting_source_and_remedy(home: Path, name: str, text: str) -> None:
     variable = f"TOWER_{name.upper()}"
 
-    with pytest.raises(config.ConfigError) as refused:
+    with pytest.raises(ConfigError) as refused:
         config.load(environ=make_environment(home, **{variable: text}))
 
     assert refused.value.setting == name
@@ -169,7 +170,7 @@ def test_a_bad_value_names_setting_source_and_remedy(home: Path, name: str, text
 
 
 def test_the_choices_are_named_once(home: Path) -> None:
-    with pytest.raises(config.ConfigError) as refused:
+    with pytest.raises(ConfigError) as refused:
         config.load(environ=make_environment(home, TOWER_LOG_LEVEL="loud"))
 
     assert str(refused.value) == (
@@ -195,7 +196,7 @@ def test_the_pi_port_has_its_own_variable_and_one_of_the_original(
 
 @pytest.mark.parametrize("text", ["127.0.0.1:4000", "off", "99999", "-1", "٣", "4 000", "1" * 5_000])
 def test_the_original_s_variable_holds_a_port_alone(home: Path, text: str) -> None:
-    with pytest.raises(config.ConfigError, match=r"`PI_SERVER_PORT`.* is not a port; hint: give a number below 65536"):
+    with pytest.raises(ConfigError, match=r"`PI_SERVER_PORT`.* is not a port; hint: give a number below 65536"):
         config.load(environ=make_environment(home, PI_SERVER_PORT=text))
 
 
@@ -253,7 +254,7 @@ def test_hosts_have_the_original_s_variables_too(home: Path) -> None:
 
 
 def test_a_bad_flag_is_named_as_a_flag(home: Path) -> None:
-    with pytest.raises(config.ConfigError, match="`max_line_bytes` from the flag `--max-line-bytes`: `x` is not a whole number"):
+    with pytest.raises(ConfigError, match="`max_line_bytes` from the flag `--max-line-bytes`: `x` is not a whole number"):
         config.load({"max_line_bytes": "x"}, make_environment(home))
 
 
@@ -273,7 +274,7 @@ def test_a_bad_flag_is_named_as_a_flag(home: Path) -> None:
 def test_a_bad_file_is_refused_with_a_remedy(home: Path, content: str, message: str) -> None:
     write(home, content)
 
-    with pytest.raises(config.ConfigError) as refused:
+    with pytest.raises(ConfigError) as refused:
         config.load(environ=make_environment(home))
 
     assert str(home / "config.toml") in str(refused.value)
@@ -281,7 +282,7 @@ def test_a_bad_file_is_refused_with_a_remedy(home: Path, content: str, message: 
 
 
 def test_a_home_too_deep_for_a_socket_is_refused_early() -> None:
-    with pytest.raises(config.ConfigError, match=f"set `TOWER_SOCKET` to a path of at most {values.SOCKET_PATH_LIMIT} bytes"):
+    with pytest.raises(ConfigError, match=f"set `TOWER_SOCKET` to a path of at most {parsers.SOCKET_PATH_LIMIT} bytes"):
         config.load(environ={"TOWER_HOME": "/tmp/" + "deep/" * 30})
 
 
@@ -290,7 +291,7 @@ def test_a_home_too_deep_for_a_socket_is_refused_early() -> None:
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("localhost:80", ("localhost", 80)), ("[::1]:8787", ("::1", 8787)), ("off", None)],
 )
 def test_an_address_in_its_parts(text: str, address: tuple[str, int] | None) -> None:
-    assert values.parse_address(text) == address
+    assert parsers.parse_address(text) == address
 
 
 def test_every_setting_is_reachable_by_file_variable_and_flag() -> None:
@@ -325,6 +326,6 @@ def test_loading_without_a_file_imports_no_toml_parser() -> None:
 
 @pytest.mark.parametrize("entry", ["https://app.example/path", "https://", "https://user@app.example", "https://app.example#x"])
 def test_an_origin_is_a_scheme_a_name_and_a_port(entry: str) -> None:
-    assert values.parse_origins("hub.example,https://app.example:8443") == ("hub.example", "https://app.example:8443")
+    assert parsers.parse_origins("hub.example,https://app.example:8443") == ("hub.example", "https://app.example:8443")
     with pytest.raises(ValueError, match="is not an origin"):
-        values.parse_origins(f"hub.example,{entry}")
+        parsers.parse_origins(f"hub.example,{entry}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.contract_proc.driving import IR, drive_order, is_cancelled, make_order, wait_until_asked
 
-from switchtower.engines.flow.orchestrator import borrowing
+from switchtower.engines.flow import delegation
 from switchtower.protocols.rep import driver, errors, outcome
 
 
@@ -45,8 +45,8 @@ def make_flow(first: str) -> dict[str, Any]:
     return ir
 
 
-def run_directed(wanted: driver.RuntimeRunOrder) -> borrowing.StepDelegator:
-    return borrowing.StepDelegator(wanted.ir, wanted.inputs, run_id=wanted.run_id, workspace=wanted.cwd)
+def run_directed(wanted: driver.RuntimeRunOrder) -> delegation.StepDelegator:
+    return delegation.StepDelegator(wanted.ir, wanted.inputs, run_id=wanted.run_id, workspace=wanted.cwd)
 
 
 async def drive(first: str, **settings: Any) -> outcome.FlowRunOutcome:

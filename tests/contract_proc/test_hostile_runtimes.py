@@ -16,11 +16,11 @@ from tests.contract_proc.driving import (
     RUNTIMES,
     drive,
     drive_order,
-    is_cancelled,
-    read_notes,
-    make_order,
-    wait_until_asked,
     find_run_processes,
+    is_cancelled,
+    make_order,
+    read_notes,
+    wait_until_asked,
 )
 from tests.tools.running.watching import is_alive
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract_proc.driving import IR, RUNTIMES, drive, drive_order, read_notes, make_order
+from tests.contract_proc.driving import IR, RUNTIMES, drive, drive_order, make_order, read_notes
 
-from switchtower.engines.flow.ir import parsing, problems
+from switchtower.engines.flow.ir import flow, parser
 from switchtower.protocols.rep import errors
 
 
@@ -218,8 +218,8 @@ async def test_what_is_wrong_with_a_runtime_that_cannot_be_started_is_named(tmp_
 
 def find_problem(document: dict[str, Any]) -> str | None:
     try:
-        parsing.parse_flow(document)
-    except problems.InvalidFlow as invalid:
+        parser.parse_flow(document)
+    except flow.InvalidFlow as invalid:
         return str(invalid)
     return None
 

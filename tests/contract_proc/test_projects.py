@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.engines.flow.orchestrator import project
+from switchtower.engines.flow import project
 
 
 def write_project(folder: Path, text: str | bytes) -> Path:

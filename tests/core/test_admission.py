@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from switchtower.core import admission, commands, errors, events
+from switchtower.core import commands, errors, events
+from switchtower.core.rules import admission
 from switchtower.core.session import Run, Session, UsageTotals
-from switchtower.testing.sessions import start_session
+from switchtower.testing.session_driver import start_session
 
 RUN = "run_1"
 

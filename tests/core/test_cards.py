@@ -1,8 +1,9 @@
 """What the index keeps of a session, so that lists need not read its events."""
 
-from switchtower.core import commands, events, journal
-from switchtower.core.session import make_card
-from switchtower.testing.sessions import OWNER, SessionDriver
+from switchtower.core import commands, events
+from switchtower.core.fold import make_card
+from switchtower.core.ports import journal
+from switchtower.testing.session_driver import OWNER, SessionDriver
 
 RESULTS = (events.CriterionResult("tests", True, 0, "ok"), events.CriterionResult("lint", False, 1, "E501"))
 

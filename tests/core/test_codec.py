@@ -1,7 +1,8 @@
 """Events of the journal, and those that this version does not know."""
 
 from switchtower.core import codec, events
-from switchtower.core.session import Session, fold
+from switchtower.core.fold import fold
+from switchtower.core.session import Session
 
 
 def test_what_a_newer_version_wrote_is_a_warning_and_not_the_end() -> None:

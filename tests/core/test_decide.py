@@ -4,7 +4,7 @@ import pytest
 
 from switchtower.core import commands, errors, events
 from switchtower.core.events import Outcome, SessionState, Verdict
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver, start_session
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver, start_session
 
 
 def test_a_started_session_is_idle_at_seq_1_and_version_0() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from switchtower.core import commands, errors, events
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver
 
 
 def open_dialog(table: SessionDriver, method: str = "select", **fields: Any) -> str:

@@ -6,8 +6,9 @@ import pytest
 
 from switchtower.core import commands, errors, events
 from switchtower.core.decide import decide
-from switchtower.core.session import REMOTE_CALL, Session, fold_entries
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
+from switchtower.core.fold import fold_entries
+from switchtower.core.session import REMOTE_CALL, Session
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver
 
 
 def start(errand_id: str = "req_1", tool: str = "rpc.fs.read") -> commands.StartRemoteCall:

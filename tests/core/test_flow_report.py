@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.core import events, flow_report, journal
+from switchtower.core import events, flows
 from switchtower.core.codec import encode
-from switchtower.core.flow_report import FlowSessionReport
+from switchtower.core.flows import FlowSessionReport
+from switchtower.core.ports import journal
 
 AT = "2026-01-02T03:04:05.678Z"
 MS = 1_767_323_045_678
@@ -183,16 +184,16 @@ def test_a_log_of_the_flow_itself_names_no_step() -> None:
 
 
 def test_of_too_many_events_the_first_are_kept_and_the_others_counted() -> None:
-    told = report(make_step_started(), make_step_log("[info] x\n" * (flow_report.MOST_EVENTS + 7)), make_step_ended(), FLOW_ENDED)
+    told = report(make_step_started(), make_step_log("[info] x\n" * (flows.MOST_EVENTS + 7)), make_step_ended(), FLOW_ENDED)
 
-    assert (len(told.events), told.left_out, told.status) == (flow_report.MOST_EVENTS, 9, "completed")
+    assert (len(told.events), told.left_out, told.status) == (flows.MOST_EVENTS, 9, "completed")
 
 
 def test_of_events_that_are_too_long_the_first_are_kept_and_the_others_counted() -> None:
     long = "x" * (1024 * 1024)
     told = report(make_step_started(), *(make_step_log(f"[info] {long}\n  {long}\n") for _ in range(40)), FLOW_ENDED)
 
-    assert sum(len(event.get("message", "")) for event in told.events) <= flow_report.MOST_BYTES
+    assert sum(len(event.get("message", "")) for event in told.events) <= flows.MOST_BYTES
     assert len(told.events) + told.left_out >= 20
     assert told.status == "completed"
 

@@ -7,8 +7,9 @@ import pytest
 
 from switchtower.core import commands, errors, events, flows
 from switchtower.core.decide import decide
-from switchtower.core.session import Session, fold_entries, decode_snapshot, encode_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver, start_session
+from switchtower.core.fold import decode_snapshot, encode_snapshot, fold_entries
+from switchtower.core.session import Session
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver, start_session
 
 FLOW = events.Flow(name="weather", document={"graph": {}}, inputs={"city": "Bern"})
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from switchtower.core import errors, events, forks
-from switchtower.testing.sessions import SessionDriver
+from switchtower.core import conversation, errors, events
+from switchtower.testing.session_driver import SessionDriver
 
 CALL = events.ToolRequest("call_1", "run", {"command": "ls"})
 
@@ -20,8 +20,10 @@ def make_two_turns() -> SessionDriver:
     return table
 
 
-def fork_session(table: SessionDriver, before_seq: int | None = None) -> tuple[list[tuple[str, str]], forks.ConversationFork]:
-    fork = forks.ConversationFork(before_seq)
+def fork_session(
+    table: SessionDriver, before_seq: int | None = None
+) -> tuple[list[tuple[str, str]], conversation.ConversationFork]:
+    fork = conversation.ConversationFork(before_seq)
     for start in range(0, len(table.entries), 3):
         if not fork.reached:
             fork.add_entries(table.entries[start : start + 3])
@@ -72,8 +74,8 @@ def test_a_fork_is_as_careful_as_its_parent() -> None:
     table = SessionDriver()
     table.session.policy, table.session.thinking = "read-only", "high"
     table.session.preset = events.Preset("review", "user", "/home/review.toml")
-    from switchtower.testing.sessions import start_session
+    from switchtower.testing.session_driver import start_session
 
-    command = forks.inherit_settings(start_session("sess_2"), table.session)
+    command = conversation.inherit_settings(start_session("sess_2"), table.session)
     assert (command.policy, command.thinking, command.parent) == ("read-only", "high", table.session.id)
     assert command.resolved_preset == table.session.preset

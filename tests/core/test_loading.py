@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from switchtower.core import commands, errors, events
-from switchtower.core.session import make_card, decode_snapshot, encode_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver, start_session
+from switchtower.core.fold import decode_snapshot, encode_snapshot, make_card
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver, start_session
 
 COUNTING = events.Actor(name="owner", via="pi", counts=True)
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.core import commands, errors, events
-from switchtower.core.session import Session, make_card, fold_entries, decode_snapshot, encode_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
+from switchtower.core.fold import decode_snapshot, encode_snapshot, fold_entries, make_card
+from switchtower.core.session import Session
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver
 
 HOST, RUN = "host_1", "run_01"
 BY = events.Actor(name=HOST, via="host")

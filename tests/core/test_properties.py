@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from switchtower.core import commands, errors, events, states
-from switchtower.core.session import Session, fold_entries, decode_snapshot, encode_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver
+from switchtower.core.fold import decode_snapshot, encode_snapshot, fold_entries
+from switchtower.core.session import Session
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver
 
 verdicts = st.sampled_from(list(events.Verdict))
 outcomes = st.sampled_from(list(events.Outcome))

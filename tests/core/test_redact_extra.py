@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from switchtower.core import events, redact
-from switchtower.core.redact import extra
+from switchtower.core.redact import redactor
 
 PATTERN = r"CUST-[0-9]+"
 REDACTOR = redact.Redactor(extra=PATTERN)
@@ -83,7 +83,7 @@ def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
     for _ in range(1_000):
         fed += 100
         released += len(stream.feed("x" * 100))
-        assert fed - released < extra.LONGEST_LINE + 100
+        assert fed - released < redactor.LONGEST_LINE + 100
     assert released + len(stream.close()) == fed
 
 

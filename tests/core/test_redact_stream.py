@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchtower.core import redact
-from switchtower.core.redact import starts
+from switchtower.core.redact import start_patterns
 
 KNOWN = ("correct horse battery", "correct horse batteries", 'qu"oted\\value', "aaaaaaaab")
 REDACTOR = redact.Redactor(KNOWN)
@@ -185,7 +185,7 @@ def test_a_megabyte_without_an_end_is_not_kept(opening: str, unit: str) -> None:
 
 @pytest.mark.parametrize("opening", ["-----", "--", "sk-", "ghp_", "eyJ", "password", "AKIA", "xoxb-"])
 def test_a_token_whose_body_begins_like_another_secret_stays_hidden_in_single_characters(opening: str) -> None:
-    for prefix in starts.PREFIXES:
+    for prefix in start_patterns.PREFIXES:
         text = f"see {prefix}{opening}{'aB3d' * 12} and more"
         stream = REDACTOR.open_stream()
         assert "".join(map(stream.feed, text)) + stream.close() == REDACTOR.redact_text(text)

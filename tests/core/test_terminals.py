@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from switchtower.core import commands, errors, events, receipts, terminals
+from switchtower.core import commands, errors, events, receipts
 from switchtower.core.decide import decide
-from switchtower.core.session import Session, make_card, fold_entries, decode_snapshot, encode_snapshot
-from switchtower.testing.sessions import OWNER, SESSION_ID, SessionDriver, start_session
+from switchtower.core.fold import decode_snapshot, encode_snapshot, fold_entries, make_card
+from switchtower.core.rules import terminals
+from switchtower.core.session import Session
+from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver, start_session
 
 PROGRAM = terminals.make_program("codex --ask")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.crash import story
-from tests.crash.tower_process import RawPushClient, DaemonProcess, PushRequestRefused, find_run_processes
+from tests.crash.tower_process import DaemonProcess, PushRequestRefused, RawPushClient, find_run_processes
 from tests.tools.running.watching import kill_with_watchdog
 
-from switchtower.protocols.push import outbound
-from switchtower.stores.sqlite import SqliteJournal
+from switchtower.protocols.push import encoder
+from switchtower.stores.sqlite.journal import SqliteJournal
 
 PRUNABLE = ("assistant_token", "thinking_token", "status")
 
@@ -205,7 +205,7 @@ async def test_a_kill_while_pruning_removes_nothing_that_retention_keeps(
     await journal.open()
     for session_id, log in seen.items():
         entries = await journal.read(session_id, 0, 1_000_000)
-        kept = dict(zip((entry.seq for entry in entries), outbound.encode_batch(session_id, entries), strict=True))
+        kept = dict(zip((entry.seq for entry in entries), encoder.encode_batch(session_id, entries), strict=True))
         for seq, line in log.items():
             if seq in kept:
                 assert kept[seq] == line

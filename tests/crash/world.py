@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from tests.crash import story
 from tests.crash.tower_process import (
-    RawPushClient,
-    DaemonProcess,
     AnyPushFrame,
+    DaemonProcess,
     PushConnectionLost,
     PushRequestRefused,
+    RawPushClient,
     decode,
     find_run_processes,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.crash.tower_process import RawPushClient, DaemonProcess
+from tests.crash.tower_process import DaemonProcess, RawPushClient
 from tests.daemon.pi_stage import pi_harness as pi_harness
 from tests.warm import processes
 

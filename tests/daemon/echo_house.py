@@ -4,10 +4,9 @@ import asyncio
 import json
 from typing import Any
 
-from switchtower.core.access import Access
-from switchtower.protocols.pi.house import PiServer
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Stream
+from switchtower.core.roles import Access
+from switchtower.protocols.pi.server import PiServer
+from switchtower.transports.stream import Packet, Stream
 
 
 class EchoConnection:

@@ -12,7 +12,7 @@ from tests.crash.tower_process import DaemonProcess
 from switchtower.testing.model_server import ModelServer
 from switchtower.testing.pi_client import Frame, PiClient
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
+from switchtower.testing.wire import ClientWire, SocketWire, WebSocketWire
 
 TIMEOUT = 60.0
 """Longer than the clients' own: here a machine of two cores is made busy on purpose."""

@@ -16,14 +16,15 @@ from argon2.exceptions import HashingError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from switchtower import config
-from switchtower.core import events, registry
+from switchtower.accounts import credentials, login_limit, passwords
+from switchtower.accounts.accounts import Accounts, InvalidAccount, InvalidCredentials, NoSuchUser, UserExists, UserIdentity
+from switchtower.accounts.login_limit import LoginLimit, TooManyAttempts
+from switchtower.core import events
+from switchtower.core.ports import registry
 from switchtower.core.roles import Role
-from switchtower.daemon import credentials, login_limit, passwords
-from switchtower.daemon.accounts import Accounts, UserIdentity, InvalidCredentials, NoSuchUser, InvalidAccount, UserExists
-from switchtower.daemon.login_limit import LoginLimit, TooManyAttempts
-from switchtower.stores.registry import SqliteRegistry
-from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.settings.sources import ConfigError
+from switchtower.stores.sqlite.registry import SqliteRegistry
+from switchtower.testing.memory.registry import MemoryRegistry
 
 SECRET = b"a secret of the hub, long enough"
 OWNER_TOKEN = "owner-token-0123456789"
@@ -689,7 +690,7 @@ def test_the_signing_secret_is_made_once_and_is_the_owner_s_alone(tmp_path: Path
 
 def test_the_environment_s_secret_wins_unless_it_is_too_short(tmp_path: Path) -> None:
     assert credentials.load_jwt_secret(tmp_path, {"JWT_SECRET": "sixteen bytes !!"}) == b"sixteen bytes !!"
-    with pytest.raises(config.ConfigError, match="shorter than 16 bytes; hint: ") as refused:
+    with pytest.raises(ConfigError, match="shorter than 16 bytes; hint: ") as refused:
         credentials.load_jwt_secret(tmp_path, {"JWT_SECRET": "fifteen-bytes-!"})
     assert "fifteen" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
@@ -697,7 +698,7 @@ def test_the_environment_s_secret_wins_unless_it_is_too_short(tmp_path: Path) ->
 
 def test_a_kept_secret_that_was_cut_short_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "jwt.secret").write_text("abc")
-    with pytest.raises(config.ConfigError, match="hint: remove the file"):
+    with pytest.raises(ConfigError, match="hint: remove the file"):
         credentials.load_jwt_secret(tmp_path, {})
 
 
@@ -726,7 +727,7 @@ def test_the_environment_s_user_needs_a_name_and_a_hash(caplog: pytest.LogCaptur
 )
 def test_an_environment_s_user_that_cannot_be_is_refused_without_quoting_it(name: str, hashed: str) -> None:
     environ = {"ADMIN_USERNAME": name, "ADMIN_PASSWORD_HASH": hashed or passwords.hash_blocking(PASSWORD, CHEAP)}
-    with pytest.raises(config.ConfigError, match="hint: ") as refused:
+    with pytest.raises(ConfigError, match="hint: ") as refused:
         credentials.read_environment_user(environ)
     assert "s3cret" not in str(refused.value)
     assert environ["ADMIN_PASSWORD_HASH"] not in str(refused.value)

@@ -17,9 +17,9 @@ from msgspec import Struct
 from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.schema_check import check
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
 TIMEOUT = 60.0

@@ -4,12 +4,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from switchtower.core import events
-from switchtower.daemon import checks
+from switchtower.host_services import local
 
 
 async def _check(command: str, folder: Path, *, timeout_s: float = 30, exit_code: int = 0) -> events.CriterionResult:
     criterion = events.Criterion("it", command, exit_code)
-    return await checks.check_criterion(criterion, events.Workspace(str(folder)), f"run_{uuid4().hex}", timeout_s)
+    return await local.check_criterion(criterion, events.Workspace(str(folder)), f"run_{uuid4().hex}", timeout_s)
 
 
 async def test_a_check_runs_in_the_workspace(tmp_path: Path) -> None:

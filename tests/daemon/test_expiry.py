@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.crash.tower_process import RawPushClient, PushRequestRefused
+from tests.crash.tower_process import PushRequestRefused, RawPushClient
 from tests.daemon.conftest import Connect, StartDaemon
 
 

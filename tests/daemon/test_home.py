@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.crash.tower_process import DaemonProcess, DaemonDidNotStart
+from tests.crash.tower_process import DaemonDidNotStart, DaemonProcess
 from tests.daemon.conftest import Connect, StartDaemon, read_endpoints
 
 

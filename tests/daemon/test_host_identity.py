@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from switchtower import config
-from switchtower.daemon import host_identity
-from switchtower.daemon.host_identity import HostIdentity, load_host_identity, rotate_host_token
+from switchtower.daemon import home
+from switchtower.daemon.home import HostIdentity, load_host_identity, rotate_host_token
+from switchtower.settings.sources import ConfigError
 
 
 def make_settings(home: Path, **chosen: Any) -> config.Settings:
@@ -65,9 +66,9 @@ def test_the_variable_host_id_is_the_setting(tmp_path: Path) -> None:
 
 
 def test_an_id_that_no_hub_would_take_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    longest = "x" * host_identity.MAX_ID_LENGTH
+    longest = "x" * home.MAX_ID_LENGTH
     assert load_identity(make_settings(tmp_path, host_id=longest)).host_id == longest
-    with pytest.raises(config.ConfigError, match="shorter"):
+    with pytest.raises(ConfigError, match="shorter"):
         load_identity(make_settings(tmp_path, host_id=longest + "x"))
 
 
@@ -107,7 +108,7 @@ def test_a_broken_file_is_an_error_that_says_what_to_do_and_tells_no_token(tmp_p
     path = make_settings(tmp_path).host_file
     path.parent.mkdir(parents=True)
     path.write_bytes(broken)
-    with pytest.raises(config.ConfigError) as refusal:
+    with pytest.raises(ConfigError) as refusal:
         load_identity(make_settings(tmp_path))
     assert str(path) in str(refusal.value)
     assert "remove the file" in str(refusal.value)
@@ -131,6 +132,6 @@ def test_no_token_is_in_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_machine_has_a_name_and_the_chosen_one_wins(tmp_path: Path) -> None:
-    assert host_identity.get_host_name(make_settings(tmp_path, host_name="desk")) == "desk"
-    assert host_identity.get_host_name(make_settings(tmp_path))
-    assert "." not in host_identity.get_host_name(make_settings(tmp_path))
+    assert home.get_host_name(make_settings(tmp_path, host_name="desk")) == "desk"
+    assert home.get_host_name(make_settings(tmp_path))
+    assert "." not in home.get_host_name(make_settings(tmp_path))

@@ -15,8 +15,9 @@ import pytest
 from tests.daemon.conftest import StartDaemon, read_endpoints
 
 from switchtower import config
-from switchtower.daemon import late_app
-from switchtower.settings import values
+from switchtower.settings import parsers
+from switchtower.settings.sources import ConfigError
+from switchtower.web_api import early_pages
 
 DEFAULT = config.Settings.http
 
@@ -40,7 +41,7 @@ async def test_without_http_there_is_no_port(start_daemon_process: StartDaemon, 
 
 
 async def test_a_used_default_port_is_replaced_by_a_free_one(start_daemon_process: StartDaemon, home: Path) -> None:
-    address = values.parse_address(DEFAULT)
+    address = parsers.parse_address(DEFAULT)
     assert address is not None
     with contextlib.ExitStack() as stack:
         holder = stack.enter_context(socket.socket())
@@ -74,14 +75,14 @@ async def test_a_used_port_that_was_asked_for_is_refused_with_a_remedy(
 @pytest.mark.requirement("relay:auth:environment-checked")
 async def test_pages_that_cannot_be_made_are_answered_503_in_the_form_of_readyz() -> None:
     async def make() -> Any:
-        raise config.ConfigError("jwt.secret", "`/home/x`", "is shorter than 16 bytes", hint="remove the file: a new one is made")
+        raise ConfigError("jwt.secret", "`/home/x`", "is shorter than 16 bytes", hint="remove the file: a new one is made")
 
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await late_app.LazyApp(make)({"type": "http", "path": "/readyz"}, None, send)
+    await early_pages.LazyApp(make)({"type": "http", "path": "/readyz"}, None, send)
     reasons = ["a setting cannot be used: `jwt.secret`; the log has the remedy"]
     assert sent[0]["status"] == 503
     assert json.loads(sent[1]["body"]) == {"ready": False, "reasons": reasons}

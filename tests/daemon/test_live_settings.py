@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from switchtower import config
-from switchtower.daemon.live_settings import LiveSettings
+from switchtower.settings.live import LiveSettings
+from switchtower.settings.sources import ConfigError
 
 
 def write_config(home: Path, text: str) -> Path:
@@ -60,7 +61,7 @@ def test_a_part_that_refuses_the_new_settings_keeps_every_part_at_the_old_ones(
 
     def refuse(fresh: config.Settings) -> None:
         if fresh.policy == "yolo":
-            raise config.ConfigError("rules", "the file", "wrong", hint="none")
+            raise ConfigError("rules", "the file", "wrong", hint="none")
 
     live_settings.on_change(lambda fresh: applied.append(fresh.policy))
     live_settings.on_change(refuse)

@@ -10,7 +10,7 @@ import pytest
 from tests.daemon.conftest import Connect, StartDaemon, read_endpoints
 
 from switchtower.core import redact
-from switchtower.daemon import logs
+from switchtower.daemon import app
 
 SECRET = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -58,7 +58,7 @@ def root_logger() -> Iterator[logging.Logger]:
 
 def test_secrets_are_redacted_whoever_logs_them(tmp_path: Path, root_logger: logging.Logger) -> None:
     path = tmp_path / "tower.log"
-    logs.configure_logging(path, "info", redact.Redactor(known=["the-configured-value"]))
+    app.configure_logging(path, "info", redact.Redactor(known=["the-configured-value"]))
     stranger = logging.getLogger("some.library")
     stranger.info("with %s", SECRET)
     stranger.debug("below the level")

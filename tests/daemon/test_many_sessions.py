@@ -5,10 +5,11 @@ from pathlib import Path
 
 from tests.daemon.conftest import Connect, StartDaemon
 
-from switchtower.core import commands, journal
-from switchtower.core.session import make_card
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.sessions import SessionDriver
+from switchtower.core import commands
+from switchtower.core.fold import make_card
+from switchtower.core.ports import journal
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.session_driver import SessionDriver
 
 SESSIONS = 10_000
 

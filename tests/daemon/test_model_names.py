@@ -10,9 +10,9 @@ from msgspec import Struct
 from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.schema_check import check
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer
-from switchtower.testing.push_client import ReceivedEvent, PushClient, RequestRefused
+from switchtower.testing.push_client import PushClient, ReceivedEvent, RequestRefused
 
 TIMEOUT = 60.0
 MODELS = ("qwen3:8b", "llama4:latest")

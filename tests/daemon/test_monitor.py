@@ -9,18 +9,19 @@ import pytest
 from tests.runtime.parts import RuntimeHarness
 from tests.web_server.prometheus import MetricFamilies
 
+from switchtower.accounts.authenticators import TokenBoundReceiver
 from switchtower.core import errors
-from switchtower.daemon import journal_file, readiness
-from switchtower.daemon.monitor import COUNT_INTERVAL, Monitor, get_protocol_label
-from switchtower.daemon.supervision import TokenBoundReceiver
-from switchtower.daemon.vitals import Metrics
-from switchtower.protocols.minicodex.peer import MiniCodexConnection
-from switchtower.protocols.pi.peer import PiConnection, RejectedConnection
-from switchtower.protocols.push.peer import PushConnection
-from switchtower.protocols.relay.hub.app_peer import AppConnection
-from switchtower.protocols.relay.hub.host_peer import HostConnection
-from switchtower.transports.pair import RecordingReceiver
+from switchtower.daemon import cluster
+from switchtower.protocols.minicodex.connection import MiniCodexConnection
+from switchtower.protocols.pi.connection import PiConnection, RejectedConnection
+from switchtower.protocols.push.connection import PushConnection
+from switchtower.protocols.relay.hub.app_connection import AppConnection
+from switchtower.protocols.relay.hub.host_connection import HostConnection
+from switchtower.telemetry.metrics import Metrics
+from switchtower.testing.memory.stream import RecordingReceiver
 from switchtower.transports.stream import Receiver
+from switchtower.web_api import monitor
+from switchtower.web_api.monitor import COUNT_INTERVAL, Monitor, get_protocol_label
 
 
 class FakeStoreSize:
@@ -78,19 +79,19 @@ def make_monitor(
 @pytest.mark.parametrize(
     ("standing", "reasons"),
     [
-        (readiness.NodeReadiness(), []),
-        (readiness.NodeReadiness(draining=True), ["the node is draining"]),
-        (readiness.NodeReadiness(database_answers=False), ["the database does not answer"]),
-        (readiness.NodeReadiness(lease_holds=False), ["the node's lease has lapsed"]),
+        (cluster.NodeReadiness(), []),
+        (cluster.NodeReadiness(draining=True), ["the node is draining"]),
+        (cluster.NodeReadiness(database_answers=False), ["the database does not answer"]),
+        (cluster.NodeReadiness(lease_holds=False), ["the node's lease has lapsed"]),
         (
-            readiness.NodeReadiness(draining=True, database_answers=False, lease_holds=False),
+            cluster.NodeReadiness(draining=True, database_answers=False, lease_holds=False),
             ["the node is draining", "the database does not answer", "the node's lease has lapsed"],
         ),
     ],
     ids=["well", "draining", "database away", "lease lapsed", "all of it"],
 )
-def test_a_node_says_why_nobody_should_be_sent_there(standing: readiness.NodeReadiness, reasons: list[str]) -> None:
-    assert readiness.list_unready_reasons(standing) == reasons
+def test_a_node_says_why_nobody_should_be_sent_there(standing: cluster.NodeReadiness, reasons: list[str]) -> None:
+    assert cluster.list_unready_reasons(standing) == reasons
 
 
 async def test_what_the_store_and_the_node_know_is_told_beside_what_the_daemon_knows(runtime_harness: RuntimeHarness) -> None:
@@ -155,7 +156,7 @@ async def test_the_store_is_asked_once_however_many_ask_and_what_it_said_last_st
 
 
 async def test_a_journal_file_that_is_not_there_is_a_reason_and_has_no_size(tmp_path: Path) -> None:
-    gone = journal_file.SqliteStoreStatus(tmp_path / "nowhere" / "journal.db")
+    gone = monitor.SqliteStoreStatus(tmp_path / "nowhere" / "journal.db")
 
     assert gone.list_unready_reasons() == ["the journal's file cannot be written", "the journal's folder is gone"]
     assert await gone.measure_size() == 0

@@ -6,7 +6,7 @@ import pytest
 from tests.daemon.pi_stage import PiHarness
 
 from switchtower.testing.pi_client import Frame, PiClient
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
 
 IDLE = 500
 COMMANDS = 60

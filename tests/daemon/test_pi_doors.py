@@ -17,16 +17,17 @@ from tests.daemon.echo_house import EchoPiServer
 from tests.transports.conftest import TEXT, RawWebSocket
 
 from switchtower import config
-from switchtower.core import journal, redact
-from switchtower.daemon.access import ConnectionAuthenticator
+from switchtower.accounts.authenticators import ConnectionAuthenticator
+from switchtower.core import redact
+from switchtower.core.ports import journal
 from switchtower.daemon.listeners import Listeners
-from switchtower.daemon.pi_doors import PiListeners
-from switchtower.daemon.relay_house import LazyRelay
-from switchtower.daemon.vitals import Metrics
-from switchtower.daemon.web_page import WebFeatures
+from switchtower.daemon.pi import PiListeners
+from switchtower.daemon.relay import LazyRelay
+from switchtower.daemon.web import WebFeatures
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores.memory import MemoryJournal
-from switchtower.testing.workshop import StubHostServices
+from switchtower.telemetry.metrics import Metrics
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.memory.journal import MemoryJournal
 from switchtower.transports import errors
 
 TOKEN = "the-owner's"

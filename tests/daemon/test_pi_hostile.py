@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.pi_stage import PiHarness, answer_to
 
 from switchtower.testing.pi_client import Frame, PiClient
-from switchtower.testing.wires import encode_websocket_frame
+from switchtower.testing.wire import encode_websocket_frame
 
 MIB = 1024 * 1024
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.daemon.pi_stage import PiHarness, get_text, list_event_types
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.pi_client import Frame
 
 USAGE = {

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.daemon.pi_stage import PiHarness, join_deltas, get_text
+from tests.daemon.pi_stage import PiHarness, get_text, join_deltas
 
 from switchtower.testing.pi_client import PiClient
 
@@ -127,7 +127,7 @@ async def test_an_answer_four_times_as_long_costs_four_times_as_much(pi_harness:
 
 
 async def test_a_reply_of_a_real_provider_in_large_pieces_arrives_whole(pi_harness: PiHarness) -> None:
-    from switchtower.testing import model_server_script as script
+    from switchtower.testing import model_script as script
 
     text = "".join(f"{number:07d} é\n" for number in range(40_000))
     await pi_harness.start_model_server(

@@ -17,7 +17,7 @@ from tests.daemon.conftest import StartDaemon, read_endpoints
 from tests.transports.conftest import TEXT, RawWebSocket
 
 from switchtower import config
-from switchtower.settings import values
+from switchtower.settings import parsers
 
 DEFAULT = config.Settings.pi
 
@@ -51,7 +51,7 @@ async def test_without_it_the_other_doors_stay_open(start_daemon_process: StartD
 
 
 async def test_two_homes_on_one_machine_both_start(start_daemon_process: StartDaemon, home: Path) -> None:
-    address = values.parse_address(DEFAULT)
+    address = parsers.parse_address(DEFAULT)
     assert address is not None
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -16,7 +16,7 @@ from tests.daemon.pi_stage import TIMEOUT, PiHarness, get_text
 from tests.warm import processes
 
 from switchtower.testing.pi_client import PiClient
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
 
 
 async def read_to_end(client: PiClient) -> None:

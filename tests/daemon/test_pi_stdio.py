@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.daemon.echo_house import EchoPiServer, EchoConnection
+from tests.daemon.echo_house import EchoConnection, EchoPiServer
 
 from switchtower import config
-from switchtower.core.access import Access
-from switchtower.daemon.stdio import StdioDescriptors, StdioPiClient
+from switchtower.core.roles import Access
+from switchtower.daemon.pi import StdioDescriptors, StdioPiClient
 
 
 class SlowEchoConnection(EchoConnection):

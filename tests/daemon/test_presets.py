@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tests.daemon.pi_stage import PiHarness
 
 from switchtower.core import commands, errors, events, redact
-from switchtower.daemon import presets as rules
-from switchtower.engines.agent.presets.catalogue import PresetCatalog
-from switchtower.testing import model_server_script as script
+from switchtower.engines.agent.presets import PresetCatalog
+from switchtower.host_services import presets as rules
+from switchtower.testing import model_script as script
 from switchtower.testing.push_client import ReceivedEvent
-from switchtower.testing.sessions import start_session
+from switchtower.testing.session_driver import start_session
 
 FRIENDLY = Path(__file__).parents[1] / "tools" / "mcp" / "servers" / "friendly.py"
 SERVER = f'[mcpServers.friendly]\ncommand = "{sys.executable}"\nargs = ["{FRIENDLY}", "stdio"]\n'

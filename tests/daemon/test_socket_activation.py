@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.daemon import socket_activation
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import ConnectionOrigin, Stream
+from switchtower.transports import socket_activation
+from switchtower.transports.stream import ConnectionOrigin, Packet, Stream
 
 SERVER = """
 import asyncio, os, sys

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash import story
-from tests.crash.tower_process import RawPushClient, PushConnectionLost, PushRequestRefused, find_run_processes
+from tests.crash.tower_process import PushConnectionLost, PushRequestRefused, RawPushClient, find_run_processes
 from tests.daemon.conftest import Connect, StartDaemon
 
 

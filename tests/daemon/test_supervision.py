@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from tests.conformance.daemons import ManagedDaemon
 
-from switchtower.core import registry
-from switchtower.daemon.supervision import POLICY_VIOLATION, TokenBoundReceiver
+from switchtower.accounts.authenticators import POLICY_VIOLATION, TokenBoundReceiver
+from switchtower.core.ports import registry
+from switchtower.testing.memory.stream import MemoryStream, RecordingReceiver, join_receivers
 from switchtower.testing.relay_client import RelayHttp, open_websocket
-from switchtower.testing.wires import WebSocketWire
-from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
+from switchtower.testing.wire import WebSocketWire
 
 TIMEOUT = 60.0
 SHORT = 0.002

@@ -9,15 +9,16 @@ from uuid import uuid4
 
 import pytest
 
-from switchtower.core import engine, events
-from switchtower.engines.agent.kit import AgentServices
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.engines.agent.context import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
-from switchtower.runtime.steps import CancellableSteps
+from switchtower.runtime.run_context import CancellableSteps
 from switchtower.tools import registry
 from switchtower.tools.mcp.servers import McpServers
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ async def make_task(tmp_path: Path) -> AsyncIterator[Callable[..., engine.Task]]
         return engine.Task(**(fields | changes))  # type: ignore[arg-type]
 
     yield make
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from tests.engines.parts import APPROVE, EXPIRED, MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, errors, events
+from switchtower.core import errors, events
+from switchtower.core.ports import engine
 from switchtower.models import demo, port
-from switchtower.tools.running import orphans
+from switchtower.tools.processes import orphans
 
 
 async def test_a_plain_answer_is_streamed_and_completed(

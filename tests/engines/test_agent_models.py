@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, events
-from switchtower.models import port, retry
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.models import port, provider_errors
 
 PASSING = port.ModelError("the server answered 529", transient=True)
 LASTING = port.ModelError("the key is not accepted", transient=False)
 OVERFLOW = port.ModelError("the conversation is too long", transient=False, overflow=True)
-AT_ONCE = retry.Backoff(max_attempts=3, base=0.0)
+AT_ONCE = provider_errors.Backoff(max_attempts=3, base=0.0)
 
 
 def make_text(words: str, *, tokens: int = 0) -> list[port.Part | Exception]:
@@ -87,7 +88,7 @@ async def test_a_provider_that_stays_paused_fails_the_run_in_the_end(
     make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent
 ) -> None:
     long_pause = port.ModelError("x: paused after 6 failures", transient=True, retry_after=5.0, is_paused=True)
-    backoff = retry.Backoff(base=0.0, longest_pause=4.0)
+    backoff = provider_errors.Backoff(base=0.0, longest_pause=4.0)
     result = await agent(ScriptedModel([long_pause]), backoff=backoff).run(make_task("go"), make_run_context())
     assert result == engine.RunResult(events.Outcome.FAILED, "x: paused after 6 failures")
 

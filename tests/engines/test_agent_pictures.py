@@ -5,9 +5,10 @@ import base64
 import pytest
 from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.engines.agent import compaction
-from switchtower.models import pictures, port
+from switchtower.models import port
 
 PNG = events.Image("image/png", base64.b64encode(b"\x89PNG picture").decode())
 
@@ -58,7 +59,7 @@ BAD = [
     (events.Image("image/png", ""), "it is empty"),
     (events.Image("image/svg+xml", PNG.data), "`image/svg+xml` is not a type of picture that models take"),
     (events.Image("\x1b[31m" * 100, PNG.data), "is not a type of picture"),
-    (events.Image("image/png", "A" * (pictures.LARGEST * 4 // 3 + 8)), "it is larger than 20 MiB"),
+    (events.Image("image/png", "A" * (port.LARGEST * 4 // 3 + 8)), "it is larger than 20 MiB"),
 ]
 
 
@@ -95,4 +96,4 @@ async def test_an_old_picture_that_could_not_be_used_does_not_fail_later_runs(
 
 
 def test_a_picture_counts_as_a_part_of_the_context() -> None:
-    assert compaction.estimate_tokens([make_picture_result("", PNG, PNG)]) == 2 * pictures.TOKENS
+    assert compaction.estimate_tokens([make_picture_result("", PNG, PNG)]) == 2 * port.TOKENS

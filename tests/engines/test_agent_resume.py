@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.models import port
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, events
-from switchtower.core.timeline import WorkspaceChange, Timeline
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.core.session import Timeline, WorkspaceChange
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 from switchtower.models import port
 
 OWNER = events.Actor("owner", "cli")

@@ -3,7 +3,8 @@
 import pytest
 from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.models import port
 
 

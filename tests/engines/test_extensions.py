@@ -7,8 +7,9 @@ import pytest
 from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 from tests.extensions.parts import GREET, install_into
 
-from switchtower.core import engine, events
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 from switchtower.models import port
 
 COMMAND = """

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from tests.engines.parts import MakeAgent, MakeDesk, MakeTask, ScriptedModel
 
-from switchtower.core import engine, events
-from switchtower.engines.agent import repositories
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.engines.agent import extensions
 from switchtower.models import port
 
 
@@ -31,13 +32,13 @@ def repository(tmp_path: Path) -> Path:
 
 
 async def test_outside_a_repository_there_is_nothing_to_tell(make_task: MakeTask) -> None:
-    assert await repositories.read_repository(make_task("x")) is None
+    assert await extensions.read_repository(make_task("x")) is None
 
 
 async def test_before_the_first_commit(make_task: MakeTask, repository: Path) -> None:
     (repository / "new file.txt").write_text("x")
 
-    found = await repositories.read_repository(make_task("x"))
+    found = await extensions.read_repository(make_task("x"))
 
     assert found is not None
     assert (found.branch, found.commit, found.changed, found.base, found.ahead) == ("main", None, 1, None, 0)
@@ -51,7 +52,7 @@ async def test_changed_and_new_files_are_counted_and_the_base_has_no_base(make_t
     (repository / "folder" / "c.txt").write_text("new")
     (repository / "folder" / "d.txt").write_text("new")
 
-    found = await repositories.read_repository(make_task("x"))
+    found = await extensions.read_repository(make_task("x"))
 
     assert found is not None
     assert head != commit_b
@@ -64,7 +65,7 @@ async def test_a_branch_knows_how_far_it_has_gone_from_its_base(make_task: MakeT
     commit(repository, "b.txt")
     commit(repository, "c.txt")
 
-    found = await repositories.read_repository(make_task("x"))
+    found = await extensions.read_repository(make_task("x"))
 
     assert found is not None
     assert (found.branch, found.changed, found.base, found.ahead) == ("feature/x", 0, "main", 2)
@@ -77,7 +78,7 @@ async def test_the_remotes_default_branch_goes_before_the_usual_names(make_task:
     run_git(repository, "checkout", "-qb", "feature")
     commit(repository, "b.txt")
 
-    found = await repositories.read_repository(make_task("x"))
+    found = await extensions.read_repository(make_task("x"))
 
     assert found is not None
     assert (found.base, found.ahead) == ("origin/stable", 1)
@@ -89,7 +90,7 @@ async def test_what_the_session_was_told_is_its_base(make_task: MakeTask, reposi
     commit(repository, "b.txt")
     workspace = events.Workspace(root=str(repository), default_branch="release")
 
-    found = await repositories.read_repository(make_task("x", workspace=workspace))
+    found = await extensions.read_repository(make_task("x", workspace=workspace))
 
     assert found is not None
     assert (found.base, found.ahead) == ("release", 1)
@@ -100,7 +101,7 @@ async def test_a_detached_head_has_no_branch(make_task: MakeTask, repository: Pa
     run_git(repository, "checkout", "-q", "--detach")
     commit(repository, "b.txt")
 
-    found = await repositories.read_repository(make_task("x"))
+    found = await extensions.read_repository(make_task("x"))
 
     assert found is not None
     assert (found.branch, found.base, found.ahead) == (None, "main", 1)
@@ -114,7 +115,7 @@ async def test_nothing_that_the_repository_names_is_run(make_task: MakeTask, rep
         run_git(repository, "config", key, f"touch {ran}; false")
     (repository / "a.txt").write_text("changed")
 
-    found = await repositories.read_repository(make_task("x"))
+    found = await extensions.read_repository(make_task("x"))
 
     assert found is not None
     assert found.changed == 1
@@ -124,7 +125,7 @@ async def test_nothing_that_the_repository_names_is_run(make_task: MakeTask, rep
 async def test_a_broken_repository_is_none(make_task: MakeTask, tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("gitdir: /nowhere\n")
 
-    assert await repositories.read_repository(make_task("x")) is None
+    assert await extensions.read_repository(make_task("x")) is None
 
 
 async def test_the_shipped_review_asks_what_to_review_in_a_real_repository(

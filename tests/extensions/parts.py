@@ -5,7 +5,8 @@ from pathlib import Path
 from textwrap import dedent
 from uuid import uuid4
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 
 Install = Callable[..., str]
 """`install(source, name="greet", attribute="EXTENSION")` gives back the entry point's value."""

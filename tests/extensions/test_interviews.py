@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.extensions import interviews
-from switchtower.extensions.interviews import InterviewQuestion
+from switchtower.extensions import port
+from switchtower.extensions.port import InterviewQuestion
 
 TEXT = InterviewQuestion("name", "text", "Who?", required=True)
 SINGLE = InterviewQuestion("color", "single", "Which?", options=("red", "green"))
@@ -19,12 +19,12 @@ ALL = (TEXT, SINGLE, MULTI, BOOLEAN)
 def test_answers_of_the_right_kind_are_kept_and_what_nobody_asked_is_left_out() -> None:
     given_ = {"name": "Ada", "color": "green", "sizes": ["s", "l"], "sure": False, "__proto__": "x"}
 
-    assert interviews.check_responses(ALL, given_) == ({"name": "Ada", "color": "green", "sizes": ["s", "l"], "sure": False}, [])
+    assert port.check_responses(ALL, given_) == ({"name": "Ada", "color": "green", "sizes": ["s", "l"], "sure": False}, [])
 
 
 @pytest.mark.parametrize("empty", [None, "", "  \n", []])
 def test_an_empty_answer_is_none_and_missing_only_where_one_is_required(empty: object) -> None:
-    answers, problems = interviews.check_responses(ALL, {"name": empty, "color": empty, "sizes": empty, "sure": None})
+    answers, problems = port.check_responses(ALL, {"name": empty, "color": empty, "sizes": empty, "sure": None})
 
     assert (answers, problems) == ({}, ["“Who?” needs an answer"])
 
@@ -33,7 +33,7 @@ def test_an_empty_answer_is_none_and_missing_only_where_one_is_required(empty: o
     ("question", "answer", "problem"),
     [
         (TEXT, 7, "is not a text"),
-        (TEXT, "x" * (interviews.LONGEST_ANSWER + 1), "is longer than 65536 characters"),
+        (TEXT, "x" * (port.LONGEST_ANSWER + 1), "is longer than 65536 characters"),
         (SINGLE, "blue", "is none of the options"),
         (SINGLE, ["red"], "is none of the options"),
         (MULTI, "s", "is not a list of the options"),
@@ -44,7 +44,7 @@ def test_an_empty_answer_is_none_and_missing_only_where_one_is_required(empty: o
     ],
 )
 def test_an_answer_of_another_kind_does_not_count(question: InterviewQuestion, answer: object, problem: str) -> None:
-    answers, problems = interviews.check_responses((question,), {question.id: answer})
+    answers, problems = port.check_responses((question,), {question.id: answer})
 
     assert (answers, problems) == ({}, [f"the answer to “{question.question}” {problem}"])
 
@@ -58,9 +58,9 @@ _ANYTHING = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["name", "color", "sizes", "sure", "else"]), _ANYTHING))
 def test_whatever_comes_what_is_kept_is_what_was_asked_for(responses: dict[str, Any]) -> None:
-    answers, problems = interviews.check_responses(ALL, responses)
+    answers, problems = port.check_responses(ALL, responses)
 
-    assert interviews.check_responses(ALL, answers)[0] == answers
+    assert port.check_responses(ALL, answers)[0] == answers
     assert set(answers) <= {"name", "color", "sizes", "sure"}
     assert "name" in answers or problems
 
@@ -81,4 +81,4 @@ def test_whatever_comes_what_is_kept_is_what_was_asked_for(responses: dict[str, 
 )
 def test_what_cannot_be_asked_is_refused(questions: list[Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        interviews.parse_questions(questions)
+        port.parse_questions(questions)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.extensions.parts import GREET, Install
 
-from switchtower.extensions.loader import SHIPPED, LoadedExtensions, ExtensionLoader, to_one_line
+from switchtower.extensions.loader import SHIPPED, ExtensionLoader, LoadedExtensions, to_one_line
 
 
 def test_ours_are_there_without_anybody_installing_anything() -> None:

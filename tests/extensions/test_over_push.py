@@ -8,7 +8,7 @@ from typing import Any
 from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 
 async def wait_for_dialog(client: PushClient) -> tuple[ReceivedEvent, dict[str, Any]]:

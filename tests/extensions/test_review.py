@@ -3,7 +3,7 @@
 import pytest
 from tests.extensions.parts import DialogResponder
 
-from switchtower.core import engine
+from switchtower.core.ports import engine
 from switchtower.extensions import port, review
 from switchtower.extensions.ui import RunContextUi
 

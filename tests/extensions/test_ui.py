@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from tests.extensions.parts import DialogResponder
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.extensions import port, ui
-from switchtower.extensions.interviews import InterviewQuestion
+from switchtower.extensions.port import InterviewQuestion
 
 NOW = 1_000_000
 

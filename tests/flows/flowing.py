@@ -10,7 +10,7 @@ from tests.engines.flow.runtime.stage import make_document as make_document
 from tests.engines.flow.runtime.stage import make_edge as make_edge
 from tests.engines.flow.runtime.stage import make_node as make_node
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient, RequestRefused
+from switchtower.testing.push_client import PushClient, ReceivedEvent, RequestRefused
 
 
 def make_chain(*nodes: dict[str, Any], **inputs: str) -> dict[str, Any]:

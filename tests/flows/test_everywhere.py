@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tests.daemon.pi_stage import PiHarness
-from tests.flows.flowing import make_chain, make_counting_step, make_node, count_runs, report, start
+from tests.flows.flowing import count_runs, make_chain, make_counting_step, make_node, report, start
 
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.pi_client import PiClient
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 HOST = "hub"

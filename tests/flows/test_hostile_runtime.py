@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract_proc.driving import IR
-from tests.flows.flowing import wait_for_end, report, start
+from tests.flows.flowing import report, start, wait_for_end
 
 from switchtower.testing.push_client import PushClient
 

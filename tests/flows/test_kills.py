@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.daemons import ManagedDaemon
-from tests.flows.flowing import make_chain, make_counting_step, make_node, count_runs, report, start, list_steps
+from tests.flows.flowing import count_runs, list_steps, make_chain, make_counting_step, make_node, report, start
 
 from switchtower.testing.push_client import PushClient, RequestRefused
 

@@ -8,19 +8,19 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.contract_proc.driving import IR
 from tests.crash.tower_process import find_run_processes
 from tests.flows.flowing import (
+    count_runs,
+    get_foreign_runtime,
+    list_steps,
     make_chain,
     make_counting_step,
     make_document,
     make_edge,
-    wait_for_end,
-    get_foreign_runtime,
     make_node,
-    count_runs,
+    make_shell_step,
     report,
     run,
-    make_shell_step,
     start,
-    list_steps,
+    wait_for_end,
 )
 
 from switchtower.testing.push_client import PushClient

@@ -11,19 +11,19 @@ import pytest
 from tests.conformance.daemons import ManagedDaemon
 from tests.crash.tower_process import find_run_processes
 from tests.flows.flowing import (
-    wait_for_question,
-    wait_for_agent_question,
+    count_runs,
+    list_steps,
     make_chain,
     make_counting_step,
     make_document,
     make_edge,
-    wait_for_end,
     make_node,
-    count_runs,
-    report,
     make_shell_step,
+    report,
     start,
-    list_steps,
+    wait_for_agent_question,
+    wait_for_end,
+    wait_for_question,
     wait_for_step,
 )
 

@@ -12,25 +12,25 @@ import pytest
 from tests.conformance.daemons import ManagedDaemon
 from tests.crash.tower_process import find_run_processes
 from tests.flows.flowing import (
-    wait_for_question,
-    wait_for_agent_question,
+    count_runs,
+    get_foreign_runtime,
+    list_steps,
     make_chain,
     make_counting_step,
     make_document,
     make_edge,
-    wait_for_end,
-    get_foreign_runtime,
     make_node,
-    count_runs,
+    make_shell_step,
     report,
     run,
-    make_shell_step,
     start,
-    list_steps,
+    wait_for_agent_question,
+    wait_for_end,
+    wait_for_question,
     wait_for_step,
 )
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 ASKS = make_chain(
     make_counting_step("first"), make_node("ask", "approval", title="Go on?", message="Really?"), make_counting_step("last")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.models.parts import SECRET_KEY, ScriptedProvider
 
-from switchtower.models import connect
+from switchtower.models import connection
 from switchtower.models.catalog import Catalog
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer
 
 
@@ -25,7 +25,7 @@ async def provide_model() -> AsyncIterator[Any]:
         async def make(
             *answers: script.ScriptedAnswer,
             dialect: str = "openai",
-            patience: connect.ConnectionTimeouts = connect.ConnectionTimeouts(),  # noqa: B008
+            patience: connection.ConnectionTimeouts = connection.ConnectionTimeouts(),  # noqa: B008
             clock: Callable[[], float] = time.monotonic,
             **table: Any,
         ) -> ScriptedProvider:

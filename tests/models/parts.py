@@ -6,10 +6,11 @@ from typing import Any, Protocol, TypeVar
 import pytest
 from msgspec import Struct
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer
 
 SECRET_KEY = "sk-this-is-a-key-nobody-may-see"

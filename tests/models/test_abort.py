@@ -7,7 +7,7 @@ import pytest
 from tests.models.parts import MakeProvider, make_user_message
 
 from switchtower.models import port
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 
 REQUEST = port.CompletionRequest((make_user_message("go"),))
 DIALECTS = pytest.mark.parametrize("dialect", ["openai", "anthropic", "google"])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.parts import MakeProvider, ask, make_user_message
 
-from switchtower.models import breaker, port, retry
-from switchtower.testing import model_server_script as script
+from switchtower.models import breaker, port, provider_errors
+from switchtower.testing import model_script as script
 
 UNWELL = port.ModelError("down", transient=True, status=503)
 REFUSED = port.ModelError("no", transient=False, status=400)
@@ -146,7 +146,7 @@ def test_a_permit_counts_once() -> None:
 
 
 def test_one_run_that_fails_with_all_its_attempts_does_not_open_it_for_others() -> None:
-    assert breaker.BreakerSettings().failures > retry.Backoff().max_attempts
+    assert breaker.BreakerSettings().failures > provider_errors.Backoff().max_attempts
 
 
 @pytest.mark.parametrize(

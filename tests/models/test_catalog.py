@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.models.parts import SECRET_KEY, ask
 
-from switchtower import config
 from switchtower.core import errors
-from switchtower.models import catalog as catalogs
 from switchtower.models import demo, entries, keys, providers
-from switchtower.models.catalog import Catalog, CatalogEntry
-from switchtower.models.key_store import KeyStore
-from switchtower.testing import model_server_script as script
+from switchtower.models.catalog import Catalog
+from switchtower.models.entries import CatalogEntry, is_installed
+from switchtower.models.keys import KeyStore
+from switchtower.settings.sources import ConfigError
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer
 
 
@@ -131,10 +131,10 @@ def test_without_its_library_a_provider_cannot_be_used_and_says_what_to_install(
 
 
 def test_a_library_is_looked_for_and_not_loaded() -> None:
-    assert catalogs.is_installed("msgspec")
-    assert not catalogs.is_installed("no_such_library")
-    assert not catalogs.is_installed("no_such_library.inside")
-    assert not catalogs.is_installed("")
+    assert is_installed("msgspec")
+    assert not is_installed("no_such_library")
+    assert not is_installed("no_such_library.inside")
+    assert not is_installed("")
 
 
 def test_an_unknown_provider_is_refused_with_those_that_can_be_used() -> None:
@@ -423,7 +423,7 @@ class TestTheFile:
         ],
     )
     def test_a_mistake_is_refused_with_its_key_and_a_remedy(self, tables: dict[str, Any], setting: str, hint: str) -> None:
-        with pytest.raises(config.ConfigError) as refused:
+        with pytest.raises(ConfigError) as refused:
             Catalog(tables, {})
         assert refused.value.setting == setting
         assert hint in refused.value.hint
@@ -431,7 +431,7 @@ class TestTheFile:
 
     def test_a_password_in_an_address_is_refused_and_not_repeated(self) -> None:
         tables = {"w": {"provider": "openai", "base_url": "https://me:hunter2@host/v1"}}
-        with pytest.raises(config.ConfigError) as refused:
+        with pytest.raises(ConfigError) as refused:
             Catalog(tables, {})
         assert "hunter2" not in str(refused.value)
 
@@ -474,7 +474,7 @@ def test_tables_that_cannot_be_used_leave_everything_as_it_was() -> None:
     catalog = Catalog({}, {"OPENAI_API_KEY": SECRET_KEY})
     before = catalog.list_entries()
 
-    with pytest.raises(config.ConfigError):
+    with pytest.raises(ConfigError):
         catalog.reconfigure({"work": {"provider": "nonesuch"}}, demo_delay=0)
 
     assert catalog.list_entries() == before

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.models import demo, port
 
 

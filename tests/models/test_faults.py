@@ -10,12 +10,12 @@ import httpx2
 import pytest
 from tests.models.parts import SECRET_KEY, MakeProvider, make_user_message
 
-from switchtower.models import bounds, connect, port, troubles
-from switchtower.testing import model_server_script as script
+from switchtower.models import connection, port, provider_errors
+from switchtower.testing import model_script as script
 
 BOTH = pytest.mark.parametrize("dialect", ["openai", "anthropic"])
 ALL = pytest.mark.parametrize("dialect", ["openai", "anthropic", "google"])
-HASTY = connect.ConnectionTimeouts(connect=1.0, silence=0.2)
+HASTY = connection.ConnectionTimeouts(connect=1.0, silence=0.2)
 
 
 @ALL
@@ -231,7 +231,7 @@ async def test_what_a_provider_says_is_quoted_without_secrets_and_not_for_ever(p
     assert not trouble.transient
     assert "bad header" in trouble.message
     assert "sk-" not in trouble.message
-    assert len(trouble.message) <= troubles.LONGEST
+    assert len(trouble.message) <= provider_errors.LONGEST
     assert "\n" not in trouble.message
     assert trouble.__cause__ is None
 
@@ -305,10 +305,12 @@ async def test_an_error_without_sense_is_still_understood_by_its_status(
 
 async def test_a_refusal_as_long_as_a_book_is_not_read_to_its_end(provide_model: MakeProvider) -> None:
     for dialect in ("openai", "anthropic", "google"):
-        provider = await provide_model(script.ScriptedRefusal(500, body=b"x" * (bounds.LONGEST_REFUSAL * 20)), dialect=dialect)
+        provider = await provide_model(
+            script.ScriptedRefusal(500, body=b"x" * (connection.LONGEST_REFUSAL * 20)), dialect=dialect
+        )
         trouble = await provider.refuse()
         assert (trouble.transient, trouble.status) == (True, 500)
-        assert len(trouble.message) <= troubles.LONGEST
+        assert len(trouble.message) <= provider_errors.LONGEST
 
 
 async def test_of_a_refusal_only_so_much_is_taken_from_the_wire() -> None:
@@ -322,13 +324,13 @@ async def test_of_a_refusal_only_so_much_is_taken_from_the_wire() -> None:
 
     stream = Endless()
     response = httpx2.Response(500, stream=stream)
-    await bounds.limit_response(response)
-    assert len(await response.aread()) == bounds.LONGEST_REFUSAL
-    assert stream.taken <= bounds.LONGEST_REFUSAL + 1000
+    await connection.limit_response(response)
+    assert len(await response.aread()) == connection.LONGEST_REFUSAL
+    assert stream.taken <= connection.LONGEST_REFUSAL + 1000
 
 
 async def test_a_line_without_end_is_not_gathered(provide_model: MakeProvider) -> None:
-    endless = script.RawStep(b"data: " + b"x" * (bounds.LONGEST_LINE + 1))
+    endless = script.RawStep(b"data: " + b"x" * (connection.LONGEST_LINE + 1))
     provider = await provide_model(script.ScriptedReply((script.TextStep("hello"), endless, script.HoldStep())))
     async with asyncio.timeout(60):
         assert (await provider.refuse()).transient

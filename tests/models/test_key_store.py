@@ -11,7 +11,7 @@ import keyring.errors
 import pytest
 from keyring.backends import fail, null
 
-from switchtower.models.key_store import FILE, KeyStore, KeyStoreError
+from switchtower.models.keys import FILE, KeyStore, KeyStoreError
 
 KEY, ADDRESS = "sk-test-0123456789abcdef", "https://api.openai.com/v1"
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
 
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "google": "/v1beta/models/m:streamGenerateContent"}

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.parts import MakeProvider, make_user_message
 
-from switchtower.core import engine, events
-from switchtower.models import pictures, wire
-from switchtower.testing import model_server_script as script
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.models import port, request_encoder
+from switchtower.testing import model_script as script
 
 DATA = base64.b64encode(b"\x89PNG and so on").decode()
 PNG, JPEG = events.Image("image/png", DATA), events.Image("image/jpeg", DATA)
@@ -98,7 +99,7 @@ async def test_an_old_picture_that_nobody_can_read_is_told_in_words(provide_mode
     await provider.ask(make_picture_result("look", BROKEN, PNG))
 
     told = provider.told[-1]["content"]
-    assert [part.get("text") for part in told] == ["look", wire.UNREADABLE_PICTURE, None]
+    assert [part.get("text") for part in told] == ["look", request_encoder.UNREADABLE_PICTURE, None]
 
 
 async def test_where_nobody_counts_a_picture_is_estimated(provide_model: MakeProvider) -> None:
@@ -110,19 +111,19 @@ async def test_where_nobody_counts_a_picture_is_estimated(provide_model: MakePro
     with_picture = await provider.ask(make_picture_result("look", PNG))
     without = await provider.ask(make_user_message("look"))
 
-    assert with_picture.usage.input_tokens - without.usage.input_tokens == pictures.TOKENS
+    assert with_picture.usage.input_tokens - without.usage.input_tokens == port.TOKENS
 
 
-@given(st.binary(min_size=1, max_size=200), st.sampled_from(pictures.MEDIA_TYPES))
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(port.MEDIA_TYPES))
 def test_any_bytes_come_through_as_they_are(content: bytes, media_type: str) -> None:
     image = events.Image(media_type, base64.b64encode(content).decode())
 
-    assert pictures.find_image_problem(image) is None
-    assert pictures.decode_image(image) == content
+    assert port.find_image_problem(image) is None
+    assert port.decode_image(image) == content
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_whatever_is_sent_is_a_picture_or_has_a_printable_problem(media_type: str, data: str) -> None:
-    problem = pictures.find_image_problem(events.Image(media_type, data))
+    problem = port.find_image_problem(events.Image(media_type, data))
 
     assert problem is None or problem.isprintable()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from switchtower.models import rate_limits
+from switchtower.models import provider_errors
 
 NOW = 1_760_000_000.0
 
@@ -36,8 +36,8 @@ NOW = 1_760_000_000.0
     ],
 )
 def test_the_time_to_wait_is_read_from_headers(headers: dict[str, str], seconds: float | None) -> None:
-    assert rate_limits.compute_retry_after(headers, "", NOW) == pytest.approx(seconds)
+    assert provider_errors.compute_retry_after(headers, "", NOW) == pytest.approx(seconds)
 
 
 def test_the_time_to_wait_is_read_from_googles_body() -> None:
-    assert rate_limits.compute_retry_after({}, "{'details': [{'retryDelay': '34s'}]}", NOW) == 34.0
+    assert provider_errors.compute_retry_after({}, "{'details': [{'retryDelay': '34s'}]}", NOW) == 34.0

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.models.parts import SECRET_KEY, READ_FILE, MakeProvider, make_tool_result, make_user_message
+from tests.models.parts import READ_FILE, SECRET_KEY, MakeProvider, make_tool_result, make_user_message
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.models import port, remote
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 
 DIALECTS = ("openai", "anthropic", "google")
 

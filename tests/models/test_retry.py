@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.models import port, retry
+from switchtower.models import port, provider_errors
 
-BACKOFF = retry.Backoff(max_attempts=5, base=1.0, cap=10.0, longest_retry_after=60.0)
+BACKOFF = provider_errors.Backoff(max_attempts=5, base=1.0, cap=10.0, longest_retry_after=60.0)
 
 
 def make_transient_error(retry_after: float | None = None) -> port.ModelError:
@@ -14,7 +14,7 @@ def make_transient_error(retry_after: float | None = None) -> port.ModelError:
 
 
 def test_the_wait_doubles_up_to_the_cap() -> None:
-    patient = retry.Backoff(max_attempts=99, base=1.0, cap=10.0)
+    patient = provider_errors.Backoff(max_attempts=99, base=1.0, cap=10.0)
     assert [patient.compute_delay(attempt, make_transient_error(), lambda: 1.0) for attempt in range(1, 7)] == [
         1,
         2,
@@ -54,7 +54,7 @@ def test_a_provider_that_asks_for_too_much_has_failed() -> None:
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True), st.none() | st.floats(0, 1e9))
 def test_every_wait_is_bounded_and_not_sooner_than_asked(attempt: int, share: float, asked: float | None) -> None:
-    delay = retry.Backoff(max_attempts=20_000).compute_delay(attempt, make_transient_error(asked), lambda: share)
+    delay = provider_errors.Backoff(max_attempts=20_000).compute_delay(attempt, make_transient_error(asked), lambda: share)
     if delay is not None:
         assert (asked or 0.0) <= delay <= 601.0
 
@@ -65,7 +65,7 @@ def make_rate_limit_error(retry_after: float | None = None) -> port.ModelError:
 
 @pytest.mark.parametrize("share", [0.0, 0.999])
 def test_a_rate_limit_without_a_time_is_waited_for_a_minute_in_all(share: float) -> None:
-    backoff = retry.Backoff()
+    backoff = provider_errors.Backoff()
     waits = [
         backoff.compute_delay(attempt, make_rate_limit_error(), lambda: share) or 0.0
         for attempt in range(1, backoff.max_attempts)
@@ -75,5 +75,5 @@ def test_a_rate_limit_without_a_time_is_waited_for_a_minute_in_all(share: float)
 
 
 def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks_up_to_a_limit() -> None:
-    assert retry.Backoff().compute_delay(1, make_rate_limit_error(599.0), lambda: 0.0) == 599.0
-    assert retry.Backoff().compute_delay(1, make_rate_limit_error(601.0), lambda: 0.0) is None
+    assert provider_errors.Backoff().compute_delay(1, make_rate_limit_error(599.0), lambda: 0.0) == 599.0
+    assert provider_errors.Backoff().compute_delay(1, make_rate_limit_error(601.0), lambda: 0.0) is None

@@ -9,7 +9,7 @@ from tests.models.parts import SECRET_KEY, ask
 from switchtower.core import errors
 from switchtower.models import server_models
 from switchtower.models.catalog import Catalog
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer
 
 DIALECTS = ["openai", "anthropic", "google", "ollama", "openai-compatible"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from switchtower.client import discover
+from switchtower.client import discovery
 from switchtower.core import errors
-from switchtower.models import variables
-from switchtower.models.variables import ProviderVariables
+from switchtower.models import providers
+from switchtower.models.providers import ProviderVariables
 
 KEY, OTHER = "sk-test-0123456789abcdef", "sk-other-0123456789abcdef"
 
@@ -43,7 +43,7 @@ def test_no_other_variable_is_taken(name: str) -> None:
     assert held.current == {}, "all of it or nothing"
 
 
-@pytest.mark.parametrize("value", ["", "a\nb", "\x1b[31m", "ключ", "k" * (variables.LONGEST_VALUE + 1)])
+@pytest.mark.parametrize("value", ["", "a\nb", "\x1b[31m", "ключ", "k" * (providers.LONGEST_VALUE + 1)])
 def test_a_value_that_is_no_plain_text_is_refused_and_not_repeated(value: str) -> None:
     with pytest.raises(errors.InvalidCommand) as refused:
         ProviderVariables({}).add_shell_variables({"OPENAI_API_KEY": value})
@@ -52,7 +52,7 @@ def test_a_value_that_is_no_plain_text_is_refused_and_not_repeated(value: str) -
 
 
 def test_a_client_that_looks_only_at_how_names_end_misses_none() -> None:
-    assert all(name.endswith(discover.PROVIDER_VARIABLE_SUFFIXES) for name in variables.NAMES)
+    assert all(name.endswith(discovery.PROVIDER_VARIABLE_SUFFIXES) for name in providers.NAMES)
 
 
 def test_a_process_hands_over_what_providers_know_and_nothing_else() -> None:
@@ -64,4 +64,4 @@ def test_a_process_hands_over_what_providers_know_and_nothing_else() -> None:
         "HOME": "/h",
     }
 
-    assert variables.select_provider_variables(environ) == {"OPENAI_API_KEY": KEY, "OLLAMA_HOST": "gpu"}
+    assert providers.select_provider_variables(environ) == {"OPENAI_API_KEY": KEY, "OLLAMA_HOST": "gpu"}

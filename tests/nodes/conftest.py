@@ -15,7 +15,7 @@ import pytest
 from tests.nodes import fleet as fleets
 from tests.nodes.fleet import ProcessCluster
 
-from switchtower.stores.postgres import connections
+from switchtower.stores.postgres import database
 from switchtower.testing import postgres_server as servers
 from switchtower.testing.postgres_server import PostgresServer
 
@@ -75,7 +75,7 @@ def folder() -> Iterator[Path]:
 async def make_database(server: PostgresServer) -> str:
     """Empty: the nodes that start on it make its tables, all at once."""
     name = f"tower_{next(_numbers)}"
-    administrator = await connections.connect(server.make_dsn("postgres"))
+    administrator = await database.connect(server.make_dsn("postgres"))
     await administrator.execute(f"CREATE DATABASE {name}")
     await administrator.close()
     return name

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.crash.tower_process import DaemonDidNotStart
-from tests.nodes.fleet import ProcessCluster, Look, NodeProcess
+from tests.nodes.fleet import Look, NodeProcess, ProcessCluster
 from tests.nodes.ledger import ClusterOracle
 
-from switchtower.core import leases
-from switchtower.stores.postgres import connections
+from switchtower.core.ports import cluster
+from switchtower.stores.postgres import database
 
 ACKNOWLEDGED_A_ROUND = 4
 
@@ -173,7 +173,7 @@ class FaultInjector:
         nodes = await self._choose_all()
         await self.wait_until_repaired()
         by_id = {found.node_id: name for name, found in (await self.cluster.list_alive()).items()}
-        connection = await connections.connect(self.cluster.dsn)
+        connection = await database.connect(self.cluster.dsn)
         try:
             at_work = await connection.fetch(_AT_WORK)
             busiest = next((node_id for node_id, _ in at_work if node_id in by_id), next(iter(by_id)))
@@ -203,7 +203,7 @@ class FaultInjector:
         async def patient() -> Any:
             try:
                 return await look()
-            except leases.LeasesUnavailable:
+            except cluster.LeasesUnavailable:
                 return None
 
         return patient

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.crash.tower_process import RawPushClient, DaemonProcess
+from tests.crash.tower_process import DaemonProcess, RawPushClient
 from tests.nodes import gate as gates
 
-from switchtower.core import leases
-from switchtower.stores.postgres import connections
+from switchtower.core.ports import cluster
+from switchtower.stores.postgres import database
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.testing.postgres_server import PostgresServer
 
@@ -166,7 +166,7 @@ class ProcessCluster:
 
     # What its tables say
 
-    async def list_alive(self) -> dict[str, leases.Node]:
+    async def list_alive(self) -> dict[str, cluster.Node]:
         """By name. Of two of one name, which one has left behind, the one that joined last."""
         found = sorted(await self.leases.list_nodes(), key=lambda node: node.joined_at_ms)
         return {node.name: node for node in found if node.is_alive}
@@ -183,7 +183,7 @@ class ProcessCluster:
         return next((node for node in self.nodes if node.name == names.get(lease.node_id)), None)
 
     async def ask_database(self, query: str, *values: object) -> list[Any]:
-        connection = await connections.connect(self.dsn)
+        connection = await database.connect(self.dsn)
         try:
             return await connection.fetch(query, *values)
         finally:

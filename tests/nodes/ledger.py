@@ -13,7 +13,7 @@ from tests.crash.tower_process import AnyPushFrame, decode
 from tests.nodes.fleet import TIMEOUT, ProcessCluster
 
 from switchtower.core import events
-from switchtower.protocols.push import outbound
+from switchtower.protocols.push import encoder
 from switchtower.stores.postgres.journal import PostgresJournal
 
 MOST = 100_000
@@ -146,7 +146,7 @@ class ClusterOracle:
         while more := await journal.read(session_id, entries[-1].seq, MOST):
             entries += more
         assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1)), f"seq of {session_id} has a hole"
-        lines = outbound.encode_batch(session_id, entries)
+        lines = encoder.encode_batch(session_id, entries)
         for seq, line in self.logs.get(session_id, {}).items():
             assert seq <= len(lines), f"seq {seq} of {session_id} was seen and is gone: {line!r}"
             assert lines[seq - 1] == line, f"seq {seq} of {session_id} was seen and is another now"

@@ -7,13 +7,13 @@ import asyncio
 import json
 import random
 
-from tests.nodes.fleet import ProcessCluster, NodeProcess
-from tests.nodes.ledger import ClusterOracle, ClusterCommand
+from tests.nodes.fleet import NodeProcess, ProcessCluster
+from tests.nodes.ledger import ClusterCommand, ClusterOracle
 from tests.nodes.people import RetryBudget
 
 from switchtower.testing import minicodex_client
 from switchtower.testing.minicodex_client import Frame, MiniCodexClient
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wire import UpgradeRefused
 
 GONE = (EOFError, OSError, TimeoutError, asyncio.IncompleteReadError, UpgradeRefused)
 PASSING = ("UNAVAILABLE", "BUSY")

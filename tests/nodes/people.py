@@ -9,9 +9,9 @@ import random
 import time
 from typing import Any
 
-from tests.crash.tower_process import RawPushClient, AnyPushFrame, PushConnectionLost, PushRequestRefused
-from tests.nodes.fleet import TIMEOUT, ProcessCluster, NodeProcess
-from tests.nodes.ledger import ClusterOracle, ClusterCommand
+from tests.crash.tower_process import AnyPushFrame, PushConnectionLost, PushRequestRefused, RawPushClient
+from tests.nodes.fleet import TIMEOUT, NodeProcess, ProcessCluster
+from tests.nodes.ledger import ClusterCommand, ClusterOracle
 
 OUR_OWN_BUG = "The daemon failed at this"
 PAUSE = 0.02

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from tests.crash import story
-from tests.crash.tower_process import RawPushClient, PushRequestRefused, decode
+from tests.crash.tower_process import PushRequestRefused, RawPushClient, decode
 from tests.nodes import upgrade
 from tests.nodes.conftest import StartFleet, make_database
-from tests.nodes.fleet import ProcessCluster, NodeProcess
+from tests.nodes.fleet import NodeProcess, ProcessCluster
 
 from switchtower.testing.postgres_server import PostgresServer
 

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from tests.crash.tower_process import RawPushClient, PushRequestRefused
+from tests.crash.tower_process import PushRequestRefused, RawPushClient
 from tests.nodes.conftest import StartFleet
 
 CLIENTS = 100

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.nodes.conftest import make_database
 
-from switchtower.stores.postgres.connections import PostgresConnection
+from switchtower.stores.postgres.database import PostgresConnection
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.pool import Pool
 from switchtower.testing.postgres_server import PostgresServer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.tower_process import PushConnectionLost
-from tests.nodes.fleet import TIMEOUT, ProcessCluster, NodeProcess
+from tests.nodes.fleet import TIMEOUT, NodeProcess, ProcessCluster
 
 import switchtower
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import TowerResult
 from tests.crash.tower_process import RawPushClient
 from tests.nodes.conftest import StartFleet
-from tests.nodes.fleet import ProcessCluster, NodeProcess
+from tests.nodes.fleet import NodeProcess, ProcessCluster
 from tests.warm import processes
 
 from switchtower.testing.push_client import PushClient, RequestRefused

@@ -11,13 +11,13 @@ import msgspec
 from tests.runtime.parts import TIMEOUT, RuntimeHarness, Work, finish_at_once
 
 from switchtower import config
-from switchtower.core.access import Access
-from switchtower.daemon.pi_house import LazyPiServer
-from switchtower.daemon.pi_nodes import ClusterPiServer
-from switchtower.daemon.pi_seat import SingletonLease
-from switchtower.stores.leases_memory import MemoryLeases
-from switchtower.testing.mesh_pair import MemoryMesh, make_cluster
-from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
+from switchtower.cluster.pi_router import ClusterPiServer
+from switchtower.cluster.singleton_lease import SingletonLease
+from switchtower.core.roles import Access
+from switchtower.daemon.pi import LazyPiServer
+from switchtower.testing.memory.leases import MemoryLeases
+from switchtower.testing.memory.mesh import MemoryMesh, make_cluster
+from switchtower.testing.memory.stream import MemoryStream, RecordingReceiver, join_receivers
 from switchtower.transports.stream import ConnectionOrigin, Receiver
 
 OWNER = Access(name="owner", via="app", trusted=True)

@@ -13,7 +13,7 @@ from tests.nodes.conftest import folder as folder
 from tests.nodes.conftest import nodes_seed as nodes_seed
 from tests.nodes.conftest import shared_server as shared_server
 from tests.nodes.conftest import start_cluster as start_cluster
-from tests.nodes.fleet import ProcessCluster, NodeProcess
+from tests.nodes.fleet import NodeProcess, ProcessCluster
 from tests.pi_nodes.test_live import SETTINGS, open_wire
 
 from switchtower.core import events

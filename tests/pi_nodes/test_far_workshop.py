@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from switchtower.core import errors, events, workshop
-from switchtower.core.timeline import WorkspaceChange
-from switchtower.daemon import far_workshop
-from switchtower.testing.mesh_pair import MemoryMesh, make_pair
-from switchtower.testing.workshop import StubHostServices
+from switchtower.cluster import host_services as cluster_host_services
+from switchtower.core import errors, events
+from switchtower.core.ports import host_services
+from switchtower.core.session import WorkspaceChange
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.memory.mesh import MemoryMesh, make_pair
 
 CHANGES = (WorkspaceChange("run_1", "aaa", "bbb"), WorkspaceChange("run_2", "bbb"))
 FOLDER = events.Workspace(root="/work", branch="main")
@@ -27,11 +28,11 @@ class NamedHostServices(StubHostServices):
             raise self.failure
         return f"{self.name} {workspace.root} {workspace.branch} {changes[-1].run_id} {changes[-1].after}"
 
-    async def list_templates(self, workspace: str) -> Sequence[workshop.TemplateInfo]:
-        return [workshop.TemplateInfo(self.name, "skill", "", workspace, "user")]
+    async def list_templates(self, workspace: str) -> Sequence[host_services.TemplateInfo]:
+        return [host_services.TemplateInfo(self.name, "skill", "", workspace, "user")]
 
-    async def list_presets(self, workspace: str) -> Sequence[workshop.PresetInfo]:
-        return [workshop.PresetInfo(name=self.name, origin="user", path=workspace, servers=("a", "b"))]
+    async def list_presets(self, workspace: str) -> Sequence[host_services.PresetInfo]:
+        return [host_services.PresetInfo(name=self.name, origin="user", path=workspace, servers=("a", "b"))]
 
 
 class HostServiceNodes:
@@ -42,7 +43,7 @@ class HostServiceNodes:
         self.meshes: tuple[MemoryMesh, MemoryMesh] = make_pair()
         self.disks = NamedHostServices("here"), NamedHostServices("there")
         self.here, self.there = (
-            far_workshop.make_cluster_host_services(disk, mesh, self._find_home)
+            cluster_host_services.make_cluster_host_services(disk, mesh, self._find_home)
             for disk, mesh in zip(self.disks, self.meshes, strict=True)
         )
 
@@ -58,9 +59,9 @@ async def nodes() -> HostServiceNodes:
 async def test_a_session_with_its_home_elsewhere_is_looked_at_there(nodes: HostServiceNodes) -> None:
     site = nodes.here.get_workspace("sess_far")
     assert await site.diff(FOLDER, CHANGES) == "there /work main run_2 None"
-    assert await site.list_templates("/work") == [workshop.TemplateInfo("there", "skill", "", "/work", "user")]
+    assert await site.list_templates("/work") == [host_services.TemplateInfo("there", "skill", "", "/work", "user")]
     assert await site.list_presets("/work") == [
-        workshop.PresetInfo(name="there", origin="user", path="/work", servers=("a", "b"))
+        host_services.PresetInfo(name="there", origin="user", path="/work", servers=("a", "b"))
     ]
 
 
@@ -103,7 +104,7 @@ async def test_a_home_that_cannot_be_reached_is_said_to_be_so(nodes: HostService
 async def test_a_question_that_cannot_be_read_is_refused(nodes: HostServiceNodes, body: bytes) -> None:
     replies: list[bytes] = []
     subjects = nodes.meshes[1]._subjects
-    subjects.answerers[far_workshop.SUBJECT]("node_1", body, replies.append)
+    subjects.answerers[cluster_host_services.SUBJECT]("node_1", body, replies.append)
     # It is still there for the next one.
     assert await nodes.here.get_workspace("sess_far").list_templates("/work")
     (reply,) = replies

@@ -11,7 +11,7 @@ from tests.daemon.test_pi_doors import ListenerHarness
 from switchtower import config
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import WebSocketWire, ClientWire
+from switchtower.testing.wire import ClientWire, WebSocketWire
 
 TOKEN = "the-owner's"
 

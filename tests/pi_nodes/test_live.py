@@ -6,15 +6,15 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.crash.tower_process import RawPushClient, PushRequestRefused
+from tests.crash.tower_process import PushRequestRefused, RawPushClient
 from tests.daemon.pi_stage import TIMEOUT, answer_to, join_deltas
 from tests.nodes.conftest import folder as folder
 from tests.nodes.conftest import shared_server as shared_server
 from tests.nodes.conftest import start_cluster as start_cluster
-from tests.nodes.fleet import ProcessCluster, NodeProcess
+from tests.nodes.fleet import NodeProcess, ProcessCluster
 
 from switchtower.testing.pi_client import PiClient
-from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
+from switchtower.testing.wire import ClientWire, SocketWire, WebSocketWire
 
 SETTINGS: dict[str, object] = {"pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0}
 LONG_LEASE, SHORT_LEASE = 60, 3

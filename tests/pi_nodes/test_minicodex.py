@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.runtime.conftest import make_runtime as make_runtime
-from tests.runtime.parts import TIMEOUT, SUCCESS, RuntimeHarness, MakeRuntime, ask_once
+from tests.runtime.parts import SUCCESS, TIMEOUT, MakeRuntime, RuntimeHarness, ask_once
 
-from switchtower.core import engine, events
-from switchtower.core.access import Access
-from switchtower.protocols.minicodex.house import MiniCodexServer as MiniHouse
-from switchtower.protocols.minicodex.settings import MiniCodexSettings
-from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.core.roles import Access
+from switchtower.protocols.minicodex.server import MiniCodexSettings
+from switchtower.testing.memory.stream import MemoryStream, RecordingReceiver, join_receivers
 
 Frame = dict[str, Any]
 

@@ -7,14 +7,15 @@ import weakref
 import msgspec
 import pytest
 from tests.pi_nodes.conftest import MakeStage
-from tests.pi_nodes.stage import LONG_MS, PiNodeClient, PiCluster
+from tests.pi_nodes.stage import LONG_MS, PiCluster, PiNodeClient
 from tests.runtime.parts import SUCCESS, work_until_cancelled
 
-from switchtower.core import engine, events
-from switchtower.core.access import Access
-from switchtower.daemon.pi_nodes import NO_PI_NODE, RECONNECT
-from switchtower.daemon.pi_tunnel import WENT_AWAY, TunnelClientEnd
-from switchtower.transports.mesh import ports
+from switchtower.cluster.mesh import ports
+from switchtower.cluster.pi_router import NO_PI_NODE, RECONNECT
+from switchtower.cluster.pi_tunnel import WENT_AWAY, TunnelClientEnd
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.core.roles import Access
 from switchtower.transports.stream import RespondingReceiver, Stream
 
 RESTART, LATER = 1012, 1013

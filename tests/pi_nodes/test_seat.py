@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from tests.pi_nodes.stage import LONG_MS
 
-from switchtower.core import leases
-from switchtower.daemon.pi_seat import SingletonLease
-from switchtower.stores.leases_memory import MemoryLeases
+from switchtower.cluster.singleton_lease import SingletonLease
+from switchtower.core.ports import cluster
+from switchtower.testing.memory.leases import MemoryLeases
 
 
 class CountingLeases(MemoryLeases):
@@ -19,7 +19,7 @@ class CountingLeases(MemoryLeases):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
+    async def acquire(self, session_id: str, node_id: str) -> cluster.Lease | None:
         self.acquisitions += 1
         lease = await super().acquire(session_id, node_id)
         await self.gate.wait()
@@ -151,7 +151,7 @@ async def test_a_draining_node_is_told_that_nobody_has_it(store: CountingLeases)
 async def test_a_database_that_is_away_is_told_and_leaves_nothing_behind(store: CountingLeases) -> None:
     seat = SingletonLease(store, "node_1")
     await store.close()
-    with pytest.raises(leases.LeasesUnavailable):
+    with pytest.raises(cluster.LeasesUnavailable):
         await seat.find_or_acquire_holder()
     await store.open()
     assert await seat.find_or_acquire_holder() == "node_1"

@@ -6,8 +6,8 @@ import pytest
 
 pytest.register_assert_rewrite("tests.relay.stage", "tests.relay.seen")
 
-from tests.relay.stage import shared_relay_network as shared_relay_network  # noqa: E402
 from tests.relay.stage import relay_network as relay_network  # noqa: E402
+from tests.relay.stage import shared_relay_network as shared_relay_network  # noqa: E402
 from tests.relay.stage import unique_name as unique_name  # noqa: E402
 
 

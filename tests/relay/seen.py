@@ -6,7 +6,7 @@ import pytest
 from tests.relay.stage import DaemonView
 
 from switchtower.testing.relay_client import RelayApp
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wire import UpgradeRefused
 
 PASSWORD = "correct horse battery staple"
 

@@ -22,9 +22,10 @@ from tests.conformance import daemons as conformance_daemons
 from tests.crash.tower_process import DaemonProcess
 from tests.warm import processes
 
-from switchtower.core import codec, journal
-from switchtower.protocols.relay import names
-from switchtower.stores.reader import SqliteReader
+from switchtower.core import codec
+from switchtower.core.ports import journal
+from switchtower.protocols.relay import wire_values
+from switchtower.stores.sqlite.journal import SqliteReader
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHost, RelayHttp
 
@@ -109,7 +110,7 @@ class DaemonView:
         reader = SqliteReader(self.home / "data" / "journal.db")
         try:
             found: list[journal.Entry] = []
-            session_id = names.parse_run_id(run_id)
+            session_id = wire_values.parse_run_id(run_id)
             while page := reader.read(session_id, found[-1].seq if found else 0, 5_000):
                 found += page
             return found

@@ -7,7 +7,7 @@ from tests.relay.stage import TIMEOUT, RelayNetwork
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHttp, open_websocket
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wire import UpgradeRefused
 
 
 async def is_accepted(url: str, path: str, token: str | None, headers: dict[str, str] | None = None) -> int:

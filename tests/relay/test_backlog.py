@@ -5,7 +5,7 @@ import socket
 import threading
 
 import pytest
-from tests.relay.stage import RelayNetwork, RestartableDaemon, make_counting_program, wait_until, make_expected_lines
+from tests.relay.stage import RelayNetwork, RestartableDaemon, make_counting_program, make_expected_lines, wait_until
 
 from switchtower.core import codec, events
 from switchtower.testing.relay_client import RelayApp

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from tests.relay.stage import (
     TIMEOUT,
+    HubProxy,
     RelayNetwork,
     RestartableDaemon,
-    HubProxy,
+    get_comparable_message,
     make_counting_program,
-    wait_until,
     make_expected_lines,
     make_python_command,
-    get_comparable_message,
+    wait_until,
 )
 
 from switchtower.testing.relay_client import Frame, RelayApp
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wire import UpgradeRefused
 
 ROUNDS = int(os.environ.get("RELAY_CHAOS_ROUNDS") or 6)
 LONGEST_LULL = 1.5

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.relay.stage import TIMEOUT, RelayNetwork, make_counting_program, wait_until, make_expected_lines
+from tests.relay.stage import TIMEOUT, RelayNetwork, make_counting_program, make_expected_lines, wait_until
 from tests.warm import processes
 
 LINKED = "linked to the hub"

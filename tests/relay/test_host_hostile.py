@@ -8,7 +8,7 @@ import pytest
 from tests.relay.seen import read_up_to
 from tests.relay.stage import RelayNetwork
 
-from switchtower.testing.wires import encode_websocket_frame
+from switchtower.testing.wire import encode_websocket_frame
 
 GARBAGE: tuple[bytes, ...] = (
     b"",

@@ -7,7 +7,7 @@ import sqlite3
 from tests.relay.seen import get_refusal_status
 from tests.relay.stage import TOKEN, DaemonView, RelayNetwork
 
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wire import UpgradeRefused
 
 REMOVED = 4001
 FORWARDED = {"X-Forwarded-For": "203.0.113.9"}

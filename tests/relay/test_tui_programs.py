@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pyte
 import pytest
-from tests.relay.stage import RelayNetwork, RestartableDaemon, wait_until, make_python_command
+from tests.relay.stage import RelayNetwork, RestartableDaemon, make_python_command, wait_until
 
 from switchtower.testing.relay_client import RelayApp
 

@@ -13,35 +13,36 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from tests.protocols.relay.hall import MemoryHost, Frame
+from tests.protocols.relay.hall import Frame, MemoryHost
 from tests.runtime.parts import TIMEOUT, RuntimeHarness, Work, work_until_cancelled
 
-from switchtower.core import commands, events, journal, registry, tower
-from switchtower.core.access import Access
+from switchtower.cluster.mesh import tls
+from switchtower.cluster.mesh.mesh import TcpMesh
+from switchtower.cluster.mesh.ports import MeshPeer
+from switchtower.core import commands, events
+from switchtower.core.ports import journal, registry, session_service
+from switchtower.core.roles import Access
 from switchtower.protocols.relay import messages
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.host.settings import HostSettings
-from switchtower.protocols.relay.hub.app_peer import AppConnection
+from switchtower.protocols.relay.hub.app_connection import AppConnection
 from switchtower.protocols.relay.hub.hub import Hub
-from switchtower.stores.registry_memory import MemoryRegistry
-from switchtower.testing.sessions import start_session
-from switchtower.transports.mesh import identity
-from switchtower.transports.mesh.mesh import TcpMesh
-from switchtower.transports.mesh.ports import MeshPeer
-from switchtower.transports.pair import RecordingReceiver, join_receivers
+from switchtower.protocols.relay.settings import HostSettings
+from switchtower.testing.memory.registry import MemoryRegistry
+from switchtower.testing.memory.stream import RecordingReceiver, join_receivers
+from switchtower.testing.session_driver import start_session
 
 LONG = 3_600.0
 SOON = 0.2
 """How long a host may be away in tests that wait until one is lost."""
 ANN = events.Actor(name="ann", via="web")
 
-make_key = cache(identity.generate_key)
+make_key = cache(tls.generate_key)
 
 
 class NodeSessionService:
     """The one tower as a node has it: each card with its home, and what is begun here lives here."""
 
-    def __init__(self, runtime: tower.SessionService, homes: dict[str, str], node_id: str) -> None:
+    def __init__(self, runtime: session_service.SessionService, homes: dict[str, str], node_id: str) -> None:
         self._runtime = runtime
         self._homes = homes
         self._node_id = node_id
@@ -49,7 +50,7 @@ class NodeSessionService:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
-    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+    async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
         if isinstance(command, commands.StartSession):
             self._homes[command.session_id] = self._node_id
         return await self._runtime.ask(command)
@@ -99,7 +100,7 @@ class RelayNode:
         self.log = folder / f"{name}.log"
         self.log.write_text(f"the log of {name}\n")
         self.tower = cast(
-            tower.SessionService, NodeSessionService(relay_cluster.runtime.runtime, relay_cluster.homes, self.node_id)
+            session_service.SessionService, NodeSessionService(relay_cluster.runtime.runtime, relay_cluster.homes, self.node_id)
         )
         settings = HostSettings(
             host_id=self.host_id,

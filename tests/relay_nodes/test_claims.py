@@ -5,8 +5,8 @@ from collections import deque
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from switchtower.protocols.relay.nodes.claims import ClaimChanges, HostClaims
-from switchtower.protocols.relay.nodes.letters import PresenceMessage
+from switchtower.cluster.relay_hosts import ClaimChanges, HostClaims
+from switchtower.cluster.relay_messages import PresenceMessage
 
 NODES, HOSTS = ("n1", "n2", "n3"), ("h1", "h2")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.nodes.conftest import make_database
-from tests.relay.seen import get_refusal_status, collect_seqs, read_up_to, create_user
-from tests.relay.stage import RelayNetwork, RestartableDaemon, HubProxy, wait_until
+from tests.relay.seen import collect_seqs, create_user, get_refusal_status, read_up_to
+from tests.relay.stage import HubProxy, RelayNetwork, RestartableDaemon, wait_until
 
 from switchtower.testing.postgres_server import PostgresServer
 from switchtower.testing.relay_client import RelayApp, RelayHost

@@ -10,12 +10,12 @@ import pytest
 from tests.protocols.relay.hall import MemoryHost, report_run
 from tests.relay_nodes.parts import ANN, RelayCluster, RelayNode, open_cluster
 
+from switchtower.cluster import relay_messages
 from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, messages, names
-from switchtower.protocols.relay.hub import roster
-from switchtower.protocols.relay.nodes import letters
-from switchtower.testing.sessions import OWNER
+from switchtower.protocols.relay import errors, messages, wire_values
+from switchtower.protocols.relay.hub import connected_hosts
+from switchtower.testing.session_driver import OWNER
 
 READ = messages.FsRead("q", "notes.txt")
 
@@ -112,7 +112,7 @@ async def test_what_other_protocols_ask_finds_the_host_on_another_node(three_nod
     _, _, c = three_nodes.nodes
     host = await connect_host(three_nodes, c)
     await report_run(three_nodes.runtime, "h", "run-7")
-    keys = commands.TypeKeys(session_id=names.parse_run_id("run-7"), actor=OWNER, text="x")
+    keys = commands.TypeKeys(session_id=wire_values.parse_run_id("run-7"), actor=OWNER, text="x")
     assert "run_id" in await three_nodes.runtime.ask(keys)
     assert (await host.list_messages())["data"]["text"] == "x"
 
@@ -128,7 +128,7 @@ async def test_a_host_that_no_node_has_is_offline_on_all_of_them(three_nodes: Re
             await node.hub.send_command("run.stop", "run-7", messages.Stop(), ANN)
         with pytest.raises(errors.HostOffline, match=r"^host offline$"):
             await start_call(node)
-    keys = commands.TypeKeys(session_id=names.parse_run_id("run-7"), actor=OWNER, text="x")
+    keys = commands.TypeKeys(session_id=wire_values.parse_run_id("run-7"), actor=OWNER, text="x")
     with pytest.raises(core_errors.HostUnreachable):
         await three_nodes.runtime.ask(keys)
 
@@ -208,7 +208,7 @@ async def test_a_host_that_comes_to_another_node_is_cut_off_at_the_first_and_rea
     call = start_call(a)
     await old.list_messages()
     new = await c.connect_host("h")
-    assert await old.is_cut() == (roster.REPLACED, "replaced by a new connection")
+    assert await old.is_cut() == (connected_hosts.REPLACED, "replaced by a new connection")
     with pytest.raises(errors.HostOffline, match=errors.HOST_GONE):
         await call
     for node in (b, a, c):
@@ -225,7 +225,7 @@ async def test_a_host_that_comes_back_and_forth_is_where_it_came_last(three_node
     host = await connect_host(three_nodes, a)
     for number in range(10):
         older, host = host, await (b if number % 2 == 0 else a).connect_host("h")
-        assert await older.is_cut() == (roster.REPLACED, "replaced by a new connection")
+        assert await older.is_cut() == (connected_hosts.REPLACED, "replaced by a new connection")
     for node in three_nodes.nodes:
         call = start_call(node)
         host.respond(await host.list_messages(), result=node.name)
@@ -295,7 +295,7 @@ async def test_what_a_node_says_that_cannot_be_reached_does_not_count(tmp_path: 
         assert "node_b" not in a.mesh.peers
         await b.connect_host("h")
         answers: list[Any] = []
-        b.mesh.request("node_a", letters.HOST_CALL, b"", answers.append)
+        b.mesh.request("node_a", relay_messages.HOST_CALL, b"", answers.append)
         await made.wait_until(lambda: len(answers) == 1)
         assert isinstance(answers[0], bytes), "this was heard, and so was what was said before"
         assert not await a.is_host_online("h")
@@ -319,7 +319,7 @@ async def test_a_host_is_shut_out_from_any_node(three_nodes: RelayCluster, verb:
         "rotate": lambda: a.hub.rotate_host("h"),
     }
     assert await verbs[verb]()
-    assert await host.is_cut() == (roster.REMOVED, reason)
+    assert await host.is_cut() == (connected_hosts.REMOVED, reason)
     await other.drain()
 
 
@@ -333,7 +333,7 @@ async def test_a_host_that_was_shut_out_while_its_node_was_away_is_shut_out_late
             while not host.closed:
                 host.send_message("host.heartbeat")
                 await made.run_network_turn()
-        assert host.hubs_end.closed_with == (roster.REMOVED, "this host may not stay")
+        assert host.hubs_end.closed_with == (connected_hosts.REMOVED, "this host may not stay")
 
 
 # What cannot be read
@@ -347,13 +347,13 @@ async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three_nodes
     a, b, _ = three_nodes.nodes
     host = await connect_host(three_nodes, b)
     await report_run(three_nodes.runtime, "h", "run-7")
-    for subject in (letters.PRESENCE, letters.HOST_DISCONNECT, letters.DELAYED_REFUSAL):
+    for subject in (relay_messages.PRESENCE, relay_messages.HOST_DISCONNECT, relay_messages.DELAYED_REFUSAL):
         assert a.mesh.notify("node_b", subject, body)
     answers: list[Any] = []
-    for subject in (letters.HOST_SEND, letters.HOST_CALL, letters.RUN_RPC, letters.HOST_RPC):
+    for subject in (relay_messages.HOST_SEND, relay_messages.HOST_CALL, relay_messages.RUN_RPC, relay_messages.HOST_RPC):
         a.mesh.request("node_b", subject, body, answers.append)
     await three_nodes.wait_until(lambda: len(answers) == 4)
-    assert [letters.decode(answer, letters.NodeReply).ok for answer in answers] == [False] * 4
+    assert [relay_messages.decode(answer, relay_messages.NodeReply).ok for answer in answers] == [False] * 4
     call = start_call(a)
     host.respond(await host.list_messages(), result=1)
     assert await call == 1
@@ -362,20 +362,20 @@ async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three_nodes
 @pytest.mark.parametrize(
     ("rpc", "refusal"),
     [
-        (letters.NodeRpcMessage("rpc.no.such", b"", ANN), "unknown rpc type"),
-        (letters.NodeRpcMessage("rpc.fs.read", letters.encode(READ), ANN), "unknown run_id"),
-        (letters.NodeRpcMessage("rpc.fs.read", letters.encode(READ), ANN, "sess_x"), "unknown run_id"),
-        (letters.NodeRpcMessage("rpc.fs.read", letters.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
+        (relay_messages.NodeRpcMessage("rpc.no.such", b"", ANN), "unknown rpc type"),
+        (relay_messages.NodeRpcMessage("rpc.fs.read", relay_messages.encode(READ), ANN), "unknown run_id"),
+        (relay_messages.NodeRpcMessage("rpc.fs.read", relay_messages.encode(READ), ANN, "sess_x"), "unknown run_id"),
+        (relay_messages.NodeRpcMessage("rpc.fs.read", relay_messages.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
     ],
 )
 async def test_what_a_node_of_another_version_may_ask_is_refused_in_relays_words(
-    three_nodes: RelayCluster, rpc: letters.NodeRpcMessage, refusal: str
+    three_nodes: RelayCluster, rpc: relay_messages.NodeRpcMessage, refusal: str
 ) -> None:
     a, _, _ = three_nodes.nodes
     answers: list[Any] = []
-    a.mesh.request("node_b", letters.RUN_RPC, letters.encode(rpc), answers.append)
+    a.mesh.request("node_b", relay_messages.RUN_RPC, relay_messages.encode(rpc), answers.append)
     await three_nodes.wait_until(lambda: len(answers) == 1)
-    assert letters.decode(answers[0], letters.NodeReply).error == refusal
+    assert relay_messages.decode(answers[0], relay_messages.NodeReply).error == refusal
 
 
 async def test_a_result_of_many_bytes_comes_whole(three_nodes: RelayCluster) -> None:

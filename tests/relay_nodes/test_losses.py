@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tests.protocols.relay.hall import MemoryHost, report_run
 from tests.relay_nodes.parts import SOON, RelayCluster, RelayNode, open_cluster
-from tests.runtime.parts import RecordingSubscriber, ControlledJournal
+from tests.runtime.parts import ControlledJournal, RecordingSubscriber
 
 from switchtower.core import commands, errors, events
-from switchtower.protocols.relay.hub.losses import LostRunMarker
-from switchtower.protocols.relay.hub.roster import ConnectedHosts
+from switchtower.protocols.relay.hub.connected_hosts import ConnectedHosts
+from switchtower.protocols.relay.hub.presence import LostRunMarker
 
 
 async def leave(host: MemoryHost) -> None:

@@ -7,9 +7,10 @@ import pytest
 from tests.protocols.relay.hall import report_run
 from tests.relay_nodes.parts import ANN, RelayCluster, RelayNode, open_cluster
 
-from switchtower.core import events, registry
-from switchtower.protocols.relay import errors, messages, names
-from switchtower.testing.sessions import start_session
+from switchtower.core import events
+from switchtower.core.ports import registry
+from switchtower.protocols.relay import errors, messages, wire_values
+from switchtower.testing.session_driver import start_session
 
 
 async def list_run_hosts(node: RelayNode) -> dict[str, str]:
@@ -135,7 +136,7 @@ async def test_a_program_is_started_on_the_machine_that_was_named(tmp_path: Path
         a, _ = made.nodes
         for host_id, node_id in (("machine_a", "node_a"), ("machine_b", "node_b")):
             begun = await a.connect_app().request("rpc.run.start", host_id=host_id, cmd="vim", cols=80, rows=24)
-            assert made.homes[names.parse_run_id(begun["run_id"])] == node_id
+            assert made.homes[wire_values.parse_run_id(begun["run_id"])] == node_id
 
 
 async def test_a_machine_that_went_is_offline_and_one_that_never_was_is_unknown(tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ async def test_who_asks_and_who_decides_may_be_on_different_nodes(tmp_path: Path
         await b.start_session("sess_1")
         app, approval = await request_command(made, a, "00000000-0000-0000-0000-00000000002a")
         assert not (tmp_path / "made.txt").exists()
-        c.connect_app().send_message(f"run.permission.{verb}", "sess_1", request_id=names.format_request_id(approval.id))
+        c.connect_app().send_message(f"run.permission.{verb}", "sess_1", request_id=wire_values.format_request_id(approval.id))
         answer = (await app.told("rpc.response"))["data"]
         if verb == "approve":
             assert answer["ok"]
@@ -294,7 +295,7 @@ async def test_what_was_asked_for_happens_also_when_the_asking_node_has_gone(tmp
         _, approval = await request_command(made, a, "q")
         await made.join_nodes([a], [b])
         await b.hub.send_command(
-            "run.permission.approve", "sess_1", messages.Decide(request_id=names.format_request_id(approval.id)), ANN
+            "run.permission.approve", "sess_1", messages.Decide(request_id=wire_values.format_request_id(approval.id)), ANN
         )
         finished = await (await made.runtime.attach_subscriber("sess_1")).wait_for_event(events.RemoteCallFinished)
         assert finished.ok

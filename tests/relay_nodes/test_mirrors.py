@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from tests.relay_nodes.parts import RelayCluster, open_cluster
 
-from switchtower.core import commands, errors, events, tower
-from switchtower.protocols.relay import messages, names
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import session_service
+from switchtower.protocols.relay import messages, wire_values
 from switchtower.protocols.relay.hub.mirror import Mirror
 
 
@@ -25,7 +26,7 @@ class UnreachableOwnership:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
-    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
+    def submit(self, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
         if not self._refusals:
             self._runtime.submit(command, done)
             return
@@ -51,13 +52,13 @@ async def test_what_a_home_did_not_confirm_is_stored_once_and_acknowledged_then(
     async with open_cluster(tmp_path, "a") as made:
         acks: asyncio.Queue[int] = asyncio.Queue()
         far = UnreachableOwnership(made, [refusal()], forgets=forgets)
-        mirror = Mirror(cast(tower.SessionService, far), "h", lambda run_id, seq: acks.put_nowait(seq))
+        mirror = Mirror(cast(session_service.SessionService, far), "h", lambda run_id, seq: acks.put_nowait(seq))
         mirror.add([make_report(1), make_report(2)])
         async with asyncio.timeout(60):
             assert await acks.get() == 2
             mirror.add([make_report(3)])
             assert await acks.get() == 3
-        outlet = await made.runtime.attach_subscriber(names.parse_run_id("run-7"))
+        outlet = await made.runtime.attach_subscriber(wire_values.parse_run_id("run-7"))
         await outlet.wait_for_event(events.ToolProgressed, 2)
         assert [event.relayed.seq for event in outlet.told if event.relayed is not None] == [1, 2, 3]
         mirror.close()
@@ -67,7 +68,7 @@ async def test_what_was_never_confirmed_is_not_acknowledged(tmp_path: Path) -> N
     async with open_cluster(tmp_path, "a") as made:
         acks: list[int] = []
         far = UnreachableOwnership(made, [errors.OwnerUnreachable()], forgets=False)
-        mirror = Mirror(cast(tower.SessionService, far), "h", lambda run_id, seq: acks.append(seq))
+        mirror = Mirror(cast(session_service.SessionService, far), "h", lambda run_id, seq: acks.append(seq))
         mirror.add([make_report(1)])
         await made.wait_until(lambda: far._refusals == [])
         mirror.close()  # the host has gone, and will tell it again elsewhere

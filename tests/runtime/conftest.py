@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.runtime.parts import RuntimeHarness, MakeRuntime
+from tests.runtime.parts import MakeRuntime, RuntimeHarness
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from switchtower.core import codec, commands, engine, errors, events, homes, journal, redact, tower
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.core import codec, commands, errors, events, redact
+from switchtower.core.ports import cluster, engine, journal, session_service
+from switchtower.runtime.lane_items import RuntimeLimits
 from switchtower.runtime.runtime import DEFAULT_LIMITS, Runtime
-from switchtower.stores.memory import MemoryJournal
-from switchtower.testing.sessions import OWNER, start_session
-from switchtower.testing.workshop import StubHostServices
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.memory.journal import MemoryJournal
+from switchtower.testing.session_driver import OWNER, start_session
 
 SESSION = "sess_1"
 TIMEOUT = 60.0
@@ -83,7 +84,7 @@ class RecordingSubscriber(Waitable):
         self.batches = 0
         self.behind: list[str] = []
 
-    def deliver(self, batch: tower.Batch) -> None:
+    def deliver(self, batch: session_service.Batch) -> None:
         assert self.is_ready, "nothing is delivered to who cannot take it"
         self.batches += 1
         self.entries.extend(batch.entries)
@@ -222,7 +223,7 @@ class RuntimeHarness:
         clock: Callable[[], int] | None = None,
         check_criterion: Callable[..., Awaitable[events.CriterionResult]] | None = None,
         limits: RuntimeLimits = DEFAULT_LIMITS,
-        homes_: homes.SessionOwnership | None = None,
+        homes_: cluster.SessionOwnership | None = None,
     ) -> None:
         self.engine = ScriptedEngine(work)
         self.journal = ControlledJournal(journal_)
@@ -255,15 +256,15 @@ class RuntimeHarness:
         self.journal.gone = True
         await self.runtime.stop()
 
-    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+    async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
         """The answer, or the refusal raised."""
         async with asyncio.timeout(TIMEOUT):
             return await self.start_submit(command)
 
-    def start_submit(self, command: commands.AnyCommand) -> "asyncio.Future[tower.SubmitOutcome]":
-        answer: asyncio.Future[tower.SubmitOutcome] = asyncio.get_running_loop().create_future()
+    def start_submit(self, command: commands.AnyCommand) -> "asyncio.Future[session_service.SubmitOutcome]":
+        answer: asyncio.Future[session_service.SubmitOutcome] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: tower.SubmitOutcome | errors.CoreError) -> None:
+        def done(outcome: session_service.SubmitOutcome | errors.CoreError) -> None:
             assert not answer.done() or answer.cancelled(), "an asker is answered once"
             if isinstance(outcome, errors.CoreError):
                 answer.set_exception(outcome)
@@ -282,10 +283,10 @@ class RuntimeHarness:
 
     async def open_attachment(
         self, outlet: RecordingSubscriber, session_id: str = SESSION, after_seq: int = 0
-    ) -> tower.Attachment:
-        answer: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
+    ) -> session_service.Attachment:
+        answer: asyncio.Future[session_service.Attachment] = asyncio.get_running_loop().create_future()
 
-        def done(attachment: tower.Attachment | errors.CoreError) -> None:
+        def done(attachment: session_service.Attachment | errors.CoreError) -> None:
             if isinstance(attachment, errors.CoreError):
                 answer.set_exception(attachment)
             else:

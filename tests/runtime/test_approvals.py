@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from tests.runtime.parts import MakeRuntime, ask_once, decide, make_question
 
-from switchtower.core import engine, errors, events
+from switchtower.core import errors, events
+from switchtower.core.ports import engine
 
 
 async def test_an_undecided_approval_expires_and_that_is_nobody_s_denial(make_runtime: MakeRuntime) -> None:

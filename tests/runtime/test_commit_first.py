@@ -15,9 +15,10 @@ from tests.runtime.parts import (
     work_until_cancelled,
 )
 
-from switchtower.core import commands, engine, errors, events, tower
-from switchtower.runtime.limits import RuntimeLimits
-from switchtower.testing.sessions import OWNER, start_session
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import engine, session_service
+from switchtower.runtime.lane_items import RuntimeLimits
+from switchtower.testing.session_driver import OWNER, start_session
 
 
 async def _run_loop_turns() -> None:
@@ -103,7 +104,7 @@ async def test_the_asker_hears_the_answer_before_the_events_of_it(make_runtime: 
     heard: list[str] = []
 
     class Listening(RecordingSubscriber):
-        def deliver(self, batch: tower.Batch) -> None:
+        def deliver(self, batch: session_service.Batch) -> None:
             heard.extend(entry.kind for entry in batch.entries)
             super().deliver(batch)
 

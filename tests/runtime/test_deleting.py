@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tests.runtime.parts import SESSION, RuntimeHarness, MakeRuntime, finish_at_once, work_until_cancelled
+from tests.runtime.parts import SESSION, MakeRuntime, RuntimeHarness, finish_at_once, work_until_cancelled
 
 from switchtower.core import commands, errors, events
-from switchtower.testing.sessions import OWNER, start_session
+from switchtower.testing.session_driver import OWNER, start_session
 
 DELETE = commands.DeleteSession(session_id=SESSION, actor=OWNER)
 

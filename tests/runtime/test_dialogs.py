@@ -4,8 +4,9 @@ import asyncio
 
 from tests.runtime.parts import SESSION, SUCCESS, MakeRuntime
 
-from switchtower.core import commands, engine, events
-from switchtower.testing.sessions import OWNER
+from switchtower.core import commands, events
+from switchtower.core.ports import engine
+from switchtower.testing.session_driver import OWNER
 
 FAR = 2**53
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core.test_mirrors import HOST, make_approval, make_started, make_ended, make_opened, make_output
-from tests.runtime.parts import SESSION, RuntimeHarness, MakeRuntime, RecordingSubscriber, cancel, decide, send
+from tests.core.test_mirrors import HOST, make_approval, make_ended, make_opened, make_output, make_started
+from tests.runtime.parts import SESSION, MakeRuntime, RecordingSubscriber, RuntimeHarness, cancel, decide, send
 
-from switchtower.core import commands, errors, events, journal, tower
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import journal, session_service
 from switchtower.core.session import Session
-from switchtower.testing.sessions import OWNER, start_session
+from switchtower.testing.session_driver import OWNER, start_session
 
 SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 
@@ -22,11 +23,11 @@ def mirror(*reports: commands.HostReport, session_id: str = SESSION) -> commands
 class FakeHostForwarder:
     """The way to another host, which answers at once."""
 
-    def __init__(self, answer: tower.SubmitOutcome | errors.CoreError) -> None:
+    def __init__(self, answer: session_service.SubmitOutcome | errors.CoreError) -> None:
         self.answer = answer
         self.forwarded: list[tuple[str, commands.AnyCommand]] = []
 
-    def forward(self, host: str, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
+    def forward(self, host: str, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
         self.forwarded.append((host, command))
         done(self.answer)
 
@@ -124,7 +125,7 @@ async def test_a_host_is_back_with_its_first_word(runtime_harness: RuntimeHarnes
 async def test_who_watches_batches_is_shown_all_of_any_session_once_it_is_stored(runtime_harness: RuntimeHarness) -> None:
     shown: list[tuple[str, list[int], int]] = []
 
-    def watch(session: Session, batch: tower.Batch) -> None:
+    def watch(session: Session, batch: session_service.Batch) -> None:
         shown.append((batch.session_id, [entry.seq for entry in batch.entries], session.seq))
 
     stop = runtime_harness.runtime.watch_batches(watch)
@@ -136,7 +137,7 @@ async def test_who_watches_batches_is_shown_all_of_any_session_once_it_is_stored
 
 
 async def test_a_watcher_that_fails_is_nobody_else_s_trouble(runtime_harness: RuntimeHarness) -> None:
-    def fail(session: Session, batch: tower.Batch) -> None:
+    def fail(session: Session, batch: session_service.Batch) -> None:
         raise RuntimeError("a bug of theirs")
 
     runtime_harness.runtime.watch_batches(fail)
@@ -151,7 +152,7 @@ async def test_going_back_in_a_session_s_log(runtime_harness: RuntimeHarness) ->
     await runtime_harness.ask(mirror(make_started(), *[make_output(seq) for seq in range(2, 12)], make_approval(12)))
     page = await runtime_harness.runtime.read_entries_before(SESSION, 10, 3)
     assert [entry.seq for entry in page] == [7, 8, 9]
-    page = await runtime_harness.runtime.read_entries_before(SESSION, tower.HEAD_CURSOR, 2, streamed=False)
+    page = await runtime_harness.runtime.read_entries_before(SESSION, session_service.HEAD_CURSOR, 2, streamed=False)
     assert [entry.kind for entry in page] == ["run.started", "approval.requested"]
     assert await runtime_harness.runtime.find_card("sess_none") is None
 

@@ -4,7 +4,7 @@ from tests.runtime.parts import SESSION, MakeRuntime, work_until_cancelled
 
 from switchtower.core import commands, events
 from switchtower.core.session import REMOTE_CALL
-from switchtower.testing.sessions import OWNER
+from switchtower.testing.session_driver import OWNER
 
 
 async def test_an_errand_that_the_daemon_s_end_cut_short_is_closed_by_the_next(make_runtime: MakeRuntime) -> None:

@@ -15,9 +15,10 @@ from tests.runtime.parts import (
     work_until_cancelled,
 )
 
-from switchtower.core import engine, errors, events, tower
-from switchtower.runtime.limits import RuntimeLimits
-from switchtower.testing.sessions import start_session
+from switchtower.core import errors, events
+from switchtower.core.ports import engine, session_service
+from switchtower.runtime.lane_items import RuntimeLimits
+from switchtower.testing.session_driver import start_session
 
 FULL = "the disk is full"
 
@@ -211,7 +212,7 @@ async def test_what_was_stored_although_the_journal_said_otherwise_reaches_the_f
 
 async def test_an_outlet_that_fails_harms_nobody_else(make_runtime: MakeRuntime) -> None:
     class Broken(RecordingSubscriber):
-        def deliver(self, batch: tower.Batch) -> None:
+        def deliver(self, batch: session_service.Batch) -> None:
             raise RuntimeError("a bug in this outlet")
 
     house = await make_runtime()

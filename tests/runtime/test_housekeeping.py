@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from tests.runtime.parts import SESSION, SUCCESS, MakeRuntime, finish_at_once
 
-from switchtower.core import engine, errors, events, journal
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.core import errors, events
+from switchtower.core.ports import engine, journal
+from switchtower.runtime.lane_items import RuntimeLimits
 
 
 async def _emit_hundred_words(task: engine.Task, context: engine.RunContext) -> engine.RunResult:

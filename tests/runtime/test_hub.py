@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 from tests.runtime.parts import (
     SESSION,
     SUCCESS,
-    RuntimeHarness,
     MakeRuntime,
     RecordingSubscriber,
+    RuntimeHarness,
     cancel,
     send,
     work_until_cancelled,
 )
 
-from switchtower.core import engine, events, journal, tower
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.core import events
+from switchtower.core.ports import engine, journal, session_service
+from switchtower.runtime.lane_items import RuntimeLimits
 
 WORDS = 300
 
@@ -37,10 +38,10 @@ class SlowSubscriber(RecordingSubscriber):
         super().__init__()
         self._dice = dice
         self._takes = 0
-        self.subscription: tower.Subscription | None = None
+        self.subscription: session_service.Subscription | None = None
         self.pauses = 0
 
-    def deliver(self, batch: tower.Batch) -> None:
+    def deliver(self, batch: session_service.Batch) -> None:
         super().deliver(batch)
         self._takes -= 1
         if self._takes <= 0:

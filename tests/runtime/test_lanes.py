@@ -6,8 +6,8 @@ import pytest
 from tests.runtime.parts import MakeRuntime, RecordingSubscriber, ask_once, cancel, decide, send, work_until_cancelled
 
 from switchtower.core import errors, events
-from switchtower.runtime.limits import RuntimeLimits
-from switchtower.testing.sessions import start_session
+from switchtower.runtime.lane_items import RuntimeLimits
+from switchtower.testing.session_driver import start_session
 
 
 async def test_idle_lanes_beyond_the_limit_are_let_go_and_read_again(make_runtime: MakeRuntime) -> None:

@@ -4,7 +4,8 @@ import asyncio
 
 from tests.runtime.parts import SUCCESS, MakeRuntime
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 
 VALUE = "Xk29-fQz7-Lm3p"
 WORST = "a=b: token: x " * 10_000

@@ -5,8 +5,9 @@ from typing import Any
 
 from tests.runtime.parts import SESSION, SUCCESS, MakeRuntime, cancel, decide, make_question
 
-from switchtower.core import commands, engine, events
-from switchtower.testing.sessions import OWNER
+from switchtower.core import commands, events
+from switchtower.core.ports import engine
+from switchtower.testing.session_driver import OWNER
 
 
 def queue(text: str, delivery: events.Delivery = events.Delivery.STEER, **fields: Any) -> commands.QueueMessage:

@@ -7,9 +7,9 @@ import random
 from tests.runtime.parts import MakeRuntime, ask_once
 
 from switchtower.core import events
-from switchtower.core.access import Access
-from switchtower.protocols.push.peer import PushConnection
-from switchtower.transports.pair import RecordingReceiver, join_receivers
+from switchtower.core.roles import Access
+from switchtower.protocols.push.connection import PushConnection
+from switchtower.testing.memory.stream import RecordingReceiver, join_receivers
 
 CLIENTS = 100
 ROUNDS = 50

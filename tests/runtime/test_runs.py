@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.runtime.parts import (
     SUCCESS,
-    RuntimeHarness,
     MakeRuntime,
+    RuntimeHarness,
     ask_once,
     cancel,
     decide,
@@ -16,8 +16,9 @@ from tests.runtime.parts import (
     work_until_cancelled,
 )
 
-from switchtower.core import engine, errors, events
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.core import errors, events
+from switchtower.core.ports import engine
+from switchtower.runtime.lane_items import RuntimeLimits
 
 
 async def test_a_run_that_is_cancelled_in_the_turn_that_started_it_ends_as_cancelled(make_runtime: MakeRuntime) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 
-from tests.runtime.parts import SESSION, SUCCESS, RuntimeHarness, MakeRuntime, finish_at_once, start_session
+from tests.runtime.parts import SESSION, SUCCESS, MakeRuntime, RuntimeHarness, finish_at_once, start_session
 
-from switchtower.core import commands, engine, events, workshop
-from switchtower.testing.sessions import OWNER
+from switchtower.core import commands, events
+from switchtower.core.ports import engine, host_services
+from switchtower.testing.session_driver import OWNER
 
 
 def make_shell_command(command: str = "make test", shell_id: str = "sh_1", *, told: bool = True) -> commands.RunShell:
@@ -20,10 +21,10 @@ class SlowShell:
         self.release = asyncio.Event()
         runtime_harness.workshop.shell = self._run
 
-    async def _run(self, command: str) -> workshop.ShellResult:
+    async def _run(self, command: str) -> host_services.ShellResult:
         self.began.set()
         await self.release.wait()
-        return workshop.ShellResult(3, "out")
+        return host_services.ShellResult(3, "out")
 
 
 async def test_what_a_command_put_out_is_journalled_and_told_with_the_next_message(make_runtime: MakeRuntime) -> None:

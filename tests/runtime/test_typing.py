@@ -5,14 +5,16 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.runtime.parts import KEEP_ALL, TIMEOUT, SESSION, RecordingSubscriber, ScriptedEngine, ControlledJournal
+from tests.runtime.parts import KEEP_ALL, SESSION, TIMEOUT, ControlledJournal, RecordingSubscriber, ScriptedEngine
 
-from switchtower.core import commands, engine, errors, events, redact, terminals, tower
-from switchtower.runtime import terminal_inbox
+from switchtower.core import commands, errors, events, redact
+from switchtower.core.ports import engine, session_service
+from switchtower.core.rules import terminals
+from switchtower.runtime import run_context
+from switchtower.runtime.run_context import TerminalInputQueue
 from switchtower.runtime.runtime import Runtime
-from switchtower.runtime.terminal_inbox import TerminalInputQueue
-from switchtower.testing.sessions import OWNER
-from switchtower.testing.workshop import StubHostServices
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.session_driver import OWNER
 
 LONGEST = terminals.MOST_TYPED
 
@@ -56,7 +58,7 @@ class TypingHarness:
             retention=KEEP_ALL,
         )
 
-    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+    async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
         async with asyncio.timeout(TIMEOUT):
             return await self.runtime.ask(command)
 
@@ -74,7 +76,7 @@ class TypingHarness:
         )
         await self.ask(start)
 
-    async def type(self, text: str, input_id: str, session_id: str = SESSION) -> tower.SubmitOutcome:
+    async def type(self, text: str, input_id: str, session_id: str = SESSION) -> session_service.SubmitOutcome:
         return await self.ask(make_typed_input(text, input_id, session_id))
 
     async def send_keys(self, text: str, session_id: str = SESSION) -> None:
@@ -160,7 +162,7 @@ async def test_the_same_input_twice_is_taken_once(typing_harness: TypingHarness)
 
 
 async def test_a_program_that_does_not_take_what_is_typed_makes_more_of_it_refused_for_now(typing_harness: TypingHarness) -> None:
-    assert await typing_harness.fill() == terminal_inbox.MOST_CHARS // LONGEST
+    assert await typing_harness.fill() == run_context.MOST_CHARS // LONGEST
     stored = len(await typing_harness.journal.inner.read(SESSION, 0, 1_000))
     more: tuple[commands.AnyCommand, ...] = (
         make_typed_input("more", "1"),
@@ -217,7 +219,7 @@ async def test_who_types_into_a_program_that_has_ended_is_told_so_however_much_w
 
 async def test_an_inbox_counts_what_waits_and_not_what_was_taken() -> None:
     inbox = TerminalInputQueue()
-    half = terminal_inbox.MOST_CHARS // 2
+    half = run_context.MOST_CHARS // 2
     for _ in range(10):
         inbox.put(engine.TypedText("x" * half))
         assert not inbox.is_full

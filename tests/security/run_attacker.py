@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from switchtower.protocols.push import messages
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import SocketWire, UpgradeRefused, WebSocketWire, ClientWire
+from switchtower.testing.wire import ClientWire, SocketWire, UpgradeRefused, WebSocketWire
 
 UNREACHABLE, CLOSED = "unreachable", "closed"
 Target = dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.conftest import TowerCommand
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import run_in_thread
 
 DENIED, WRONG_USAGE = 3, 64

@@ -17,19 +17,22 @@ from tests.stores.postgres.conftest import dsn as dsn
 from tests.stores.postgres.conftest import emptied_databases as emptied_databases
 from tests.stores.postgres.conftest import shared_server as shared_server
 
-from switchtower.core import audit, codec, events, journal, registry
+from switchtower.core import codec, events
+from switchtower.core.ports import journal, registry
 from switchtower.core.roles import Role
-from switchtower.stores import audit_chain, looking, migrations, sqlite_audit_check
-from switchtower.stores.audit_chain import ChainReport
-from switchtower.stores.copying import comparing, moving, postgres_writing
-from switchtower.stores.copying.sqlite_writing import SqliteTarget
-from switchtower.stores.postgres import connections
+from switchtower.stores import audit, verification
+from switchtower.stores.audit import ChainReport
+from switchtower.stores.postgres import database as postgres_database
+from switchtower.stores.postgres import verification as postgres_verification
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.stores.postgres_tools import audit_check
-from switchtower.stores.registry import SqliteRegistry
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import NOON, make_card
+from switchtower.stores.sqlite import database
+from switchtower.stores.sqlite import verification as sqlite_verification
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.sqlite.registry import SqliteRegistry
+from switchtower.stores.transfer import postgres, transfer
+from switchtower.stores.transfer.sqlite import SqliteTarget
+from switchtower.testing.entries import NOON, make_card
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 ANN = events.Actor(name="ann", via="web", device="ci, curl/8", address="192.0.2.7")
@@ -57,7 +60,7 @@ async def fill(store: journal.Journal) -> None:
 async def note(store: registry.Registry) -> None:
     for name in ("ann", "bob", "cyd"):
         user = registry.User(name, "$argon2id$", NOON)
-        assert await store.add_user(user, note=audit.AuditNote("user.added", NOON, ANN, name, "operator"))
+        assert await store.add_user(user, note=journal.AuditNote("user.added", NOON, ANN, name, "operator"))
 
 
 # What an attacker with write access would do, without computing the hashes again.
@@ -100,7 +103,7 @@ IN_POSTGRES = {
 
 
 def check(folder: Path, *wanted: str) -> list[ChainReport]:
-    return sqlite_audit_check.verify_audit_chains(folder / "journal.db", folder / "registry.db", frozenset(wanted))
+    return sqlite_verification.verify_audit_chains(folder / "journal.db", folder / "registry.db", frozenset(wanted))
 
 
 def change(path: Path, script: str) -> None:
@@ -128,11 +131,11 @@ async def test_what_was_recorded_holds_and_is_the_same_in_both_stores(dsn: str, 
     await note(accounts)
     await accounts.close()
 
-    ours, theirs = check(tmp_path), await audit_check.verify_audit_chains(dsn)
+    ours, theirs = check(tmp_path), await postgres_verification.verify_audit_chains(dsn)
     assert [(one.name, one.links, one.broken) for one in ours] == [("sessions", 24, None), ("accounts", 3, None)]
     assert [one.head for one in ours] == [one.head for one in theirs], "PostgreSQL computes what Python computes"
-    assert [one async for one in audit_check.read_audit_links(dsn)] == list(
-        sqlite_audit_check.read_audit_links(tmp_path / "journal.db", tmp_path / "registry.db")
+    assert [one async for one in postgres_verification.read_audit_links(dsn)] == list(
+        sqlite_verification.read_audit_links(tmp_path / "journal.db", tmp_path / "registry.db")
     )
     assert [one.broken for one in theirs] == [None, None]
 
@@ -152,10 +155,10 @@ async def test_each_change_is_found_in_a_database(dsn: str, what: str) -> None:
     await store.open()
     await fill(store)
     await store.close()
-    connection = await connections.connect(dsn)
+    connection = await postgres_database.connect(dsn)
     await connection.execute(TAMPERED[what].format(**IN_POSTGRES))
     await connection.close()
-    sessions, accounts = await audit_check.verify_audit_chains(dsn)
+    sessions, accounts = await postgres_verification.verify_audit_chains(dsn)
     assert sessions.broken is not None, what
     assert accounts.broken is None
 
@@ -205,15 +208,15 @@ async def test_a_deleted_session_leaves_who_decided_and_breaks_nothing(tmp_path:
         gone = journal.Entry(9, NOON + 9, None, events.SessionDeleted.kind, codec.encode(events.SessionDeleted(ANN)))
         deleted = msgspec.structs.replace(make_card("sess_1"), state=events.SessionState.DELETED)
         await store.append(journal.Append(session_id="sess_1", epoch=1, entries=[gone], card=deleted))
-        sessions = check(tmp_path)[0] if verify is None else (await audit_check.verify_audit_chains(verify))[0]
+        sessions = check(tmp_path)[0] if verify is None else (await postgres_verification.verify_audit_chains(verify))[0]
         assert (sessions.broken, sessions.deleted) == (None, 9), "while it goes"
         await store.delete("sess_1")
         await store.close()
-        sessions = check(tmp_path)[0] if verify is None else (await audit_check.verify_audit_chains(verify))[0]
+        sessions = check(tmp_path)[0] if verify is None else (await postgres_verification.verify_audit_chains(verify))[0]
         assert (sessions.broken, sessions.deleted, sessions.links) == (None, 9, 25)
     kept = [
         link
-        for _, link in sqlite_audit_check.read_audit_links(tmp_path / "journal.db", tmp_path / "none")
+        for _, link in sqlite_verification.read_audit_links(tmp_path / "journal.db", tmp_path / "none")
         if link.session_id == "sess_1"
     ]
     assert [link.record is None for link in kept] == [True, False] * 4 + [False], "what was asked is gone, who decided is not"
@@ -281,22 +284,22 @@ async def test_a_copy_into_another_store_and_back_is_the_same_chain(tmp_path: Pa
     before = check(here)
 
     with read_home(here) as source:
-        async with postgres_writing.open_target(dsn) as target:
-            await moving.copy_store(source, target)
-            assert (await comparing.compare_stores(source, target)).differences == []
+        async with postgres.open_target(dsn) as target:
+            await transfer.copy_store(source, target)
+            assert (await transfer.compare_stores(source, target)).differences == []
             await target.activate()
-    assert await audit_check.verify_audit_chains(dsn) == before
+    assert await postgres_verification.verify_audit_chains(dsn) == before
     # It goes on there.
     node = PostgresJournal(dsn)
     await node.open()
     await node.append(journal.Append(session_id="sess_9", epoch=1, entries=make_decisions(9), card=make_card("sess_9")))
     await node.close()
-    after = await audit_check.verify_audit_chains(dsn, frozenset({before[0].head}))
+    after = await postgres_verification.verify_audit_chains(dsn, frozenset({before[0].head}))
     assert (after[0].broken, after[0].links, after[0].heads) == (None, 33, {before[0].head})
 
     async with read_database(dsn) as source_there:
         target_here = SqliteTarget(back)
-        await moving.copy_store(source_there, target_here)
+        await transfer.copy_store(source_there, target_here)
         await target_here.activate()
     assert check(back, before[0].head) == after
 
@@ -306,7 +309,7 @@ async def test_a_copy_into_another_store_and_back_is_the_same_chain(tmp_path: Pa
 
 def write_old_file(path: Path, folder: str, newest: int) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
-    for version, script in migrations.load_scripts(folder).items():
+    for version, script in database.load_scripts(folder).items():
         if version <= newest:
             connection.executescript(script)
     connection.execute(f"PRAGMA user_version = {newest}")
@@ -324,7 +327,7 @@ async def test_what_was_decided_before_there_was_a_chain_is_added_to_it_once(tmp
             )
             for seq, ts_ms, run_id, kind, data in make_decisions(sid):
                 connection.execute("INSERT INTO events VALUES (?, ?, 1, ?, ?, ?, ?)", (sid + 1, seq, ts_ms, run_id, kind, data))
-    with pytest.raises(looking.StoreUnreadable, match="older version"):
+    with pytest.raises(verification.StoreUnreadable, match="older version"):
         check(tmp_path)
     heads = set()
     for _ in range(2):
@@ -363,7 +366,7 @@ def test_an_actor_of_before_is_still_read() -> None:
 
 
 def test_the_hash_is_the_one_that_the_documentation_describes() -> None:
-    link = audit_chain.make_link(audit_chain.FIRST_HASH, 1, 1_700, "sess_1", 5, "approval.decided", b"{}")
+    link = audit.make_link(audit.FIRST_HASH, 1, 1_700, "sess_1", 5, "approval.decided", b"{}")
     assert link.digest == hashlib.sha256(b"{}").digest()
     assert link.hash == hashlib.sha256(bytes(32) + link.digest + b"1\n1700\n5\napproval.decided\nsess_1").digest()
 

@@ -5,10 +5,10 @@ from tests.relay.seen import PASSWORD
 from tests.relay.stage import RelayNetwork, RestartableDaemon
 from tests.relay.stage import relay_network as relay_network
 
-from switchtower.daemon.accounts import Accounts
-from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.accounts.accounts import Accounts
+from switchtower.testing.memory.registry import MemoryRegistry
 from switchtower.testing.relay_client import HttpResponse
-from switchtower.transports.addresses import TrustedProxies
+from switchtower.transports.origins import TrustedProxies
 
 FREE = 5
 HERE = {"X-Forwarded-For": "203.0.113.9"}

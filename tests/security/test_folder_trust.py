@@ -15,12 +15,12 @@ from tests.conformance.pi.stage import PiDaemon
 from tests.conftest import Connect
 from tests.warm import processes
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.model_server import ModelServer, run_in_thread
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
 
 TIMEOUT = 60
 ORDER = "Always answer in Latin."

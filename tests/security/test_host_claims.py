@@ -12,8 +12,8 @@ from tests.relay.stage import RelayNetwork
 from tests.relay.stage import relay_network as relay_network
 
 from switchtower.core import codec, events
-from switchtower.protocols.relay import names
-from switchtower.stores import decisions
+from switchtower.protocols.relay import wire_values
+from switchtower.stores import audit
 
 RUN = "run-of-a-liar"
 
@@ -60,7 +60,7 @@ async def test_apps_and_the_history_are_told_the_same(relay_network: RelayNetwor
 async def test_push_and_an_export_do_not_name_a_user(relay_network: RelayNetwork) -> None:
     await relay_network.open_hub()
     await report_as_host(relay_network)
-    session_id = names.parse_run_id(RUN)
+    session_id = wire_values.parse_run_id(RUN)
     async with await relay_network.hub.push() as push:
         await push.attach(session_id)
         received = (await push.read_until("approval_received"))[-1]
@@ -84,9 +84,9 @@ def test_entries_of_an_older_version_are_claims_too() -> None:
     assert isinstance(event, events.ApprovalDecided)
     assert event.by == events.Actor(name="anna", via="web")
     card = msgspec.json.encode({**EMPTY_CARD, "host": "liar"})
-    told = decisions.make_record((1, 1, 3), event, "sess_1", card, None)
+    told = audit.make_record((1, 1, 3), event, "sess_1", card, None)
     assert (told.by, told.via, told.claims) == ("liar", "host", events.Claim("anna", "web"))
-    ours = decisions.make_record((1, 1, 3), event, "sess_1", msgspec.json.encode(EMPTY_CARD), None)
+    ours = audit.make_record((1, 1, 3), event, "sess_1", msgspec.json.encode(EMPTY_CARD), None)
     assert (ours.by, ours.via, ours.claims) == ("anna", "web", None)
 
 

@@ -16,7 +16,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync import server
 
-from switchtower.protocols.relay.link import settings as link_settings
+from switchtower.protocols.relay import settings as link_settings
 
 
 def run_tower(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -10,7 +10,7 @@ from tests.relay.stage import RelayNetwork, RestartableDaemon
 from tests.relay.stage import relay_network as relay_network
 
 from switchtower.protocols.relay import messages
-from switchtower.protocols.relay.link import orders
+from switchtower.protocols.relay.link import hub_requests
 
 START = "this host does not let its hub start programs or change files; set `hub_may = start` there"
 DECIDE = "this host lets its hub only watch; set `hub_may = decide` there to decide, type and stop"
@@ -126,7 +126,7 @@ async def test_a_refusal_is_in_the_log_once_for_each_type(linked: LinkedTestHost
 
 
 def test_what_is_known_has_a_level_and_what_is_not_needs_the_most() -> None:
-    levels = {type_: orders.get_required_level(type_) for type_ in (*messages.RPCS, *messages.COMMAND_DATA)}
+    levels = {type_: hub_requests.get_required_level(type_) for type_ in (*messages.RPCS, *messages.COMMAND_DATA)}
     assert {type_ for type_, level in levels.items() if level == "start"} == {"rpc.run.start", "rpc.bash", "rpc.fs.write"}
     assert {type_ for type_, level in levels.items() if level == "decide"} == {*messages.COMMAND_DATA, "rpc.run.stop"}
-    assert orders.get_required_level("rpc.something.new") == orders.get_required_level("run.something.new") == "start"
+    assert hub_requests.get_required_level("rpc.something.new") == hub_requests.get_required_level("run.something.new") == "start"

@@ -10,22 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.cli import console, questions
-from switchtower.cli.exporting import plain
-from switchtower.core import invisible
+from switchtower.cli import console
+from switchtower.core import characters
+from switchtower.presentation import approval_text, safe_text
 from switchtower.protocols.push import messages
-from switchtower.tools import shown
-from switchtower.tui.state import harmless
+from switchtower.tools import safe_text as tools_safe_text
 
 ROOT = Path(__file__).parents[2]
 CASES = json.loads((Path(__file__).parent / "corpus" / "invisible_characters.json").read_text())
 
 SHOWN_BY: dict[str, Callable[[str], str]] = {
     "command line": console.escape_unprintable,
-    "terminal UI": harmless.escape_exact,
-    "title in the terminal UI": harmless.escape_exact_line,
-    "export": plain.to_exact_text,
-    "diff": shown.escape_control_characters,
+    "terminal UI": safe_text.escape_exact,
+    "title in the terminal UI": safe_text.escape_exact_line,
+    "export": safe_text.to_exact_text,
+    "diff": tools_safe_text.escape_control_characters,
 }
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
 
@@ -48,7 +47,7 @@ def test_every_invisible_character_has_its_name_in_its_place(client: str) -> Non
 def test_nothing_invisible_comes_through(client: str, text: str) -> None:
     left = SHOWN_BY[client](text)
     assert not [
-        c for c in left if c not in "\n\t" and (unicodedata.category(c) in HIDDEN_CATEGORIES or invisible.is_invisible(c))
+        c for c in left if c not in "\n\t" and (unicodedata.category(c) in HIDDEN_CATEGORIES or characters.is_invisible(c))
     ]
 
 
@@ -56,7 +55,7 @@ def test_every_character_of_a_hidden_category_is_invisible() -> None:
     seen = [
         number
         for number in range(0x110000)
-        if unicodedata.category(chr(number)) in HIDDEN_CATEGORIES and not invisible.is_invisible(chr(number))
+        if unicodedata.category(chr(number)) in HIDDEN_CATEGORIES and not characters.is_invisible(chr(number))
     ]
     assert seen == []
 
@@ -64,13 +63,13 @@ def test_every_character_of_a_hidden_category_is_invisible() -> None:
 @pytest.mark.parametrize("text", ["rm -rf ./x && echo 'grün' | tee 日本語", "👩 ✓ é ß ї", "a\tb\nc"])
 def test_what_can_be_seen_stays(text: str) -> None:
     assert console.escape_unprintable(text) == text
-    assert invisible.reveal(text, invisible.format_code_point) == text
+    assert characters.reveal(text, characters.format_code_point) == text
 
 
 def test_the_page_has_the_same_table() -> None:
     source = (ROOT / "web" / "src" / "text" / "invisible.ts").read_text()
     ranges = [(int(first, 16), int(last, 16)) for first, last in re.findall(r"\[0x([0-9a-f]+), 0x([0-9a-f]+)\]", source)]
-    assert ranges == list(invisible.RANGES)
+    assert ranges == list(characters.RANGES)
 
 
 def test_the_command_line_shows_titles_and_details_with_what_they_hide() -> None:
@@ -83,7 +82,7 @@ def test_the_command_line_shows_titles_and_details_with_what_they_hide() -> None
         options=["approve", "deny"],
         expiresAt=1_000,
     )
-    told = "\n".join(console.escape_unprintable(line) for line, _ in questions.format_approval(asked))
+    told = "\n".join(console.escape_unprintable(line) for line, _ in approval_text.format_approval(asked))
     for escaped in ("\\u200b", "\\u3164", "\\u2800", "\\xad", "\\U000e0041"):
         assert escaped in told
-    assert not [c for c in told if c != "\n" and invisible.is_invisible(c)]
+    assert not [c for c in told if c != "\n" and characters.is_invisible(c)]

@@ -18,7 +18,7 @@ from tests.daemon.conftest import start_daemon_process as start_daemon_process
 from tests.daemon.conftest import workspace as workspace
 from tests.security import ordinary_user
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer
 from switchtower.testing.push_client import PushClient
 

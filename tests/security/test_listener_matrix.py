@@ -21,7 +21,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import StartDaemon
 
 from switchtower.cli import reachability
-from switchtower.protocols.relay.http import app, ports, routing
+from switchtower.web_api import app, ports, routes
 
 CORPUS = Path(__file__).with_name("corpus")
 SECRET = "a secret of at least thirty-two characters"
@@ -262,20 +262,20 @@ def _encode_part(part: bytes) -> str:
     return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
 
 
-def list_endpoints() -> list[routing.EndpointRoute]:
+def list_endpoints() -> list[routes.EndpointRoute]:
     """Every one of the port that is there without further settings, as the app itself puts them together."""
-    found: list[routing.EndpointRoute] = []
+    found: list[routes.EndpointRoute] = []
     there: Any = object()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routing, "make_router", lambda rows, *_, **__: found.extend(rows))
+        patch.setattr(routes, "make_router", lambda rows, *_, **__: found.extend(rows))
         extras = ports.OptionalEndpoints(monitor=there, decisions=there, sessions=there)
         app.build_public_app(there, there, version="1", explain=lambda _: None, find_run=lambda _: None, extras=extras)
     return found
 
 
-def list_guarded() -> list[routing.EndpointRoute]:
+def list_guarded() -> list[routes.EndpointRoute]:
     """Those that a token is needed for."""
-    return [row for row in list_endpoints() if row.entry is routing.RouteAccess.USER]
+    return [row for row in list_endpoints() if row.entry is routes.RouteAccess.USER]
 
 
 async def test_no_bad_token_opens_an_endpoint(target: ListenerTarget) -> None:

@@ -10,7 +10,7 @@ from tests.daemon.minicodex_stage import connect_and_greet
 from tests.daemon.pi_stage import PiHarness
 from tests.daemon.pi_stage import pi_harness as pi_harness
 
-from switchtower.testing.model_server_script import CallStep, ScriptedReply, TextStep
+from switchtower.testing.model_script import CallStep, ScriptedReply, TextStep
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 PEM_COMMAND = 'echo "-----BEGIN PRIVATE KEY-----\n"; touch PWNED; echo "-----END PRIVATE KEY-----"'

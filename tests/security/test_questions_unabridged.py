@@ -10,7 +10,7 @@ from switchtower.core import commands, errors, events, redact
 from switchtower.core.decide import LONGEST_QUESTION
 from switchtower.core.redact import questions
 from switchtower.core.redact.scanner import SpanFinder
-from switchtower.testing.sessions import SessionDriver
+from switchtower.testing.session_driver import SessionDriver
 
 REDACTOR = redact.Redactor(["correct-horse-battery"])
 TOKEN = "ghp_" + "aB3d" * 9

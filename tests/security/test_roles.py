@@ -13,22 +13,23 @@ from tests.relay.stage import RestartableDaemon
 import switchtower
 from switchtower.core import errors, roles
 from switchtower.core.roles import Role
+from switchtower.protocols.minicodex import inbound as minicodex
 from switchtower.protocols.minicodex import messages as minicodex_messages
-from switchtower.protocols.minicodex import permissions as minicodex
+from switchtower.protocols.pi import inbound as pi
 from switchtower.protocols.pi import messages as pi_messages
-from switchtower.protocols.pi import permissions as pi
-from switchtower.protocols.push import extensions
+from switchtower.protocols.push import extension_messages
+from switchtower.protocols.push import inbound as push
 from switchtower.protocols.push import messages as push_messages
-from switchtower.protocols.push import permissions as push
+from switchtower.protocols.relay import inbound as relay
 from switchtower.protocols.relay import messages as relay_messages
-from switchtower.protocols.relay import permissions as relay
-from switchtower.protocols.relay.http import audits, auth, health, hosts, pushes, runs, sessions, users
-from switchtower.protocols.relay.http.routing import RouteAccess, EndpointRoute
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient
 from switchtower.testing.relay_client import RelayApp, RelayHttp
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
+from switchtower.web_api import auth
+from switchtower.web_api.endpoints import health, sessions, users
+from switchtower.web_api.routes import EndpointRoute, RouteAccess
 
 CORPUS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "corpus" / "roles.toml").read_text())
 PASSWORD = "correct horse battery"
@@ -61,7 +62,7 @@ def test_a_role_that_this_version_does_not_know_allows_the_least() -> None:
 
 
 def test_every_push_request_has_a_row_and_is_in_the_corpus() -> None:
-    known = {**push_messages.REQUESTS, **extensions.REQUESTS}
+    known = {**push_messages.REQUESTS, **extension_messages.REQUESTS}
     assert set(push.REQUEST_ACTIONS) == set(known) == set(CORPUS["push"])
     assert {name: roles.find_least_role(action) for name, action in push.REQUEST_ACTIONS.items()} == list_names("push")
 
@@ -89,13 +90,13 @@ def test_every_endpoint_for_users_names_its_action_and_is_in_the_corpus() -> Non
     every: list[EndpointRoute] = [
         *health.HealthEndpoints("1", something).list_routes(),
         *auth.AuthEndpoints(nothing, nothing).list_routes(),
-        *runs.RunEndpoints(nothing).list_routes(),
-        *hosts.HostEndpoints(nothing).list_routes(),
+        *sessions.RunEndpoints(nothing).list_routes(),
+        *sessions.HostEndpoints(nothing).list_routes(),
         *users.UserEndpoints(nothing).list_routes(),
         *sessions.SessionEndpoints(nothing).list_routes(),
-        *audits.AuditEndpoints(nothing).list_routes(),
-        *audits.AccountAuditEndpoints(nothing).list_routes(),
-        *pushes.PushSubscriptionEndpoints(nothing).list_routes(),
+        *users.AuditEndpoints(nothing).list_routes(),
+        *users.AccountAuditEndpoints(nothing).list_routes(),
+        *users.PushSubscriptionEndpoints(nothing).list_routes(),
     ]
     guarded = [row for row in every if row.entry not in (RouteAccess.ANYONE, RouteAccess.UNAUTHENTICATED)]
     assert [row.path for row in guarded if row.action is None] == []

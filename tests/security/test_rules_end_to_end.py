@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.schema_check import check
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 RULES = ("git *", "tar *", "cat *", "ls *", "grep *")
 TIMEOUT = 60.0

@@ -20,9 +20,9 @@ from tests.daemon.conftest import workspace as workspace
 from tests.security import ordinary_user
 from tests.security.run_attacker import CLOSED, UNREACHABLE, attempt, everywhere
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 from switchtower.testing.relay_client import RelayHttp
-from switchtower.tools.running import marks
+from switchtower.tools.processes import marks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose process is at the other end")
 
@@ -266,7 +266,7 @@ async def test_in_a_sandbox_without_network_nothing_is_reached(attack_harness: A
 
 async def test_a_persons_own_command_is_the_owners_also_while_a_run_is_active(attack_harness: AttackHarness) -> None:
     from switchtower.testing.pi_client import PiClient
-    from switchtower.testing.wires import WebSocketWire
+    from switchtower.testing.wire import WebSocketWire
 
     running = asyncio.create_task(attack_harness.run("touch running; while [ ! -e told ]; do sleep 0.05; done"))
     async with asyncio.timeout(TIMEOUT):

@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 from msgspec import Struct
 
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 from switchtower.tools.sandboxes import launch, sandbox, seccomp
 
 PYTHON = str(Path(sys.executable).resolve())
@@ -31,7 +31,7 @@ WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 with_filter = pytest.mark.skipif(seccomp.find_architecture() is None, reason=f"no filter for {platform.machine()}")
 
-Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
+Run = Callable[..., Coroutine[Any, Any, commands.FinishedCommand]]
 
 
 class SystemCallCase(Struct, frozen=True):
@@ -170,16 +170,16 @@ def workspace(pytestconfig: pytest.Config) -> Iterator[Path]:
 
 @pytest.fixture
 def run_sandboxed(workspace: Path) -> Run:
-    async def run(command: str | list[str], *, network: bool = False, where: str = "bubblewrap") -> processes.FinishedCommand:
+    async def run(command: str | list[str], *, network: bool = False, where: str = "bubblewrap") -> commands.FinishedCommand:
         chosen = sandbox.choose_sandbox(where, network=network)
         run_id = f"run_{uuid4().hex}"
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await processes.run_command(
+                return await commands.run_command(
                     command, cwd=str(workspace), run_id=run_id, timeout_s=TIMEOUT, grace_s=0.1, sandbox=chosen
                 )
         finally:
-            processes.kill_marked(run_id)
+            commands.kill_marked(run_id)
 
     return run
 

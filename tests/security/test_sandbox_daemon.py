@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from switchtower import config
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 from switchtower.tools.sandboxes import launch, sandbox, seccomp
 
 PYTHON = str(Path(sys.executable).resolve())
@@ -27,7 +27,7 @@ WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 with_numbers = pytest.mark.skipif(seccomp.find_architecture() is None, reason=f"no system calls known for {platform.machine()}")
 
-Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
+Run = Callable[..., Coroutine[Any, Any, commands.FinishedCommand]]
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def disk() -> Iterator[Path]:
 
 @pytest.fixture
 def run_sandboxed(disk: Path) -> Run:
-    async def run(command: str | list[str], *, network: bool = False) -> processes.FinishedCommand:
+    async def run(command: str | list[str], *, network: bool = False) -> commands.FinishedCommand:
         run_id = f"run_{uuid4().hex}"
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await processes.run_command(
+                return await commands.run_command(
                     command,
                     cwd=str(disk / "work"),
                     run_id=run_id,
@@ -55,7 +55,7 @@ def run_sandboxed(disk: Path) -> Run:
                     sandbox=sandbox.choose_sandbox("bubblewrap", network=network),
                 )
         finally:
-            processes.kill_marked(run_id)
+            commands.kill_marked(run_id)
 
     return run
 

@@ -13,16 +13,16 @@ from uuid import uuid4
 
 import pytest
 
-from switchtower.tools.git import placeholders, places
-from switchtower.tools.running import processes
-from switchtower.tools.sandboxes import sandbox
+from switchtower.tools.git import protected_paths
+from switchtower.tools.processes import commands
+from switchtower.tools.sandboxes import bubblewrap, sandbox
 
 TIMEOUT = 60
 WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 CORPUS = tomllib.loads((Path(__file__).parent / "corpus/sandbox_git_hijacks.toml").read_text())["hijack"]
 
-Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
+Run = Callable[..., Coroutine[Any, Any, commands.FinishedCommand]]
 
 
 @pytest.fixture
@@ -55,11 +55,11 @@ def git_user(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run_sandboxed() -> Run:
-    async def run(command: str, workspace: Path, **options: Any) -> processes.FinishedCommand:
+    async def run(command: str, workspace: Path, **options: Any) -> commands.FinishedCommand:
         run_id = f"run_{uuid4().hex}"
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await processes.run_command(
+                return await commands.run_command(
                     command,
                     cwd=str(workspace),
                     run_id=run_id,
@@ -69,7 +69,7 @@ def run_sandboxed() -> Run:
                     **options,
                 )
         finally:
-            processes.kill_marked(run_id)
+            commands.kill_marked(run_id)
 
     return run
 
@@ -246,7 +246,7 @@ async def test_a_second_command_keeps_its_protection_when_the_first_ends(disk: P
     await asyncio.to_thread((workspace / "ready").read_bytes)
 
     assert (await run_sandboxed("true", workspace)).exit_code == 0
-    assert (workspace / ".git/commondir").read_bytes() == places.PLACEHOLDER_COMMONDIR
+    assert (workspace / ".git/commondir").read_bytes() == protected_paths.PLACEHOLDER_COMMONDIR
     assert run_outside("git status --porcelain -uno", workspace) == ""
 
     await asyncio.to_thread((workspace / "go").write_bytes, b"\n")
@@ -257,7 +257,7 @@ async def test_a_second_command_keeps_its_protection_when_the_first_ends(disk: P
 
 async def test_what_a_killed_daemon_left_is_removed_after_the_next_command(disk: Path, run_sandboxed: Run) -> None:
     workspace = make_workspace(disk, "ordinary", "true", disk / "mark")
-    (workspace / ".git/commondir").write_bytes(places.PLACEHOLDER_COMMONDIR)
+    (workspace / ".git/commondir").write_bytes(protected_paths.PLACEHOLDER_COMMONDIR)
     assert run_outside("git status --porcelain; git log --format=%s", workspace) == "first\n"
 
     assert (await run_sandboxed("git log --format=%s; echo x > .git/commondir", workspace)).output.startswith("first\n")
@@ -269,7 +269,7 @@ async def test_a_command_whose_protection_cannot_be_put_in_place_does_not_run(
     disk: Path, monkeypatch: pytest.MonkeyPatch, run_sandboxed: Run
 ) -> None:
     workspace = make_workspace(disk, "ordinary", "true", disk / "mark")
-    monkeypatch.setattr(placeholders, "_LOCK_TIMEOUT", 0.0)
+    monkeypatch.setattr(bubblewrap, "_LOCK_TIMEOUT", 0.0)
     lock = subprocess.Popen(
         ["flock", "--exclusive", ".git", "sh", "-c", "echo locked; read x"],
         cwd=workspace,

@@ -13,12 +13,11 @@ import pytest
 
 import switchtower
 from switchtower.engines.pty import program
-from switchtower.tools.git import overrides
-from switchtower.tools.running import processes
-from switchtower.tools.sandboxes import sandbox
+from switchtower.tools.processes import commands
+from switchtower.tools.sandboxes import launch, sandbox
 
 TIMEOUT = 60
-Run = Callable[[str], Coroutine[Any, Any, processes.FinishedCommand]]
+Run = Callable[[str], Coroutine[Any, Any, commands.FinishedCommand]]
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +36,11 @@ def git_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run_command(tmp_path: Path) -> Run:
-    async def run(command: str) -> processes.FinishedCommand:
+    async def run(command: str) -> commands.FinishedCommand:
         run_id = f"run_{uuid4().hex}"
         async with asyncio.timeout(TIMEOUT):
-            finished = await processes.run_command(command, cwd=str(tmp_path / "work"), run_id=run_id, timeout_s=TIMEOUT)
-            await processes.end_run(run_id)
+            finished = await commands.run_command(command, cwd=str(tmp_path / "work"), run_id=run_id, timeout_s=TIMEOUT)
+            await commands.end_run(run_id)
         return finished
 
     return run
@@ -115,17 +114,17 @@ async def test_settings_that_the_daemon_was_given_stay(run_command: Run, monkeyp
 def test_a_number_that_git_would_refuse_is_replaced(count: str) -> None:
     given = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
 
-    added = overrides.add_overrides(given)
+    added = launch.add_overrides(given)
 
     shown = subprocess.run(["git", "config", "--list"], env={**os.environ, **added}, capture_output=True, text=True, check=True)
-    for key, value in overrides.OVERRIDES.items():
+    for key, value in launch.OVERRIDES.items():
         assert f"{key.lower()}={value}" in shown.stdout.lower()
 
 
 async def test_a_command_that_brings_its_own_environment_has_them_too(tmp_path: Path) -> None:
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
-    finished = await processes.run_command(
+    finished = await commands.run_command(
         ["git", "config", "safe.bareRepository"], cwd=str(tmp_path), run_id="run_env", timeout_s=TIMEOUT, environment=given
     )
 
@@ -147,7 +146,7 @@ async def test_a_program_in_a_terminal_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sandbox.probe_sandbox("bubblewrap") is not None, reason="no bubblewrap here")
 async def test_a_sandboxed_command_has_them(tmp_path: Path) -> None:
-    finished = await processes.run_command(
+    finished = await commands.run_command(
         ["git", "config", "protocol.ext.allow"],
         cwd=str(tmp_path),
         run_id="run_box",

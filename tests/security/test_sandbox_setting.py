@@ -21,7 +21,7 @@ from tests.warm import processes
 from switchtower.testing.minicodex_client import MiniCodexClient
 from switchtower.testing.pi_client import PiClient
 from switchtower.testing.push_client import PushClient, make_start_payload
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
 from switchtower.tools.sandboxes import sandbox
 
 TIMEOUT = 60

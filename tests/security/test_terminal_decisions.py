@@ -13,15 +13,15 @@ from tests.engines.pty.stages import SESSION, PtyHarness
 from tests.protocols.pi.reels import APPROVAL, START_MS
 from tests.protocols.relay import samples
 
-from switchtower.cli import questions
 from switchtower.core import commands, events
-from switchtower.protocols.pi.view import ui_requests
+from switchtower.presentation import approval_text
+from switchtower.protocols.pi import responses
+from switchtower.protocols.push import encoder as push
 from switchtower.protocols.push import inbound, messages
-from switchtower.protocols.push import outbound as push
+from switchtower.protocols.relay import encoder as relay
+from switchtower.protocols.relay import inbound as relay_inbound
 from switchtower.protocols.relay import messages as relay_messages
-from switchtower.protocols.relay import outbound as relay
-from switchtower.protocols.relay import reports
-from switchtower.testing.sessions import OWNER
+from switchtower.testing.session_driver import OWNER
 
 WHY = "The beginning of what is asked about is not on the screen"
 DENY_ONLY = msgspec.structs.replace(
@@ -113,7 +113,7 @@ def test_push_offers_only_what_can_be_decided() -> None:
 
 
 def test_the_command_line_says_why_and_marks_every_line() -> None:
-    lines = [text for text, _ in questions.format_approval(push.make_approval_required(DENY_ONLY))]
+    lines = [text for text, _ in approval_text.format_approval(push.make_approval_required(DENY_ONLY))]
     assert any("CANNOT BE APPROVED FROM HERE" in line for line in lines)
     assert f"  cannot_approve: {WHY}" in lines
     assert "  | line 2" in lines
@@ -124,7 +124,7 @@ def test_relay_has_no_text_that_would_approve_it_and_a_hub_knows_why() -> None:
     assert frame is not None
     data: dict[str, Any] = json.loads(frame)["data"]
     assert (data["approve_text"], data["deny_text"], data["cannot_approve"]) == ("", "\x1b", WHY)
-    report = reports.parse_report(samples.HOST, msgspec.json.decode(frame, type=relay_messages.Envelope), START_MS)
+    report = relay_inbound.parse_report(samples.HOST, msgspec.json.decode(frame, type=relay_messages.Envelope), START_MS)
     (mirrored,) = [event for event in report.events if isinstance(event, events.ApprovalRequested)]
     assert mirrored.approval.options == ("deny",)
     assert mirrored.approval.details["cannot_approve"] == WHY
@@ -133,7 +133,7 @@ def test_relay_has_no_text_that_would_approve_it_and_a_hub_knows_why() -> None:
 def test_pi_shows_why_and_the_whole_text() -> None:
     long = "\n".join(f"line {number}" for number in range(1_500))
     asked = msgspec.structs.replace(DENY_ONLY, details={**DENY_ONLY.details, "screen": long})
-    message = ui_requests.make_ui_request(asked, START_MS).message
+    message = responses.make_ui_request(asked, START_MS).message
     assert isinstance(message, str)
     assert WHY in message
     assert "line 1499" in message

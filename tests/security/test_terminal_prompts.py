@@ -15,7 +15,7 @@ from tests.security import terminal_screens
 from tests.security.terminal_screens import CORPUS, draw, draw_text, read_plain_rows, seek
 
 from switchtower.core import errors, events
-from switchtower.engines.pty import prompts, prompts_dialogs
+from switchtower.engines.pty import dialogs, prompts
 from switchtower.engines.pty.terminal import PseudoTerminal
 
 CASES: list[dict[str, Any]] = tomllib.loads((CORPUS / "terminal_prompts.toml").read_text())["case"]
@@ -393,14 +393,14 @@ def test_the_end_of_one_command_is_not_joined_to_the_beginning_of_another(begins
     drawn = "\r\n".join(f"{row}\x1b[K" for row in tail)
     found = seek(draw_text(f"{harmless}{begins_another_picture}\x1b[H{drawn}"), "claude")
     assert found is not None
-    assert found.flaw == prompts_dialogs.NO_BEGINNING
+    assert found.flaw == dialogs.NO_BEGINNING
     assert "echo" not in found.details
 
 
 def test_a_history_that_is_too_long_to_be_kept_is_not_taken_for_the_beginning() -> None:
     found = seek(draw_text(make_claude_screen([f"line {number}" for number in range(2_000)])), "claude")
     assert found is not None
-    assert found.flaw == prompts_dialogs.NO_BEGINNING
+    assert found.flaw == dialogs.NO_BEGINNING
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_a_command_that_asks_the_question_itself_cannot_be_approved() -> None:
         draw_text(make_codex_screen(["$ rm -rf ~", "Would you like to run the following command?", "$ touch x"])), "codex"
     )
     assert found is not None
-    assert found.flaw == prompts_dialogs.AMBIGUOUS
+    assert found.flaw == dialogs.AMBIGUOUS
 
 
 BOX = "│ {:<74} │"
@@ -489,7 +489,7 @@ def test_a_diff_of_which_lines_are_missing_cannot_be_approved() -> None:
     assert found.flaw == ""
     without = [row for row in rows if "+world" not in row]
     assert (found := seek(draw_text("\r\n".join(without)), "codex")) is not None
-    assert found.flaw == prompts_dialogs.CUT
+    assert found.flaw == dialogs.CUT
 
 
 def test_a_dialog_that_is_not_drawn_to_its_end_cannot_be_approved() -> None:
@@ -498,7 +498,7 @@ def test_a_dialog_that_is_not_drawn_to_its_end_cannot_be_approved() -> None:
     rows = [row for number, row in enumerate(rows) if number < question or "$ touch" not in row]
     found = seek(draw_text("\r\n".join(rows)), "opencode")
     assert found is not None
-    assert found.flaw == prompts_dialogs.NOT_SHOWN
+    assert found.flaw == dialogs.NOT_SHOWN
 
 
 # The selected choice
@@ -527,7 +527,7 @@ def test_only_the_selected_choice_is_taken_by_enter(tool: str, selected: int | N
     found = seek(draw_text(make_opencode_screen(selected=selected)), tool)
     assert found is not None
     assert found.approve_text == "\r"
-    assert found.flaw == ("" if selected == 0 else prompts_dialogs.NOT_SELECTED)
+    assert found.flaw == ("" if selected == 0 else dialogs.NOT_SELECTED)
 
 
 # Through the runtime
@@ -556,7 +556,7 @@ async def test_a_dialog_that_is_not_shown_in_full_can_be_denied_and_not_approved
     program = await pty_harness.run(make_dialog_screen(text), tool="claude")
     approval = await program.wait_for_question()
     assert approval.options == ("deny",)
-    assert approval.details["cannot_approve"] == prompts_dialogs.NO_BEGINNING
+    assert approval.details["cannot_approve"] == dialogs.NO_BEGINNING
     assert approval.details["approve_text"] == ""
     with pytest.raises(errors.NotApprovable) as refused:
         await program.decide(approval.id)

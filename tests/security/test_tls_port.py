@@ -18,6 +18,7 @@ from tests.security.certificates import Certificate
 from switchtower import config
 from switchtower.cli import reachability
 from switchtower.daemon import listeners
+from switchtower.settings.sources import ConfigError
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_a_certificate_or_key_that_cannot_be_used_is_one_line_and_a_remedy(tmp_p
     got = {}
     for files in expected:
         settings = config.load({"tls_cert": str(files[0]), "tls_key": str(files[1])}, {"HOME": "/nowhere"})
-        with pytest.raises(config.ConfigError) as problem:
+        with pytest.raises(ConfigError) as problem:
             listeners.load_certificate(settings)
         got[files] = str(problem.value)
     assert got == expected

@@ -8,8 +8,8 @@ from tests.conftest import StartDaemon
 from tests.tui.seats import AppDriver, open_app
 from tests.tui.test_approvals import WRITE, start_other_session
 
-from switchtower.tui.screens.approval import ApprovalScreen
-from switchtower.tui.screens.help import HelpScreen
+from switchtower.tui.screens.approvals import ApprovalScreen
+from switchtower.tui.screens.viewer import HelpScreen
 
 
 @pytest.fixture

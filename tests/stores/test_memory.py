@@ -1,11 +1,11 @@
 import pytest
+from tests.contracts import journal
 
-from switchtower.stores.memory import MemoryJournal
-from switchtower.testing import journal_contract
+from switchtower.testing.memory.journal import MemoryJournal
 
 
-class TestMemoryJournal(journal_contract.JournalContract):
+class TestMemoryJournal(journal.JournalContract):
     @pytest.fixture
-    def make_journal(self) -> journal_contract.MakeJournal:
+    def make_journal(self) -> journal.MakeJournal:
         store = MemoryJournal()
         return lambda: store

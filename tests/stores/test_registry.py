@@ -9,22 +9,22 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.contracts import registry as contracts_registry
+from tests.contracts.registry import NOON, MakeRegistry, make_user
 
-from switchtower.core import registry
-from switchtower.stores.registry import SqliteRegistry
-from switchtower.stores.registry_memory import MemoryRegistry
-from switchtower.testing import registry_contract
-from switchtower.testing.registry_contract import NOON, MakeRegistry, make_user
+from switchtower.core.ports import registry
+from switchtower.stores.sqlite.registry import SqliteRegistry
+from switchtower.testing.memory.registry import MemoryRegistry
 
 
-class TestMemoryRegistry(registry_contract.RegistryContract):
+class TestMemoryRegistry(contracts_registry.RegistryContract):
     @pytest.fixture
     def make_registry(self) -> MakeRegistry:
         store = MemoryRegistry()
         return lambda: store
 
 
-class TestSqliteRegistry(registry_contract.RegistryContract):
+class TestSqliteRegistry(contracts_registry.RegistryContract):
     @pytest.fixture
     def make_registry(self, tmp_path: Path) -> MakeRegistry:
         return lambda: SqliteRegistry(tmp_path / "registry.db")

@@ -8,17 +8,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.contracts import journal as contracts_journal
 
-from switchtower.core import errors, journal
-from switchtower.stores import connections, migrations
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing import journal_contract
-from switchtower.testing.journal_contract import NOON, make_append, make_card, make_delta, make_deltas, make_receipt, read_seqs
+from switchtower.core import errors
+from switchtower.core.ports import journal
+from switchtower.stores.sqlite import database
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.entries import NOON, make_append, make_card, make_delta, make_deltas, make_receipt, read_seqs
 
 
-class TestSqliteJournal(journal_contract.JournalContract):
+class TestSqliteJournal(contracts_journal.JournalContract):
     @pytest.fixture
-    def make_journal(self, tmp_path: Path) -> journal_contract.MakeJournal:
+    def make_journal(self, tmp_path: Path) -> contracts_journal.MakeJournal:
         return lambda: SqliteJournal(tmp_path / "journal.db")
 
 
@@ -80,15 +81,15 @@ async def test_a_file_that_others_could_read_is_closed_to_them(path: Path) -> No
 
 
 def test_a_commit_is_logged_ahead_and_flushed(path: Path) -> None:
-    with closing(connections.open_for_writing(path)) as connection:
+    with closing(database.open_for_writing(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 def test_the_readers_connection_cannot_write(path: Path) -> None:
-    with closing(connections.open_for_writing(path)) as writing:
-        migrations.migrate(writing)
-        with closing(connections.open_for_reading(path)) as reading, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with closing(database.open_for_writing(path)) as writing:
+        database.migrate(writing)
+        with closing(database.open_for_reading(path)) as reading, pytest.raises(sqlite3.OperationalError, match="readonly"):
             reading.execute("DELETE FROM events")
 
 
@@ -100,7 +101,7 @@ async def test_closing_leaves_one_file_behind(store: SqliteJournal, path: Path) 
 
 async def test_a_schema_newer_than_ours_is_refused_and_left_alone(path: Path) -> None:
     path.parent.mkdir()
-    newer = max(migrations.load_scripts()) + 1
+    newer = max(database.load_scripts()) + 1
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {newer}")
     with pytest.raises(errors.JournalUnavailable, match=f"version {newer}"):
@@ -124,7 +125,7 @@ async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
 
 def test_migrations_are_numbered_without_holes() -> None:
-    assert list(migrations.load_scripts()) == list(range(1, len(migrations.load_scripts()) + 1))
+    assert list(database.load_scripts()) == list(range(1, len(database.load_scripts()) + 1))
 
 
 # The writer

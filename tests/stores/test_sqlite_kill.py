@@ -6,8 +6,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import NOON, make_delta, make_receipt
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.entries import NOON, make_delta, make_receipt
 
 APPENDER = """
 import asyncio, os, pathlib, sys

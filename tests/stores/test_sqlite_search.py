@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contracts.search import MakeSearchFixture, SearchContract, SearchFixture, make_answer
 
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.stores.sqlite_search import SqliteSearch, build_query
-from switchtower.testing.search_contract import SearchFixture, MakeSearchFixture, SearchContract, make_answer
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.sqlite.search import SqliteSearch, build_query
 
 
 def open_search(folder: Path) -> SearchFixture:

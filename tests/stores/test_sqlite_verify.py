@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.core import events, journal
-from switchtower.core.session import make_card, encode_snapshot
-from switchtower.stores import sqlite_copy, sqlite_look, sqlite_stats, sqlite_verify, verifying
-from switchtower.stores.looking import StoreUnreadable
-from switchtower.stores.registry import SqliteRegistry
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.sessions import SessionDriver
+from switchtower.core import events
+from switchtower.core.fold import encode_snapshot, make_card
+from switchtower.core.ports import journal
+from switchtower.stores import verification as stores_verification
+from switchtower.stores.sqlite import inspection, verification
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.sqlite.registry import SqliteRegistry
+from switchtower.stores.verification import StoreUnreadable
+from switchtower.testing.session_driver import SessionDriver
 
 
 def write_session(session_id: str, *, words: int = 40) -> SessionDriver:
@@ -56,7 +58,7 @@ def damage_file(path: Path, *statements: str, values: tuple[object, ...] = ()) -
 
 
 def list_problems(path: Path) -> list[str]:
-    return [f"{one.place}: {one.what}" for one in sqlite_verify.verify_journal(path).troubles]
+    return [f"{one.place}: {one.what}" for one in verification.verify_journal(path).troubles]
 
 
 OF_A = "sid = (SELECT sid FROM sessions WHERE session_id = 'sess_a')"
@@ -66,7 +68,7 @@ async def test_a_sound_journal_is_counted_and_its_snapshots_are_compared(path: P
     entries = len(write_session("sess_a").entries)
     looked_at: list[tuple[str, int, int]] = []
 
-    report = sqlite_verify.verify_journal(path, lambda *progress: looked_at.append(progress))
+    report = verification.verify_journal(path, lambda *progress: looked_at.append(progress))
 
     assert report.is_ok, report.troubles
     assert (report.sessions, report.entries, report.receipts) == (2, 2 * entries, 2)
@@ -80,9 +82,9 @@ async def test_it_can_be_looked_at_while_it_is_written(tmp_path: Path) -> None:
     await store.open()
     try:
         await store.append(read_table(write_session("sess_a")))
-        assert sqlite_verify.verify_journal(path).is_ok
+        assert verification.verify_journal(path).is_ok
         await store.append(read_table(write_session("sess_b")))
-        assert sqlite_verify.verify_journal(path).sessions == 2
+        assert verification.verify_journal(path).sessions == 2
     finally:
         await store.close()
 
@@ -94,7 +96,7 @@ async def test_what_retention_removed_is_no_hole(path: Path) -> None:
     await store.close()
     assert pruned > 0
 
-    report = sqlite_verify.verify_journal(path)
+    report = verification.verify_journal(path)
 
     assert report.is_ok, report.troubles
     assert (report.pruned_sessions, report.snapshots, report.snapshots_compared) == (1, 1, 0)
@@ -102,11 +104,11 @@ async def test_what_retention_removed_is_no_hole(path: Path) -> None:
 
 async def test_an_older_schema_can_be_looked_at_and_a_newer_one_cannot(path: Path) -> None:
     damage_file(path, "PRAGMA user_version = 1")
-    assert sqlite_verify.verify_journal(path).is_ok
+    assert verification.verify_journal(path).is_ok
 
     damage_file(path, "PRAGMA user_version = 999")
     with pytest.raises(StoreUnreadable, match=r"is version 999 and this program knows \d+; hint: use the newer program"):
-        sqlite_verify.verify_journal(path)
+        verification.verify_journal(path)
 
 
 DELTA = f"DELETE FROM events WHERE {OF_A} AND kind = 'text.delta'"
@@ -199,7 +201,7 @@ async def test_a_session_that_is_being_deleted_may_have_holes(path: Path) -> Non
         path, "UPDATE sessions SET state = 'deleted' WHERE session_id = 'sess_a'", f"DELETE FROM events WHERE {OF_A} AND seq < 20"
     )
 
-    assert sqlite_verify.verify_journal(path).is_ok
+    assert verification.verify_journal(path).is_ok
 
 
 async def test_a_damaged_page_is_found(path: Path) -> None:
@@ -208,7 +210,7 @@ async def test_a_damaged_page_is_found(path: Path) -> None:
         content[place : place + 64] = b"\xa5" * 64
     path.write_bytes(content)
 
-    report = sqlite_verify.verify_journal(path)
+    report = verification.verify_journal(path)
 
     assert not report.is_ok
     assert report.troubles[0].place == str(path)
@@ -223,10 +225,10 @@ async def test_thousands_of_troubles_are_bounded(tmp_path: Path) -> None:
     await store.close()
     damage_file(path, "UPDATE events SET kind = 'nothing'")
 
-    report = sqlite_verify.verify_journal(path)
+    report = verification.verify_journal(path)
 
-    assert len(report.troubles) <= verifying.MAX_PROBLEMS
-    assert len([one for one in report.troubles if one.place.startswith("sess_000")]) <= verifying.MOST_OF_A_SESSION
+    assert len(report.troubles) <= stores_verification.MAX_PROBLEMS
+    assert len([one for one in report.troubles if one.place.startswith("sess_000")]) <= stores_verification.MOST_OF_A_SESSION
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a database at all" * 500, b"SQLite format 3\0" + b"\0" * 5_000])
@@ -236,11 +238,11 @@ def test_what_is_no_journal_is_refused_with_a_remedy(tmp_path: Path, content: by
         path.write_bytes(content)
 
     with pytest.raises(StoreUnreadable, match="; hint: "):
-        sqlite_verify.verify_journal(path)
+        verification.verify_journal(path)
     with pytest.raises(StoreUnreadable, match="; hint: "):
-        sqlite_stats.collect_journal_stats(path)
+        inspection.collect_journal_stats(path)
     with pytest.raises(StoreUnreadable, match="; hint: "):
-        sqlite_copy.copy_file(path, tmp_path / "copy.db")
+        inspection.copy_file(path, tmp_path / "copy.db")
 
 
 async def test_a_registry_is_no_journal(tmp_path: Path) -> None:
@@ -249,18 +251,18 @@ async def test_a_registry_is_no_journal(tmp_path: Path) -> None:
     await registry.close()
 
     with pytest.raises(StoreUnreadable, match="is not a journal"):
-        sqlite_verify.verify_journal(tmp_path / "registry.db")
-    assert sqlite_copy.check_copy(tmp_path / "registry.db", sqlite_look.REGISTRY) == []
+        verification.verify_journal(tmp_path / "registry.db")
+    assert inspection.check_copy(tmp_path / "registry.db", inspection.REGISTRY) == []
 
 
 async def test_looking_changes_nothing(path: Path) -> None:
     before = path.read_bytes()
 
-    sqlite_verify.verify_journal(path)
-    sqlite_stats.collect_journal_stats(path)
+    verification.verify_journal(path)
+    inspection.collect_journal_stats(path)
 
     assert path.read_bytes() == before
-    with sqlite_look.open_readonly(path) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with inspection.open_readonly(path) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
         connection.execute("DELETE FROM sessions")
 
 
@@ -268,7 +270,7 @@ async def test_looking_changes_nothing(path: Path) -> None:
 
 
 async def test_the_numbers_add_up(path: Path) -> None:
-    counted = sqlite_stats.collect_journal_stats(path)
+    counted = inspection.collect_journal_stats(path)
 
     assert (counted.sessions, counted.snapshots, counted.receipts, counted.states) == (2, 1, 2, {"running": 2})
     assert counted.entries == sum(kind.entries for kind in counted.kinds) == 2 * len(write_session("sess_a").entries)
@@ -284,29 +286,29 @@ async def test_a_copy_is_whole_while_the_journal_is_written_and_is_one_private_f
     await store.open()
     try:
         await store.append(read_table(write_session("sess_a")))
-        sqlite_copy.copy_file(path, copy)
+        inspection.copy_file(path, copy)
         await store.append(read_table(write_session("sess_b")))
     finally:
         await store.close()
 
     assert [file.name for file in copy.parent.iterdir()] == ["journal.db"]
     assert copy.stat().st_mode & 0o777 == 0o600
-    assert sqlite_copy.check_copy(copy, sqlite_look.JOURNAL) == []
-    assert (sqlite_verify.verify_journal(copy).is_ok, sqlite_verify.verify_journal(copy).sessions) == (True, 1)
+    assert inspection.check_copy(copy, inspection.JOURNAL) == []
+    assert (verification.verify_journal(copy).is_ok, verification.verify_journal(copy).sessions) == (True, 1)
     with pytest.raises(FileExistsError):
-        sqlite_copy.copy_file(path, copy)
+        inspection.copy_file(path, copy)
 
 
 async def test_a_quick_look_tells_of_damage_and_of_the_newest_entry(path: Path) -> None:
-    with sqlite_look.open_readonly(path) as connection:
-        assert sqlite_look.run_quick_check(connection, within_s=30.0) == []
-        assert sqlite_look.read_newest_entry_ms(connection) == 1_000
+    with inspection.open_readonly(path) as connection:
+        assert inspection.run_quick_check(connection, within_s=30.0) == []
+        assert inspection.read_newest_entry_ms(connection) == 1_000
     content = bytearray(path.read_bytes())
     content[-4096:] = b"\xa5" * 4096
     path.write_bytes(content)
 
-    with sqlite_look.open_readonly(path) as connection:
-        assert sqlite_look.run_quick_check(connection, within_s=30.0)
+    with inspection.open_readonly(path) as connection:
+        assert inspection.run_quick_check(connection, within_s=30.0)
 
 
 async def test_a_quick_look_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -322,6 +324,6 @@ async def test_a_quick_look_that_takes_too_long_is_given_up(tmp_path: Path) -> N
         connection.executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?)", rows)
         connection.commit()
 
-    with sqlite_look.open_readonly(path) as connection:
-        assert sqlite_look.run_quick_check(connection, within_s=-1.0) is None
-        assert sqlite_look.run_quick_check(connection, within_s=60.0) == []
+    with inspection.open_readonly(path) as connection:
+        assert inspection.run_quick_check(connection, within_s=-1.0) is None
+        assert inspection.run_quick_check(connection, within_s=60.0) == []

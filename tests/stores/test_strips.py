@@ -8,11 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.core import events, journal
+from switchtower.core import events
 from switchtower.core.codec import encode
-from switchtower.stores import strips
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import make_append, make_deltas
+from switchtower.core.ports import journal
+from switchtower.stores import packed_rows
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.entries import make_append, make_deltas
 
 texts = st.text(max_size=8) | st.sampled_from(["\n", "\r\n", "\u2028", "\x1e", "a\nb"])
 
@@ -30,47 +31,47 @@ def logs(draw: st.DrawFn) -> list[journal.Entry]:
     return made
 
 
-def _make_rows(values: list[Any]) -> list[strips.PackedRow]:
-    width = len(strips.COLUMNS) + 1
+def _make_rows(values: list[Any]) -> list[packed_rows.PackedRow]:
+    width = len(packed_rows.COLUMNS) + 1
     return [tuple(values[start + 1 : start + width]) for start in range(0, len(values), width)]  # type: ignore[misc]
 
 
 @given(logs(), st.integers(0, 45), st.integers(1, 50))
 def test_what_is_packed_is_unpacked_from_any_cursor(log: list[journal.Entry], after_seq: int, limit: int) -> None:
     values: list[Any] = []
-    strips.pack(7, log, values)
+    packed_rows.pack(7, log, values)
     rows = [row for row in _make_rows(values) if row[0] > after_seq]  # as the query has it
-    assert strips.unpack(rows, after_seq, limit) == log[after_seq : after_seq + limit]
-    assert all(type(entry) is journal.Entry for entry in strips.unpack(rows, after_seq, limit))
+    assert packed_rows.unpack(rows, after_seq, limit) == log[after_seq : after_seq + limit]
+    assert all(type(entry) is journal.Entry for entry in packed_rows.unpack(rows, after_seq, limit))
 
 
 @given(st.lists(texts, min_size=2, max_size=20), st.data())
 def test_a_beheaded_strip_has_the_rest(pieces: list[str], data: st.DataObject) -> None:
     gone = data.draw(st.integers(1, len(pieces) - 1))
     encoded = [encode(events.TextDelta(piece)) for piece in pieces]
-    assert strips.drop_first_entries(b"\n".join(encoded), gone) == b"\n".join(encoded[gone:])
+    assert packed_rows.drop_first_entries(b"\n".join(encoded), gone) == b"\n".join(encoded[gone:])
 
 
 def test_decisions_and_results_have_rows_of_their_own() -> None:
     log = [journal.Entry(seq, 1, "run_1", events.WarningRaised.kind, b"{}") for seq in (1, 2, 3)]
     values: list[Any] = []
-    strips.pack(1, log, values)
+    packed_rows.pack(1, log, values)
     assert [(row[0], row[1]) for row in _make_rows(values)] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_large_entries_make_a_shorter_page() -> None:
     log = [journal.Entry(seq, 1, "run_1", events.ToolFinished.kind, b"x" * 500_000) for seq in range(1, 101)]
     values: list[Any] = []
-    strips.pack(1, log, values)
-    page = strips.unpack(_make_rows(values), 0, 500)
+    packed_rows.pack(1, log, values)
+    page = packed_rows.unpack(_make_rows(values), 0, 500)
     assert 1 < len(page) < 10
-    assert strips.unpack(_make_rows(values)[len(page) :], len(page), 500)[0].seq == len(page) + 1
+    assert packed_rows.unpack(_make_rows(values)[len(page) :], len(page), 500)[0].seq == len(page) + 1
 
 
 def test_a_strip_does_not_grow_without_bound() -> None:
     log = [journal.Entry(seq, 1, "run_1", events.TextDelta.kind, b'{"text":"' + b"x" * 1_000 + b'"}') for seq in range(1, 2_001)]
     values: list[Any] = []
-    strips.pack(1, log, values)
+    packed_rows.pack(1, log, values)
     rows = _make_rows(values)
     assert sum(row[1] for row in rows) == 2_000
     assert max(len(row[5]) for row in rows) < 100_000

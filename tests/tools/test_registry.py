@@ -11,8 +11,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from switchtower.tools import outcome, registry
-from switchtower.tools.running import orphans, threads
+from switchtower.tools import concurrency, outcome, registry
+from switchtower.tools.processes import orphans
 from switchtower.tools.tool import CoreTool
 
 
@@ -369,7 +369,7 @@ async def test_a_read_that_hangs_is_given_up_in_time_and_at_once_when_cancelled(
         time_limit = 0.2
 
         async def act(self, arguments: Arguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-            return outcome.ToolOutput(await threads.run_in_thread((tmp_path / "pipe").read_text))
+            return outcome.ToolOutput(await concurrency.run_in_thread((tmp_path / "pipe").read_text))
 
     os.mkfifo(tmp_path / "pipe")
     hanging = Hanging()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from switchtower.testing.memory.stream import RecordingReceiver
 from switchtower.transports import http, upgrade
-from switchtower.transports.pair import RecordingReceiver
 from switchtower.transports.stream import Stream
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10

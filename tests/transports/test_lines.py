@@ -3,7 +3,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.transports.lines import LineSplitter
+from switchtower.transports.stream import LineSplitter
 
 LIMIT = 6
 

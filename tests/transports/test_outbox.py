@@ -1,8 +1,6 @@
 """What waits for a slow client: in order, within a bound, and then no more."""
 
-from switchtower.transports.outbox import MOST_WAITING_BYTES, TRY_AGAIN_LATER, Outbox
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import ConnectionOrigin
+from switchtower.transports.stream import MOST_WAITING_BYTES, TRY_AGAIN_LATER, ConnectionOrigin, Outbox, Packet
 
 
 class ControlledStream:

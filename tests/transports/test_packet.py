@@ -1,7 +1,6 @@
 import pytest
 
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import ConnectionOrigin
+from switchtower.transports.stream import ConnectionOrigin, Packet
 
 
 def test_lines_end_each_frame_with_a_line_feed() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from switchtower.transports.pair import RecordingReceiver, join_receivers
+from switchtower.testing.memory.stream import RecordingReceiver, join_receivers
 from switchtower.transports.stream import ConnectionOrigin
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.transports import sock_diag, tcp_owner
+from switchtower.transports import socket_owner
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel does not tell")
 
@@ -48,8 +48,8 @@ def open_connection(
 def test_our_own_connection_is_ours(listen_at: str, connect_to: str, family: socket.AddressFamily) -> None:
     with open_connection(listen_at, connect_to, family) as (ours, _):
         address, reached_at = format_end(ours.getpeername()), format_end(ours.getsockname())
-        assert tcp_owner.is_loopback(address)
-        assert tcp_owner.find_owner_uid(address, reached_at) == os.geteuid()
+        assert socket_owner.is_loopback(address)
+        assert socket_owner.find_owner_uid(address, reached_at) == os.geteuid()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
@@ -63,14 +63,14 @@ def test_somebody_else_s_connection_is_theirs() -> None:
         with theirs:
             theirs.connect(listener.getsockname())
             with listener.accept()[0] as ours:
-                assert tcp_owner.find_owner_uid(format_end(ours.getpeername()), format_end(ours.getsockname())) == 65_534
+                assert socket_owner.find_owner_uid(format_end(ours.getpeername()), format_end(ours.getsockname())) == 65_534
 
 
 def test_another_connection_of_the_same_port_says_nothing() -> None:
     with open_connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, _):
         address = format_end(ours.getpeername())
-        assert tcp_owner.find_owner_uid(address, "127.0.0.1:1") is None
-        assert tcp_owner.find_owner_uid("127.0.0.1:1", format_end(ours.getsockname())) is None
+        assert socket_owner.find_owner_uid(address, "127.0.0.1:1") is None
+        assert socket_owner.find_owner_uid("127.0.0.1:1", format_end(ours.getsockname())) is None
 
 
 def test_a_connection_that_is_ending_is_nobody_s() -> None:
@@ -79,9 +79,9 @@ def test_a_connection_that_is_ending_is_nobody_s() -> None:
         ends = format_end(ours.getpeername()), format_end(ours.getsockname())
         theirs.close()
         assert ours.recv(1) == b""
-        assert tcp_owner.find_owner_uid(*ends) is None
+        assert socket_owner.find_owner_uid(*ends) is None
         ours.close()
-        assert tcp_owner.find_owner_uid(*ends) is None
+        assert socket_owner.find_owner_uid(*ends) is None
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_connection_that_is_ending_is_nobody_s() -> None:
     ["", "nonsense", "localhost:80", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "[::1]:80", "fe80::1%lo:80", ":::::"],
 )
 def test_what_is_no_address_is_nobody_s(address: str) -> None:
-    assert tcp_owner.find_owner_uid(address, "127.0.0.1:80") is None
-    assert tcp_owner.find_owner_uid("127.0.0.1:80", address) is None
+    assert socket_owner.find_owner_uid(address, "127.0.0.1:80") is None
+    assert socket_owner.find_owner_uid("127.0.0.1:80", address) is None
 
 
 @pytest.mark.parametrize(
@@ -108,31 +108,31 @@ def test_what_is_no_address_is_nobody_s(address: str) -> None:
     ],
 )
 def test_only_this_machine_s_own_addresses_are_loopback(address: str, loopback: bool) -> None:
-    assert tcp_owner.is_loopback(address) is loopback
+    assert socket_owner.is_loopback(address) is loopback
 
 
 def test_the_quick_way_agrees_with_the_tables_or_does_not_answer() -> None:
     with open_connection("127.0.0.1", "127.0.0.1", socket.AF_INET) as (ours, theirs):
         here = socket.inet_aton("127.0.0.1")
         their_end, our_end = (here, theirs.getsockname()[1]), (here, ours.getsockname()[1])
-        found = sock_diag.query_socket(their_end, our_end)
+        found = socket_owner.query_socket(their_end, our_end)
         assert found is None or found == (os.geteuid(), os.fstat(theirs.fileno()).st_ino)
-        assert sock_diag.query_socket((here, 1), our_end) is None, "not the listener, which has that port too"
-        assert sock_diag.query_socket(our_end, (here, 1)) is None
+        assert socket_owner.query_socket((here, 1), our_end) is None, "not the listener, which has that port too"
+        assert socket_owner.query_socket(our_end, (here, 1)) is None
         theirs.close()
         assert ours.recv(1) == b""
-        assert sock_diag.query_socket(their_end, our_end) is None
+        assert socket_owner.query_socket(their_end, our_end) is None
 
 
 def test_a_socket_that_is_closed_while_the_kernel_describes_it_has_no_owner() -> None:
     """The kernel reads the state before it reads uid and inode: the three may be of two moments, and the uid is then root's."""
-    ends = bytes(sock_diag._ENDS_BYTES)
+    ends = bytes(socket_owner._ENDS_BYTES)
 
     def described(uid: int, inode: int) -> bytes:
-        head = sock_diag._HEAD.pack(0, sock_diag._BY_FAMILY, 0, 0, 0)
-        state = sock_diag._ANSWER.pack(socket.AF_INET, sock_diag._TCP_ESTABLISHED, 0, 0)
-        filled = (head + state + ends).ljust(sock_diag._UID_AT, b"\0")
-        return filled + sock_diag._UID_AND_INODE.pack(uid, inode)
+        head = socket_owner._HEAD.pack(0, socket_owner._BY_FAMILY, 0, 0, 0)
+        state = socket_owner._ANSWER.pack(socket.AF_INET, socket_owner._TCP_ESTABLISHED, 0, 0)
+        filled = (head + state + ends).ljust(socket_owner._UID_AT, b"\0")
+        return filled + socket_owner._UID_AND_INODE.pack(uid, inode)
 
-    assert sock_diag.parse_answer(described(1000, 7), socket.AF_INET, ends) == sock_diag.SocketEntry(1000, 7)
-    assert sock_diag.parse_answer(described(0, 0), socket.AF_INET, ends) is None
+    assert socket_owner.parse_answer(described(1000, 7), socket.AF_INET, ends) == socket_owner.SocketEntry(1000, 7)
+    assert socket_owner.parse_answer(described(0, 0), socket.AF_INET, ends) is None

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from tests.transports.conftest import CountingReceiver
 
-from switchtower.transports import errors, peer_process, unix
-from switchtower.transports.packet import Packet
-from switchtower.transports.pair import RecordingReceiver
-from switchtower.transports.stream import ConnectionOrigin
+from switchtower.testing.memory.stream import RecordingReceiver
+from switchtower.transports import errors, socket_owner, unix
+from switchtower.transports.stream import ConnectionOrigin, Packet
 
 LINE_LIMIT = 10_000
 OUTPUT_LIMIT = 1_000_000
@@ -74,7 +73,7 @@ async def test_lines_of_one_write_arrive_in_one_read_and_answers_come_back(start
     assert await reader.readline() + await reader.readline() == b"one\ntwo\n"
     (origin,) = server.origins
     assert (origin.transport, origin.address, origin.pid) == ("unix", f"pid {os.getpid()}", os.getpid())
-    assert origin.pid_started_at == peer_process.read_start_time(os.getpid()) is not None
+    assert origin.pid_started_at == socket_owner.read_start_time(os.getpid()) is not None
     writer.close()
 
 

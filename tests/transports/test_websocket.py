@@ -7,7 +7,7 @@ from typing import Any
 import picows
 import pytest
 
-from switchtower.transports.packet import Packet
+from switchtower.transports.stream import Packet
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from switchtower.testing.memory.stream import RecordingReceiver
 from switchtower.transports import ws_client
-from switchtower.transports.packet import Packet
-from switchtower.transports.pair import RecordingReceiver
-from switchtower.transports.stream import Stream
+from switchtower.transports.stream import Packet, Stream
 
 LIMIT = 100_000
 SECRET = "s3cret-token"

@@ -6,12 +6,12 @@ from msgspec import structs
 from tests.tui.told import RUN, SESSION, T0
 
 from switchtower.client.frames import PushEvent
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extension_messages, messages
 from switchtower.tui.state.inbox import InboxItem
 
-NOTHING_SPENT = extensions.Usage(0, 0, 0, 0, 0, 0.0, 0)
+NOTHING_SPENT = extension_messages.Usage(0, 0, 0, 0, 0, 0.0, 0)
 
-ABOUT = extensions.SessionInfo(
+ABOUT = extension_messages.SessionInfo(
     sessionId=SESSION,
     state="completed",
     title="fix the build",
@@ -29,7 +29,7 @@ ABOUT = extensions.SessionInfo(
     worktreeOf=None,
     activeRunId=None,
     queue=[],
-    usage=extensions.Usage(3, 12_345, 678, 0, 0, 0.0421, 0),
+    usage=extension_messages.Usage(3, 12_345, 678, 0, 0, 0.0421, 0),
     runUsage=None,
     contextTokens=9_000,
     contextWindow=20_000,
@@ -40,12 +40,12 @@ ABOUT = extensions.SessionInfo(
     createdAt=T0,
     updatedAt=T0 + 10_000,
 )
-PROGRAM = extensions.Terminal(
+PROGRAM = extension_messages.Terminal(
     tool="htop", command="htop", cols=40, rows=6, screenSeq=0, waitsFor=None, exitCode=None, host="attic"
 )
 
 
-def make_session_info(**changes: Any) -> extensions.SessionInfo:
+def make_session_info(**changes: Any) -> extension_messages.SessionInfo:
     return structs.replace(ABOUT, **changes)
 
 

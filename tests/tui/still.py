@@ -7,18 +7,18 @@ from msgspec import structs
 from tests.tui import people, told
 
 from switchtower import config
-from switchtower.protocols.push import extensions
-from switchtower.tui import feed, watch
+from switchtower.protocols.push import extension_messages
+from switchtower.tui import event_reader, feed
 from switchtower.tui.app import TowerApp
-from switchtower.tui.state import roster
+from switchtower.tui.state import session_rows
 
 NOW = told.T0 + 100_000
 ROWS = [
-    roster.SessionListRow("sess_W", "awaiting_approval", NOW - 12_000, "/work/orchard", "tidy the cellar", "demo-1"),
-    roster.SessionListRow(told.SESSION, "completed", NOW - 90_000, "/work/orchard", "fix the build", "demo-1"),
-    roster.SessionListRow("sess_R", "running", NOW - 3_000, "/work/press", "press the apples", "claude", host="attic"),
-    roster.SessionListRow("sess_P", "running", NOW - 400_000, "/work/press", "htop", "htop", is_program=True),
-    roster.SessionListRow(
+    session_rows.SessionListRow("sess_W", "awaiting_approval", NOW - 12_000, "/work/orchard", "tidy the cellar", "demo-1"),
+    session_rows.SessionListRow(told.SESSION, "completed", NOW - 90_000, "/work/orchard", "fix the build", "demo-1"),
+    session_rows.SessionListRow("sess_R", "running", NOW - 3_000, "/work/press", "press the apples", "claude", host="attic"),
+    session_rows.SessionListRow("sess_P", "running", NOW - 400_000, "/work/press", "htop", "htop", is_program=True),
+    session_rows.SessionListRow(
         "sess_F", "failed", NOW - 90_000_000, "/work/old", "a long title that does not fit into the list at all", "gpt"
     ),
 ]
@@ -55,7 +55,9 @@ STORY = [
 
 
 class FrozenFeed(feed.DaemonFeed):
-    def __init__(self, settings: config.Settings, *, about: extensions.SessionInfo = people.ABOUT, story: Any = STORY) -> None:
+    def __init__(
+        self, settings: config.Settings, *, about: extension_messages.SessionInfo = people.ABOUT, story: Any = STORY
+    ) -> None:
         super().__init__(settings)
         self._about = about
         self._story = told.make_story(*story)
@@ -63,33 +65,33 @@ class FrozenFeed(feed.DaemonFeed):
     async def run(self, listener: feed.FeedListener) -> None:
         self._listener = listener
         self._set_link("connected")
-        listener.on_sessions_listed(roster.sort_rows(ROWS))
+        listener.on_sessions_listed(session_rows.sort_rows(ROWS))
         await asyncio.Event().wait()
 
-    def follow_session(self, about: extensions.SessionInfo) -> None:
+    def follow_session(self, about: extension_messages.SessionInfo) -> None:
         assert self._listener is not None
         asyncio.get_running_loop().call_soon(self._listener.on_events, about.sessionId, self._story)
 
     async def list_open_dialogs(self, session_id: str) -> list[Any]:
         return []
 
-    async def load_older(self, session_id: str, before_seq: int) -> watch.EventPage:
-        return watch.EventPage([], is_first=True)
+    async def load_older(self, session_id: str, before_seq: int) -> event_reader.EventPage:
+        return event_reader.EventPage([], is_first=True)
 
-    async def list_templates(self, root: str) -> list[extensions.Template]:
-        return [extensions.Template("review", "skill", "looks at the last commit", "/x", "workspace")]
+    async def list_templates(self, root: str) -> list[extension_messages.Template]:
+        return [extension_messages.Template("review", "skill", "looks at the last commit", "/x", "workspace")]
 
-    async def list_models(self) -> list[extensions.ModelListing]:
+    async def list_models(self) -> list[extension_messages.ModelListing]:
         return [
-            extensions.ModelListing("work", "anthropic", "big-1", True, "", True, 200_000, 3.0, 15.0),
-            extensions.ModelListing("openai", "openai", None, False, "no key; hint: set it", False, None, None, None),
-            extensions.ModelListing("demo", "demo", "demo-1", True, "", False, 20_000, None, None),
+            extension_messages.ModelListing("work", "anthropic", "big-1", True, "", True, 200_000, 3.0, 15.0),
+            extension_messages.ModelListing("openai", "openai", None, False, "no key; hint: set it", False, None, None, None),
+            extension_messages.ModelListing("demo", "demo", "demo-1", True, "", False, 20_000, None, None),
         ]
 
     async def get_diff(self, session_id: str) -> str:
         return f"diff --git a/press.py b/press.py\n{DIFF}"
 
-    async def get_session(self, session_id: str) -> extensions.SessionInfo:
+    async def get_session(self, session_id: str) -> extension_messages.SessionInfo:
         return structs.replace(self._about, sessionId=session_id)
 
 

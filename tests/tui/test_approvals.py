@@ -10,9 +10,8 @@ from textual.app import App
 
 from switchtower.client.client import DaemonClient
 from switchtower.protocols.push import messages
-from switchtower.tui.screens.approval import ApprovalScreen
-from switchtower.tui.screens.dialog import DialogScreen
-from switchtower.tui.screens.inbox import InboxScreen
+from switchtower.tui.screens.approvals import ApprovalScreen, InboxScreen
+from switchtower.tui.screens.dialogs import DialogScreen
 
 # In what is added, the file's own end is told too.
 WRITE = "write notes.txt: hello"

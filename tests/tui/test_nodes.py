@@ -13,7 +13,7 @@ from tests.cli.test_nodes import ATTIC, BARN, make_card
 
 from switchtower import config
 from switchtower.tui.feed import DaemonFeed
-from switchtower.tui.state import inbox, roster
+from switchtower.tui.state import inbox, session_rows
 from switchtower.tui.widgets import session_list
 
 
@@ -21,11 +21,11 @@ class RecordingFeedListener:
     """Implements `feed.Hears`, for the list and the inbox."""
 
     def __init__(self) -> None:
-        self.rows: list[roster.SessionListRow] = []
+        self.rows: list[session_rows.SessionListRow] = []
         self.pending: list[inbox.InboxItem] = []
         self.both = asyncio.Event()
 
-    def on_sessions_listed(self, rows: list[roster.SessionListRow]) -> None:
+    def on_sessions_listed(self, rows: list[session_rows.SessionListRow]) -> None:
         self.rows = rows
 
     def on_approvals_listed(self, pending: list[inbox.InboxItem], sessions: set[str] | None) -> None:
@@ -89,7 +89,7 @@ async def test_a_list_is_shown_also_when_the_names_cannot_be_told(scripted_daemo
 
 
 def test_the_node_is_in_the_row_and_can_be_searched_for() -> None:
-    row = roster.SessionListRow(SESSION, "idle", 1, "/work/orchard", "Tidy", host="barn")
+    row = session_rows.SessionListRow(SESSION, "idle", 1, "/work/orchard", "Tidy", host="barn")
 
     assert "orchard · barn" in session_list._paint_session_row(row, "1 d", 60, is_open=False).plain
-    assert roster.filter_rows([row], "barn") == [row]
+    assert session_rows.filter_rows([row], "barn") == [row]

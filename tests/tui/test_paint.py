@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tui import told
 
-from switchtower.tui.paint import cards, diffs, palette, prose
-from switchtower.tui.state import blocks
-from switchtower.tui.state.transcript import TranscriptModel
+from switchtower.presentation import transcript_blocks
+from switchtower.presentation.transcript import TranscriptModel
+from switchtower.tui.paint import blocks, markdown, palette
 
 HOSTILE = "[bold red]x[/] \x1b[31m \u202e [link=http://evil]y[/link] :smile: [@click=app.bell]z[/]"
 
@@ -18,9 +18,9 @@ HOSTILE = "[bold red]x[/] \x1b[31m \u202e [link=http://evil]y[/link] :smile: [@c
 def paint_blocks(*events: told.Told, width: int = 60, unfolded: bool = False, dark: bool = True) -> str:
     transcript = TranscriptModel()
     transcript.extend(told.make_story(*events))
-    look = cards.PaintOptions(width, palette.DARK if dark else palette.LIGHT, transcript.facts, unfolded)
-    painter = cards.BlockPainter()
-    return "\n".join(cards.to_plain_text(painter.paint_block(block, look)) for block in transcript.blocks)
+    look = blocks.PaintOptions(width, palette.DARK if dark else palette.LIGHT, transcript.facts, unfolded)
+    painter = blocks.BlockPainter()
+    return "\n".join(blocks.to_plain_text(painter.paint_block(block, look)) for block in transcript.blocks)
 
 
 def test_an_answer_is_markdown() -> None:
@@ -75,8 +75,8 @@ def test_any_text_can_be_painted_at_any_width(text: str, width: int) -> None:
 
 @given(st.text(st.sampled_from("ab# \n`-*1.>|~"), max_size=80), st.lists(st.integers(0, 80), max_size=4))
 def test_a_text_that_grows_ends_up_as_if_it_had_come_at_once(text: str, cuts: list[int]) -> None:
-    once = prose.MarkdownPainter().paint_markdown(text, 40, palette.DARK)
-    growing = prose.MarkdownPainter()
+    once = markdown.MarkdownPainter().paint_markdown(text, 40, palette.DARK)
+    growing = markdown.MarkdownPainter()
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     for _, end in pairwise(edges):
         growing.paint_markdown(text[:end], 40, palette.DARK)
@@ -85,22 +85,22 @@ def test_a_text_that_grows_ends_up_as_if_it_had_come_at_once(text: str, cuts: li
 
 @given(st.text(st.sampled_from("ab# \n`-~"), max_size=120))
 def test_chunks_lose_no_line_that_says_something(text: str) -> None:
-    said = [line for chunk in prose.split_chunks(text) for line in chunk.split("\n") if line.strip()]
+    said = [line for chunk in markdown.split_chunks(text) for line in chunk.split("\n") if line.strip()]
     assert said == [line for line in text.split("\n") if line.strip()]
 
 
 @given(st.text(st.sampled_from("ab "), max_size=300), st.integers(1, 40))
 def test_a_line_without_end_loses_nothing_but_blanks(text: str, longest: int) -> None:
-    cut = list(prose.split_long_line(text, longest))
+    cut = list(markdown.split_long_line(text, longest))
     assert "".join(cut).replace(" ", "") == text.replace(" ", "")
     assert all(len(piece) <= longest for piece in cut[:-1])
 
 
 def test_a_fence_and_a_list_are_never_cut() -> None:
-    assert len(list(prose.split_chunks("```\na\n\nb\n```"))) == 1
-    assert len(list(prose.split_chunks("- a\n\n- b\n\n  more"))) == 1
-    assert list(prose.split_chunks("one\n\ntwo")) == ["one\n", "two"]
-    assert list(prose.split_chunks("```\na\n```\n\ntwo")) == ["```\na\n```\n", "two"]
+    assert len(list(markdown.split_chunks("```\na\n\nb\n```"))) == 1
+    assert len(list(markdown.split_chunks("- a\n\n- b\n\n  more"))) == 1
+    assert list(markdown.split_chunks("one\n\ntwo")) == ["one\n", "two"]
+    assert list(markdown.split_chunks("```\na\n```\n\ntwo")) == ["```\na\n```\n", "two"]
 
 
 def test_thinking_is_folded_until_somebody_wants_it() -> None:
@@ -156,7 +156,7 @@ def test_a_question_shows_who_decided() -> None:
 
 
 def test_a_line_inside_of_a_hunk_is_no_header() -> None:
-    lines = list(diffs.paint_diff("--- a\n+++ b\n@@ -1 +1 @@\n--- x\n+y"))
+    lines = list(palette.paint_diff("--- a\n+++ b\n@@ -1 +1 @@\n--- x\n+y"))
     assert [str(line.style) for line in lines] == ["dim", "dim", "hunk", "removed", "added"]
 
 
@@ -177,14 +177,18 @@ def test_a_void_message_is_not_shown() -> None:
 
 
 def test_blocks_of_every_kind_can_be_painted() -> None:
-    kinds = [kind for kind in vars(blocks).values() if isinstance(kind, type) and issubclass(kind, blocks.TranscriptBlock)]
+    kinds = [
+        kind
+        for kind in vars(transcript_blocks).values()
+        if isinstance(kind, type) and issubclass(kind, transcript_blocks.TranscriptBlock)
+    ]
     shown = {
-        blocks.AnswerBlock,
-        blocks.ThinkingBlock,
-        blocks.ToolBlock,
-        blocks.UserMessageBlock,
-        blocks.ApprovalBlock,
-        blocks.NoticeBlock,
-        blocks.RunEndBlock,
+        transcript_blocks.AnswerBlock,
+        transcript_blocks.ThinkingBlock,
+        transcript_blocks.ToolBlock,
+        transcript_blocks.UserMessageBlock,
+        transcript_blocks.ApprovalBlock,
+        transcript_blocks.NoticeBlock,
+        transcript_blocks.RunEndBlock,
     }
-    assert set(kinds) - {blocks.TranscriptBlock, blocks.TextStreamBlock} == shown
+    assert set(kinds) - {transcript_blocks.TranscriptBlock, transcript_blocks.TextStreamBlock} == shown

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from switchtower import config
-from switchtower.tui import themes
+from switchtower.tui import preferences
 
 Compare = Callable[..., bool]
 SMALL, LARGE = (80, 24), (200, 60)
@@ -81,7 +81,7 @@ def test_a_conversation(snap_compare: Compare, settings: config.Settings, size: 
 
 def test_a_conversation_in_the_light(snap_compare: Compare, settings: config.Settings) -> None:
     (settings.data_dir / "tui").mkdir(parents=True)
-    (settings.data_dir / "tui/theme").write_text(themes.LIGHT.name)
+    (settings.data_dir / "tui/theme").write_text(preferences.LIGHT.name)
     assert snap_compare(still.make_frozen_app(settings), terminal_size=(120, 40), run_before=type_before())
 
 

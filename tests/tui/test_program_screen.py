@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.tui import people, told
 
-from switchtower.tui.state import keys
-from switchtower.tui.state.conversation import SessionModel
-from switchtower.tui.state.screen import ProgramScreen
+from switchtower.presentation.program_screen import ProgramScreen
+from switchtower.tui.state.session import SessionModel
+from switchtower.tui.widgets import terminal
 
 
 def draw_screen(*pieces: str) -> ProgramScreen:
@@ -101,11 +101,11 @@ def test_a_window_may_have_any_size() -> None:
     ],
 )
 def test_a_key_types_what_a_terminal_would_send(key: str, character: str | None, sent: str | None) -> None:
-    assert keys.encode_key(key, character) == sent
+    assert terminal.encode_key(key, character) == sent
 
 
 def test_cursor_keys_follow_the_program() -> None:
-    assert keys.encode_key("up", None, application_cursor=draw_screen("\x1b[?1h").application_cursor) == "\x1bOA"
+    assert terminal.encode_key("up", None, application_cursor=draw_screen("\x1b[?1h").application_cursor) == "\x1bOA"
 
 
 def test_the_screen_is_painted_once_and_then_kept_by_output() -> None:

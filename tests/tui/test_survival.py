@@ -8,10 +8,10 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import StartDaemon
 from tests.tui.seats import open_app
 
-from switchtower.client import discover
+from switchtower.client import discovery
 from switchtower.client.client import DaemonClient
 from switchtower.protocols.push import messages
-from switchtower.tui import watch
+from switchtower.tui import event_reader
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -51,7 +51,7 @@ async def test_a_daemon_killed_in_the_middle_is_told_and_gone_on_with(dedicated_
 
 
 async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(push_daemon: ManagedDaemon, workspace: Path) -> None:
-    upto = 3 * watch.PAGE_SIZE
+    upto = 3 * event_reader.PAGE_SIZE
     async with open_app(push_daemon, workspace) as seat:
         client = await DaemonClient.connect(seat.app.settings, start=False)
         request = messages.StartSession("interactive", "demo", messages.Repo(str(workspace), "", ""), "local")
@@ -67,7 +67,7 @@ async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pus
         await seat.wait_for_transcript_text("✓ done")
         assert seat.app.session is not None
         transcript = seat.app.session.transcript
-        assert transcript.first_seq > 2 * watch.PAGE_SIZE
+        assert transcript.first_seq > 2 * event_reader.PAGE_SIZE
         assert "▌ count" not in seat.transcript()
         while transcript.first_seq > 1:
             first = transcript.first_seq
@@ -153,6 +153,6 @@ async def test_text_is_selected_with_the_mouse_and_copied(push_daemon: ManagedDa
 async def test_a_daemon_of_another_version_is_shown_as_a_notice(push_daemon: ManagedDaemon, workspace: Path) -> None:
     async with open_app(push_daemon, workspace) as seat:
         await seat.wait_for_text("● connected")
-        discover.compare_version("0.0.1-of-a-test")
+        discovery.compare_version("0.0.1-of-a-test")
         await seat.wait_for_notice("the daemon has version 0.0.1-of-a-test")
         await seat.wait_for_notice("`tower restart`")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.tui.state import completion, mentions, slash
-from switchtower.tui.state.history import MOST_ENTRIES, InputHistory
+from switchtower.tui.state import input, slash
+from switchtower.tui.state.input import MOST_ENTRIES, InputHistory
 
 # History
 
@@ -70,7 +70,7 @@ def test_a_mistyped_command_is_not_sent_and_says_what_was_meant() -> None:
 def test_nothing_typed_breaks_the_commands(text: str) -> None:
     slash.parse_slash("/" + text)
     slash.complete_slash("/" + text)
-    completion.find_offer(text, files=["a b.txt", "src/"])
+    input.find_offer(text, files=["a b.txt", "src/"])
 
 
 def test_commands_and_skills_are_offered_alike() -> None:
@@ -101,7 +101,7 @@ def test_the_commands_that_people_expect_are_there() -> None:
     [("@", ""), ("see @src/a", "src/a"), ("(@x", "x"), ('@"a b', "a b"), ("line\n@y", "y")],
 )
 def test_a_name_that_is_being_typed_is_found(before: str, wanted: str) -> None:
-    found = mentions.find_mention(before)
+    found = input.find_mention(before)
     assert found is not None
     assert found.wanted == wanted
     assert before[found.start] == "@"
@@ -109,30 +109,30 @@ def test_a_name_that_is_being_typed_is_found(before: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("before", ["me@example", "@src/app.py done", "", "@a ", '@"a b" '])
 def test_what_is_no_name_is_left_alone(before: str) -> None:
-    assert mentions.find_mention(before) is None
+    assert input.find_mention(before) is None
 
 
 def test_a_name_behind_a_long_text_is_found_at_its_place() -> None:
-    found = mentions.find_mention("(@" * 100_000 + " @x")
+    found = input.find_mention("(@" * 100_000 + " @x")
     assert found == (200_001, "x")
 
 
 def test_the_nearest_file_is_first() -> None:
     paths = ["docs/apple.md", "app.py", "src/app.py", "a/p/p.txt", "zzz"]
-    assert mentions.rank_files("app", paths) == ["app.py", "src/app.py", "docs/apple.md", "a/p/p.txt"]
+    assert input.rank_files("app", paths) == ["app.py", "src/app.py", "docs/apple.md", "a/p/p.txt"]
 
 
 def test_a_name_with_blanks_is_quoted() -> None:
-    assert mentions.format_mention("a b.txt") == '@"a b.txt"'
-    assert mentions.format_mention("a.txt") == "@a.txt"
+    assert input.format_mention("a b.txt") == '@"a b.txt"'
+    assert input.format_mention("a.txt") == "@a.txt"
 
 
 def test_what_stands_there_in_full_is_not_offered() -> None:
-    assert completion.find_offer("/help") == completion.NO_OFFER
-    assert completion.find_offer("@a.txt", files=["a.txt"]) == completion.NO_OFFER
+    assert input.find_offer("/help") == input.NO_OFFER
+    assert input.find_offer("@a.txt", files=["a.txt"]) == input.NO_OFFER
 
 
 def test_a_completion_replaces_what_was_typed_of_it() -> None:
-    offer = completion.find_offer("look at @sr", files=["src/", "src/app.py"])
+    offer = input.find_offer("look at @sr", files=["src/", "src/app.py"])
     assert offer.start == len("look at ")
     assert [option.text for option in offer.options] == ["@src/", "@src/app.py"]

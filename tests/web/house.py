@@ -11,7 +11,7 @@ from urllib.parse import quote
 from tests.conformance.daemons import ManagedDaemon
 from tests.relay.stage import DaemonView
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 from switchtower.testing.relay_client import RelayApp, RelayHttp
 
 OWN_HOST = "host_here"

@@ -12,11 +12,12 @@ from tests.crash.tower_process import RawPushClient
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.web_server.site import HttpPortClient
 
-from switchtower.core import codec, events, journal
-from switchtower.core.audit import InvalidAuditCursor
-from switchtower.stores import connections
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.stores.sqlite_audit import _ASKED, _DECIDED, SqliteAudit
+from switchtower.core import codec, events
+from switchtower.core.ports import journal
+from switchtower.core.ports.journal import InvalidAuditCursor
+from switchtower.stores.sqlite import database
+from switchtower.stores.sqlite.audit import _ASKED, _DECIDED, SqliteAudit
+from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.testing.relay_client import RelayApp
 
 Tower = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -186,7 +187,7 @@ async def test_since_leaves_out_what_is_older(sqlite_audit: SqliteAudit) -> None
 
 
 async def test_neither_question_reads_the_journal_from_end_to_end(sqlite_audit: SqliteAudit, tmp_path: Path) -> None:
-    connection = connections.open_for_reading(tmp_path / "journal.db")
+    connection = database.open_for_reading(tmp_path / "journal.db")
     for sql, values, index in ((_DECIDED, (1, 1, 1, 0, 10), "events_decided"), (_ASKED, (1, 1, 1), "events_asked")):
         (plan,) = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
         assert f"SEARCH events USING INDEX {index}" in plan[3]

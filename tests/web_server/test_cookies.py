@@ -5,19 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as texts
 from tests.web_server.site import parse_cookie_attributes
 
-from switchtower.daemon.browser_login import MAX_VISITS, VISIT_SECONDS, VisitTokens, apply_cookie_token
-from switchtower.protocols.relay.http import cookies
 from switchtower.transports import upgrade
 from switchtower.transports.stream import ConnectionOrigin
+from switchtower.web_api import browser_login
+from switchtower.web_api.browser_login import MAX_VISITS, VISIT_SECONDS, VisitTokens, apply_cookie_token
 
 HOST = "127.0.0.1:8787"
 
 
 def test_what_is_set_is_what_is_read() -> None:
-    made = cookies.make_cookie(HOST, "a.b-c_d", seconds=60, secure=True)
+    made = browser_login.make_cookie(HOST, "a.b-c_d", seconds=60, secure=True)
     assert parse_cookie_attributes(made) == {"path": "/", "max-age": "60", "httponly": True, "samesite": "Strict", "secure": True}
-    assert cookies.read_cookie(made.split(";")[0], HOST) == "a.b-c_d"
-    assert cookies.read_cookie(cookies.make_expired_cookie(HOST, secure=False).split(";")[0], HOST) is None
+    assert browser_login.read_cookie(made.split(";")[0], HOST) == "a.b-c_d"
+    assert browser_login.read_cookie(browser_login.make_expired_cookie(HOST, secure=False).split(";")[0], HOST) is None
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,20 @@ def test_what_is_set_is_what_is_read() -> None:
     [("127.0.0.1:8787", "tower_8787"), ("hub.example", "tower"), ("[::1]:80", "tower_80"), ("[::1]", "tower"), ("", "tower")],
 )
 def test_each_port_has_its_own(host: str, name: str) -> None:
-    assert cookies.make_cookie_name(host) == name
+    assert browser_login.make_cookie_name(host) == name
 
 
 @given(texts.text())
 def test_any_header_is_read_without_trouble_and_two_of_ours_are_none(rude: str) -> None:
-    cookies.read_cookie(rude, HOST)
-    assert cookies.read_cookie(f"tower_8787=a; {rude}; tower_8787=b", HOST) is None
+    browser_login.read_cookie(rude, HOST)
+    assert browser_login.read_cookie(f"tower_8787=a; {rude}; tower_8787=b", HOST) is None
 
 
 @given(texts.text(), texts.text())
 def test_no_origin_but_our_own_is_ours(origin: str, fetch_site: str) -> None:
     ours = origin.lower() == f"http://{HOST}"
-    assert cookies.is_own_page(origin, fetch_site, HOST, None) == ours
-    assert cookies.is_own_page(None, fetch_site, HOST, None) == (fetch_site == "same-origin")
+    assert browser_login.is_own_page(origin, fetch_site, HOST, None) == ours
+    assert browser_login.is_own_page(None, fetch_site, HOST, None) == (fetch_site == "same-origin")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_no_origin_but_our_own_is_ours(origin: str, fetch_site: str) -> None:
     ],
 )
 def test_our_own_page_is_that_of_this_very_port(origin: str, host: str, public_url: str | None, ours: bool) -> None:
-    assert cookies.is_own_page(origin, None, host, public_url) is ours
+    assert browser_login.is_own_page(origin, None, host, public_url) is ours
 
 
 def test_a_socket_s_own_token_goes_before_the_cookie() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.web_server.site import TIMEOUT, HttpPortClient, parse_cookie_attributes
 
-from switchtower.daemon import supervision
+from switchtower.accounts import authenticators
 from switchtower.testing.relay_client import RelayApp, open_websocket
 
 PASSWORD = "correct horse battery"
@@ -260,7 +260,7 @@ async def test_a_login_is_listed_and_revoked_like_any_token_and_its_socket_is_cl
     revoked = await asyncio.to_thread(run_tower, "token", "revoke", token_id)
     assert revoked.returncode == 0
     assert (await http_port.get("/auth/me", Cookie=cookie)).status == 401
-    async with asyncio.timeout(supervision.CHECK_INTERVAL + TIMEOUT):
+    async with asyncio.timeout(authenticators.CHECK_INTERVAL + TIMEOUT):
         assert await app.wait_closed() == 1008
 
 

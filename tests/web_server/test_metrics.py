@@ -12,8 +12,9 @@ from tests.relay.stage import wait_until
 from tests.web_server.prometheus import MetricFamilies
 from tests.web_server.site import TIMEOUT, HttpPortClient
 
-from switchtower.core import errors, journal
-from switchtower.daemon import metrics_format, vitals
+from switchtower.core import errors
+from switchtower.core.ports import journal
+from switchtower.telemetry import metrics, prometheus
 from switchtower.testing.relay_client import RelayApp, RelayHost
 
 SESSIONS = 6
@@ -173,20 +174,18 @@ async def test_a_daemon_that_stops_says_so(http_port: HttpPortClient, connect: C
 
 def test_labels_are_escaped_so_that_a_strict_reader_reads_them() -> None:
     rude = 'a"b\\c\nd'
-    text = metrics_format.format_text(
-        [metrics_format.make_labelled("x_total", "counter", "Help", "kind", {rude: 1.5, "plain": 2})]
-    )
+    text = prometheus.format_text([prometheus.make_labelled("x_total", "counter", "Help", "kind", {rude: 1.5, "plain": 2})])
     found = MetricFamilies(text)
     assert found.get_value("x_total", kind="plain") == 2
     assert found.get_value("x_total", kind=r"a\"b\\c\nd") == 1.5
 
 
 def test_times_fall_into_their_buckets() -> None:
-    times = vitals.Histogram()
+    times = metrics.Histogram()
     for seconds in (0.0, 0.0005, 0.00051, 4.9, 5.0, 5.1, 100.0):
         times.add(seconds)
     found = MetricFamilies(
-        metrics_format.format_text([metrics_format.make_histogram("t", "T", vitals.BUCKETS, times.counts, times.sum)])
+        prometheus.format_text([prometheus.make_histogram("t", "T", metrics.BUCKETS, times.counts, times.sum)])
     )
     assert found.get_value("t_bucket", le="0.0005") == 2
     assert found.get_value("t_bucket", le="0.001") == 3
@@ -214,7 +213,7 @@ class _FailingPage:
 
 async def test_a_commit_that_failed_is_remembered_until_one_succeeds_or_some_time_has_passed() -> None:
     now = [100.0]
-    counted, store = vitals.Metrics(lambda: now[0]), _FailingPage()
+    counted, store = metrics.Metrics(lambda: now[0]), _FailingPage()
     metered = counted.wrap_journal(store)  # type: ignore[arg-type]
 
     async def append() -> None:
@@ -230,13 +229,13 @@ async def test_a_commit_that_failed_is_remembered_until_one_succeeds_or_some_tim
     assert not counted.is_journal_failing
     store.full = True
     await append()
-    now[0] += vitals.FAILURE_MEMORY_SECONDS
+    now[0] += metrics.FAILURE_MEMORY_SECONDS
     assert not counted.is_journal_failing, "somebody must be let in to try again"
 
 
 def test_as_many_providers_are_told_apart_as_anybody_configures() -> None:
-    counted = vitals.Metrics()
+    counted = metrics.Metrics()
     for number in range(1_000):
         counted._get_provider(f"provider{number}").calls += 1
-    assert len(counted.providers) == vitals.MAX_PROVIDERS + 1
+    assert len(counted.providers) == metrics.MAX_PROVIDERS + 1
     assert sum(provider.calls for provider in counted.providers.values()) == 1_000

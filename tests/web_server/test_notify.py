@@ -13,7 +13,7 @@ from tests.web_server.receiver import WebhookReceiver
 
 from switchtower.core import events
 from switchtower.core.session import Session
-from switchtower.daemon import notify, notify_http, notify_webhook
+from switchtower.notifications import delivery, notifier
 
 SECRET = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -79,7 +79,7 @@ async def test_an_address_that_never_answers_holds_up_neither_runs_nor_the_end(
         run_id = await client.send(session_id, "say: hello", f"msg_{number}")
         await client.wait_for_event("run_complete", session_id=session_id, run_id=run_id)
     await receiver.wait_for_requests()
-    async with asyncio.timeout(notify_http.TIMEOUT - 1):  # nobody waits for the thread that waits
+    async with asyncio.timeout(delivery.TIMEOUT - 1):  # nobody waits for the thread that waits
         assert await daemon.stop() == 0
 
 
@@ -99,11 +99,11 @@ async def test_the_address_is_in_no_log(
 
 # By itself
 
-Send = Callable[[notify.Notification], None]
+Send = Callable[[notifier.Notification], None]
 
 
-def make_news(event: str = "decision", title: str = "Decide") -> notify.Notification:
-    return notify.Notification(
+def make_news(event: str = "decision", title: str = "Decide") -> notifier.Notification:
+    return notifier.Notification(
         event=event,
         title=title,
         text="make test",
@@ -123,15 +123,15 @@ class FailingChannel:
 
     name = "a recorder"
 
-    def __init__(self, *problems: notify.DeliveryFailed) -> None:
+    def __init__(self, *problems: notifier.DeliveryFailed) -> None:
         self.problems = list(problems)
         self.tried = 0
-        self.sent: list[notify.Notification] = []
+        self.sent: list[notifier.Notification] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.done = asyncio.Event()
 
-    async def send(self, notification: notify.Notification) -> None:
+    async def send(self, notification: notifier.Notification) -> None:
         await self.gate.wait()
         self.tried += 1
         if self.problems:
@@ -141,9 +141,9 @@ class FailingChannel:
 
 
 def make_notifier(
-    *channels: notify.NotificationChannel, wanted: tuple[str, ...] = ("decision", "finished", "failed")
-) -> notify.Notifier:
-    return notify.Notifier(
+    *channels: notifier.NotificationChannel, wanted: tuple[str, ...] = ("decision", "finished", "failed")
+) -> notifier.Notifier:
+    return notifier.Notifier(
         channels, wanted, public_url=None, clean=lambda text: text.replace(SECRET, "***"), now_ms=lambda: 1, first_pause=0.001
     )
 
@@ -153,18 +153,18 @@ def make_run_ended(outcome: events.Outcome, summary: str = "") -> events.RunComp
 
 
 async def test_what_fails_for_a_while_is_tried_again() -> None:
-    again = [notify.DeliveryFailed("busy", again=True) for _ in range(notify.ATTEMPTS - 1)]
+    again = [notifier.DeliveryFailed("busy", again=True) for _ in range(notifier.ATTEMPTS - 1)]
     channel = FailingChannel(*again)
     made = make_notifier(channel)
     made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS))
     async with asyncio.timeout(60):
         await channel.done.wait()
-    assert channel.tried == notify.ATTEMPTS
+    assert channel.tried == notifier.ATTEMPTS
     await made.close()
 
 
 async def test_what_is_refused_for_good_is_not_tried_again_and_the_next_one_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    channel = FailingChannel(notify.DeliveryFailed("it answered 404", again=False))
+    channel = FailingChannel(notifier.DeliveryFailed("it answered 404", again=False))
     made = make_notifier(channel)
     made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.SUCCESS, "first"))
     made.on_event(Session(id="sess_1"), make_run_ended(events.Outcome.FAILED, "second"))
@@ -192,7 +192,7 @@ async def test_a_crowd_for_a_dead_address_is_bounded_and_leaves_the_others_alone
         while not dead.sent or dead.sent[-1].text != "999":
             dead.done.clear()
             await dead.done.wait()
-    assert len(dead.sent) <= notify.MAX_WAITING + 1
+    assert len(dead.sent) <= notifier.MAX_WAITING + 1
     await made.close()
 
 
@@ -233,7 +233,7 @@ async def test_only_what_is_wanted_is_told_and_no_secret_in_it() -> None:
         await channel.done.wait()
     (told,) = channel.sent
     assert SECRET not in told.text + told.run_title
-    assert len(told.text) == notify.MAX_TEXT_LENGTH
+    assert len(told.text) == notifier.MAX_TEXT_LENGTH
     assert "\n" not in told.text
     await made.close()
 
@@ -243,8 +243,8 @@ async def test_only_what_is_wanted_is_told_and_no_secret_in_it() -> None:
 
 async def test_a_redirect_is_not_followed(receiver: WebhookReceiver) -> None:
     receiver.answers = [f"307 Temporary Redirect\r\nLocation: {receiver.url}/elsewhere"]
-    with pytest.raises(notify.DeliveryFailed) as refused:
-        await notify_webhook.WebhookChannel(f"{receiver.url}/here", "json").send(make_news())
+    with pytest.raises(notifier.DeliveryFailed) as refused:
+        await delivery.WebhookChannel(f"{receiver.url}/here", "json").send(make_news())
     assert not refused.value.again
     assert "leads elsewhere" in str(refused.value)
     assert [got.path for got in receiver.got] == ["/here"]
@@ -255,31 +255,31 @@ async def test_a_redirect_is_not_followed(receiver: WebhookReceiver) -> None:
 )
 async def test_which_refusals_are_worth_another_try(receiver: WebhookReceiver, status: str, again: bool) -> None:
     receiver.answers = [f"{status}\r\nRetry-After: 7"]
-    with pytest.raises(notify_http.DeliveryRejected) as refused:
-        await notify_http.post_notification(receiver.url, b"", {})
+    with pytest.raises(delivery.DeliveryRejected) as refused:
+        await delivery.post_notification(receiver.url, b"", {})
     assert (refused.value.again, refused.value.after) == (again, 7.0)
 
 
 async def test_silence_has_an_end(receiver: WebhookReceiver) -> None:
     receiver.silent = True
-    with pytest.raises(notify.DeliveryFailed) as refused:
-        await notify_http.post_notification(receiver.url, b"", {}, timeout_s=0.1)
+    with pytest.raises(notifier.DeliveryFailed) as refused:
+        await delivery.post_notification(receiver.url, b"", {}, timeout_s=0.1)
     assert refused.value.again
 
 
 async def test_nobody_there_is_trouble_that_may_pass_and_names_no_address() -> None:
-    with pytest.raises(notify.DeliveryFailed) as refused:
-        await notify_http.post_notification("http://127.0.0.1:1/secret", b"", {})
+    with pytest.raises(notifier.DeliveryFailed) as refused:
+        await delivery.post_notification("http://127.0.0.1:1/secret", b"", {})
     assert refused.value.again
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("title", ["Läufe 🚂", "plain", "a\r\nX-Evil: 1", "x" * 500])
 async def test_a_title_is_one_header_whatever_is_in_it(receiver: WebhookReceiver, title: str) -> None:
-    await notify_webhook.WebhookChannel(receiver.url, "ntfy").send(make_news(title=title))
+    await delivery.WebhookChannel(receiver.url, "ntfy").send(make_news(title=title))
     (got,) = receiver.got
     ((text, charset),) = decode_header(got.headers["title"])
     assert (text.decode(charset or "ascii") if isinstance(text, bytes) else text) == title
     assert "x-evil" not in got.headers
-    assert "127.0.0.1" in repr(notify_webhook.WebhookChannel("http://127.0.0.1/secret", "json"))
-    assert "secret" not in repr(notify_webhook.WebhookChannel("http://127.0.0.1/secret", "json"))
+    assert "127.0.0.1" in repr(delivery.WebhookChannel("http://127.0.0.1/secret", "json"))
+    assert "secret" not in repr(delivery.WebhookChannel("http://127.0.0.1/secret", "json"))

@@ -9,17 +9,17 @@ from tests.crash.tower_process import DaemonDidNotStart
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.web_server.receiver import WebhookReceiver
 
-from switchtower import config
 from switchtower.core import events
 from switchtower.core.session import Session
-from switchtower.daemon import telemetry, telemetry_otel
+from switchtower.settings.sources import ConfigError
+from switchtower.telemetry import traces
 
 ACTOR = events.Actor(name="ada", via="web")
 SECRET = "the words of a prompt"
 
 
 class RecordedSpan:
-    def __init__(self, name: str, parent: "RecordedSpan | None", at_ns: int, attributes: telemetry.Attributes) -> None:
+    def __init__(self, name: str, parent: "RecordedSpan | None", at_ns: int, attributes: traces.Attributes) -> None:
         self.name = name
         self.parent = parent
         self.begun_ns = at_ns
@@ -34,11 +34,11 @@ class SpanRecorder:
     def __init__(self) -> None:
         self.spans: list[RecordedSpan] = []
 
-    def begin(self, name: str, parent: Any, at_ns: int, attributes: telemetry.Attributes) -> Any:
+    def begin(self, name: str, parent: Any, at_ns: int, attributes: traces.Attributes) -> Any:
         self.spans.append(RecordedSpan(name, parent, at_ns, attributes))
         return self.spans[-1]
 
-    def end(self, span: Any, at_ns: int, attributes: telemetry.Attributes, *, problem: str | None = None) -> None:
+    def end(self, span: Any, at_ns: int, attributes: traces.Attributes, *, problem: str | None = None) -> None:
         assert span.ended_ns is None, "a span ends once"
         span.ended_ns, span.problem = at_ns, problem
         span.attributes.update(attributes)
@@ -51,7 +51,7 @@ class TelemetryHarness:
     def __init__(self) -> None:
         self.recorder = SpanRecorder()
         self.now_ns = 0
-        self.tracer = telemetry.Tracer(self.recorder, lambda: self.now_ns)
+        self.tracer = traces.Tracer(self.recorder, lambda: self.now_ns)
         self.session = Session(id="sess_1", engine="agent", provider="demo")
 
     def record_events(self, *seen: events.AnyEvent) -> None:
@@ -159,13 +159,13 @@ def test_what_belongs_to_no_run_or_to_another_host_makes_no_span(telemetry_harne
 
 def test_runs_and_calls_without_an_end_are_bounded(telemetry_harness: TelemetryHarness) -> None:
     telemetry_harness.record_events(
-        WHOLE_RUN[0], *(events.ToolCalled(f"call_{n}", "run", {}) for n in range(telemetry.MAX_OPEN + 10))
+        WHOLE_RUN[0], *(events.ToolCalled(f"call_{n}", "run", {}) for n in range(traces.MAX_OPEN + 10))
     )
-    assert len(telemetry_harness.recorder.find_spans("tool call")) == telemetry.MAX_OPEN
-    for number in range(telemetry.MAX_RUNS + 10):
+    assert len(telemetry_harness.recorder.find_spans("tool call")) == traces.MAX_OPEN
+    for number in range(traces.MAX_RUNS + 10):
         telemetry_harness.session = Session(id=f"sess_{number}", engine="agent", provider="demo")
         telemetry_harness.record_events(WHOLE_RUN[0])
-    assert sum(span.ended_ns is None for span in telemetry_harness.recorder.find_spans("run")) == telemetry.MAX_RUNS
+    assert sum(span.ended_ns is None for span in telemetry_harness.recorder.find_spans("run")) == traces.MAX_RUNS
 
 
 # The exporter
@@ -181,13 +181,13 @@ def test_runs_and_calls_without_an_end_are_bounded(telemetry_harness: TelemetryH
     ],
 )
 def test_the_collector_s_place_is_added_where_it_is_not_named(endpoint: str, url: str) -> None:
-    assert telemetry_otel.make_traces_url(endpoint) == url
+    assert traces.make_traces_url(endpoint) == url
 
 
 def is_installed() -> bool:
     try:
-        telemetry_otel.check_installed()
-    except config.ConfigError:
+        traces.check_installed()
+    except ConfigError:
         return False
     return True
 

@@ -19,9 +19,8 @@ from tests.web_server.receiver import WebhookReceiver
 from tests.web_server.site import HttpPortClient
 from tests.web_server.test_notify import make_news
 
-from switchtower.daemon import notify_push, notify_seal
-from switchtower.daemon.notify_push import WebPushChannel
-from switchtower.daemon.notify_shelf import FolderSubscriptionStore
+from switchtower.notifications import encryption, web_push
+from switchtower.notifications.web_push import FolderSubscriptionStore, WebPushChannel
 
 VECTOR = {
     "plaintext": b"When I grow up, I want to be a watermelon",
@@ -46,8 +45,8 @@ class FakePushBrowser:
     @property
     def subscription(self) -> dict[str, Any]:
         keys = {
-            "p256dh": notify_seal.encode_base64url(notify_seal.encode_public_key(self.key)),
-            "auth": notify_seal.encode_base64url(self.auth),
+            "p256dh": encryption.encode_base64url(encryption.encode_public_key(self.key)),
+            "auth": encryption.encode_base64url(self.auth),
         }
         return {"endpoint": self.endpoint, "expirationTime": None, "keys": keys}
 
@@ -56,24 +55,24 @@ class FakePushBrowser:
         assert int.from_bytes(body[16:20], "big") >= len(body) - 86
         theirs, sealed = rest[:size], rest[size:]
         shared = self.key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs))
-        ours = notify_seal.encode_public_key(self.key)
-        material = notify_seal._expand_key(notify_seal._compute_hmac(self.auth, shared), b"WebPush: info\0" + ours + theirs, 32)
-        secret = notify_seal._compute_hmac(salt, material)
-        key = notify_seal._expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
-        nonce = notify_seal._expand_key(secret, b"Content-Encoding: nonce\0", 12)
+        ours = encryption.encode_public_key(self.key)
+        material = encryption._expand_key(encryption._compute_hmac(self.auth, shared), b"WebPush: info\0" + ours + theirs, 32)
+        secret = encryption._compute_hmac(salt, material)
+        key = encryption._expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
+        nonce = encryption._expand_key(secret, b"Content-Encoding: nonce\0", 12)
         return json.loads(AESGCM(key).decrypt(nonce, sealed, None).rstrip(b"\0")[:-1])
 
 
 def test_a_message_is_sealed_as_the_rfc_s_own_example() -> None:
-    number = int.from_bytes(notify_seal.decode_base64url(str(VECTOR["as_private"])), "big")
-    sealed = notify_seal.encrypt_message(
+    number = int.from_bytes(encryption.decode_base64url(str(VECTOR["as_private"])), "big")
+    sealed = encryption.encrypt_message(
         bytes(VECTOR["plaintext"]),  # type: ignore[arg-type]
-        notify_seal.decode_base64url(str(VECTOR["ua_public"])),
-        notify_seal.decode_base64url(str(VECTOR["auth"])),
+        encryption.decode_base64url(str(VECTOR["ua_public"])),
+        encryption.decode_base64url(str(VECTOR["auth"])),
         key=ec.derive_private_key(number, ec.SECP256R1()),
-        salt=notify_seal.decode_base64url(str(VECTOR["salt"])),
+        salt=encryption.decode_base64url(str(VECTOR["salt"])),
     )
-    assert notify_seal.encode_base64url(sealed) == VECTOR["sealed"]
+    assert encryption.encode_base64url(sealed) == VECTOR["sealed"]
 
 
 async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_read_it(
@@ -86,7 +85,7 @@ async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_re
     public_key = (await site.request_as_owner("GET", "/push/key")).json["public_key"]
     browser = FakePushBrowser(f"{receiver.url}/push/abc")
     assert (await site.request_as_owner("POST", "/push/subscriptions", browser.subscription)).status == 204
-    for name in (notify_push.KEY_FILE, notify_push.SUBSCRIPTIONS_FILE):
+    for name in (web_push.KEY_FILE, web_push.SUBSCRIPTIONS_FILE):
         assert stat.S_IMODE((home / "data" / name).stat().st_mode) == 0o600
 
     client = await connect(site.daemon)
@@ -109,7 +108,7 @@ async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_re
     scheme, _, rest = got.headers["authorization"].partition(" ")
     parts = dict(part.strip().split("=", 1) for part in rest.split(","))
     assert (scheme, parts["k"]) == ("vapid", public_key)
-    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), notify_seal.decode_base64url(public_key))
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), encryption.decode_base64url(public_key))
     claims = jwt.decode(parts["t"], key, algorithms=["ES256"], audience=receiver.url)
     assert claims["sub"] == "mailto:ada@example.org"
 
@@ -146,7 +145,7 @@ async def test_what_no_browser_says_is_refused(start_daemon_process: StartDaemon
         await site.request_as_owner("POST", "/push/subscriptions", {**subscription, **change}) for change in NO_SUBSCRIPTIONS
     ]
     assert [answer.status for answer in answers] == [400] * len(NO_SUBSCRIPTIONS)
-    assert not (home / "data" / notify_push.SUBSCRIPTIONS_FILE).exists()
+    assert not (home / "data" / web_push.SUBSCRIPTIONS_FILE).exists()
 
 
 async def test_only_users_subscribe(start_daemon_process: StartDaemon, home: Path) -> None:
@@ -201,11 +200,11 @@ async def test_a_user_who_was_removed_is_told_nothing_more(tmp_path: Path, recei
 async def test_one_user_s_browsers_are_bounded_and_the_oldest_make_room(tmp_path: Path) -> None:
     push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
     keys = FakePushBrowser("x").subscription["keys"]
-    for number in range(notify_push.MAX_SUBSCRIPTIONS_PER_USER + 5):
+    for number in range(web_push.MAX_SUBSCRIPTIONS_PER_USER + 5):
         await push.subscribe("ada", f"https://push.example.org/{number}", keys["p256dh"], keys["auth"])
-    kept = json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())
+    kept = json.loads((tmp_path / web_push.SUBSCRIPTIONS_FILE).read_bytes())
     assert [each["endpoint"].rpartition("/")[2] for each in kept] == [
-        str(n) for n in range(5, notify_push.MAX_SUBSCRIPTIONS_PER_USER + 5)
+        str(n) for n in range(5, web_push.MAX_SUBSCRIPTIONS_PER_USER + 5)
     ]
     assert not await push.unsubscribe("bob", kept[0]["endpoint"]), "each has their own"
 
@@ -222,18 +221,18 @@ async def test_a_long_text_is_cut_to_what_one_message_holds(tmp_path: Path, rece
 
 
 async def test_a_broken_file_costs_the_subscriptions_and_not_the_daemon(tmp_path: Path) -> None:
-    (tmp_path / notify_push.SUBSCRIPTIONS_FILE).write_bytes(b"\xff{")
+    (tmp_path / web_push.SUBSCRIPTIONS_FILE).write_bytes(b"\xff{")
     push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
     await push.send(make_news())
     await subscribe_browser(push, FakePushBrowser("https://push.example.org/1"))
-    assert len(json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())) == 1
+    assert len(json.loads((tmp_path / web_push.SUBSCRIPTIONS_FILE).read_bytes())) == 1
 
 
 async def test_subscribing_at_once_loses_nobody(tmp_path: Path) -> None:
     push = WebPushChannel(FolderSubscriptionStore(tmp_path), contact=None)
     browsers = [FakePushBrowser(f"https://push.example.org/{number}") for number in range(8)]
     await asyncio.gather(*(subscribe_browser(push, browser) for browser in browsers))
-    kept = json.loads((tmp_path / notify_push.SUBSCRIPTIONS_FILE).read_bytes())
+    kept = json.loads((tmp_path / web_push.SUBSCRIPTIONS_FILE).read_bytes())
     assert {each["endpoint"] for each in kept} == {browser.endpoint for browser in browsers}
 
 
@@ -244,5 +243,5 @@ async def test_those_who_ask_first_together_get_the_one_key_that_is_kept(tmp_pat
 
 
 def test_base64_is_read_with_and_without_padding() -> None:
-    assert notify_seal.decode_base64url("AQI") == notify_seal.decode_base64url("AQI=") == b"\x01\x02"
+    assert encryption.decode_base64url("AQI") == encryption.decode_base64url("AQI=") == b"\x01\x02"
     assert urlsafe_b64encode(b"\x01\x02") == b"AQI="

@@ -1,7 +1,6 @@
 """Owns stderr and the exit codes: everything that people read and that is not the answer itself goes out here."""
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -90,17 +89,9 @@ def print_error(message: str, hint: str | None = None) -> None:
 
 def escape_unprintable(text: str) -> str:
     """Text that came from elsewhere must not steer the terminal or hide a part of itself: what cannot be seen is spelled out."""
-    from switchtower.core import invisible
+    from switchtower.core import characters
 
-    return invisible.reveal(text, invisible.format_escape)
-
-
-_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-
-
-def strip_terminal_codes(text: str) -> str:
-    """What a program wrote for a terminal, without its colours and with each return to the line's start as a new line."""
-    return _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return characters.reveal(text, characters.format_escape)
 
 
 def supports_colour(descriptor: int) -> bool:
@@ -134,7 +125,7 @@ def run_command_line(call: Callable[[], Any]) -> int:
         return ExitStatus.OUTPUT_CLOSED
     except Exception as problem:
         from switchtower.client import errors
-        from switchtower.config import ConfigError
+        from switchtower.settings.sources import ConfigError
 
         if not isinstance(problem, errors.ClientError | ConfigError):
             raise

@@ -96,9 +96,9 @@ class CommandGroup(click.Group):
         assert isinstance(command, click.Command), f"`{row.name}` is not a command"
         command.short_help = row.help
         if _is_completing():
-            from switchtower.cli import completing
+            from switchtower.cli import shell_completion
 
-            completing.install_completions(command)
+            shell_completion.install_completions(command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
@@ -153,9 +153,9 @@ def tower(ctx: click.Context) -> int | None:
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout)):
         click.echo(ctx.get_help())
         return None
-    from switchtower.cli.commands import ui
+    from switchtower.cli.commands import attach
 
-    return ui.open_ui(None, None)
+    return attach.open_ui(None, None)
 
 
 def main(args: list[str] | None = None, prog_name: str | None = None) -> NoReturn:
@@ -177,10 +177,10 @@ def hostd() -> NoReturn:
 
 def pi_server() -> NoReturn:
     """The pi document's name for a daemon that also speaks over stdin and stdout."""
-    from switchtower.cli.commands import pi_server
+    from switchtower.cli.commands import serve
 
     def call() -> Any:
-        return pi_server.pi_server.main(prog_name="pi-server", standalone_mode=False)
+        return serve.pi_server.main(prog_name="pi-server", standalone_mode=False)
 
     console.exit_process(console.run_command_line(call))
 

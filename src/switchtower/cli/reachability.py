@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from switchtower.settings import values
+from switchtower.settings import parsers
 
 _ENCRYPTED = ("https", "wss")
 _WILDCARD_FAMILIES = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}  # noqa: S104
@@ -45,7 +45,7 @@ def describe_reachability(
 
 
 def _make_external_url(url: str | None, bound: str | None) -> str | None:
-    address = None if bound is None else values.parse_address(bound)
+    address = None if bound is None else parsers.parse_address(bound)
     if url is None or address is None or _is_loopback(address.host):
         return None
     parts = urlsplit(url)

@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from switchtower import config
-from switchtower.client import dialogs, discover, errors, frames, workspace
+from switchtower.client import dialogs, discovery, errors, frames, workspace
 from switchtower.client.connection import REQUEST_TIMEOUT, DaemonConnection
-from switchtower.client.patience import RECONNECT_TIMEOUT, retry_while_away
-from switchtower.client.session import SessionSubscription
+from switchtower.client.discovery import RECONNECT_TIMEOUT, retry_while_away
+from switchtower.client.subscription import SessionSubscription
 from switchtower.core import ids
-from switchtower.protocols.push import extensions, listings, messages, node_messages, trust_messages
+from switchtower.protocols.push import extension_messages, listing_messages, messages
 
 _MAX_SEQ = 2**53 - 1
 _SLOW_REQUEST_TIMEOUT = 300.0
@@ -37,9 +37,9 @@ class DaemonClient:
     @classmethod
     async def connect(cls, settings: config.Settings, *, start: bool = True) -> "DaemonClient":
         """With `start`, a daemon is started when none runs. Raises `DaemonUnreachable`."""
-        opener = discover.connect_or_start if start else discover.connect
+        opener = discovery.connect_or_start if start else discovery.connect
         client = cls(settings, await opener(settings))
-        if discover.needs_restart(settings):
+        if discovery.needs_restart(settings):
             notices.add(NEEDS_RESTART)
         return client
 
@@ -120,10 +120,10 @@ class DaemonClient:
         )
         return (await self._request(request, messages.SendAnswer, session_id)).runId
 
-    async def queue_message(self, session_id: str, text: str, delivery: MessageDelivery) -> extensions.Queued:
+    async def queue_message(self, session_id: str, text: str, delivery: MessageDelivery) -> extension_messages.Queued:
         """Hands a message to a run that is under way, once; without a run it starts one."""
-        request = extensions.QueueMessage(_make_message_id(), text, delivery, session_id)
-        return await self._request(request, extensions.Queued, session_id)
+        request = extension_messages.QueueMessage(_make_message_id(), text, delivery, session_id)
+        return await self._request(request, extension_messages.Queued, session_id)
 
     async def decide_approval(
         self,
@@ -160,8 +160,8 @@ class DaemonClient:
         if not self.supports("dialogs"):
             raise errors.DaemonTooOld("dialogs")
         given = None if responses is None else dict(responses)
-        request = extensions.AnswerDialog(dialog_id, session_id, value, confirmed, given, dismissed)
-        await self._request(request, extensions.DialogAnswered, session_id)
+        request = extension_messages.AnswerDialog(dialog_id, session_id, value, confirmed, given, dismissed)
+        await self._request(request, extension_messages.DialogAnswered, session_id)
 
     async def list_open_dialogs(self, session_id: str) -> list[dialogs.PushDialog]:
         """What a session's people are asked at this moment, found by reading its events. An older daemon asks nothing."""
@@ -179,89 +179,91 @@ class DaemonClient:
 
     async def type_text(self, session_id: str, text: str) -> None:
         """Types a text into a session's program, once, however often the connection is lost meanwhile."""
-        request = extensions.TerminalInput(
+        request = extension_messages.TerminalInput(
             text, session_id, ids.format_id("in", time.time_ns() // 1_000_000, secrets.randbits(80))
         )
-        await self._request(request, extensions.Typed, session_id)
+        await self._request(request, extension_messages.Typed, session_id)
 
     async def type_keys(self, session_id: str, keys: str) -> None:
         """As a person types, of which only the number of keys is kept. Waits for a daemon that is away, and is not asked again
         when the connection is lost on the way: nobody's key is to be pressed twice."""
         await retry_while_away(self._ensure_connected, timeout=RECONNECT_TIMEOUT)
-        await self._request(extensions.TerminalInput(keys, session_id), extensions.Typed, session_id, repeatable=False)
+        await self._request(
+            extension_messages.TerminalInput(keys, session_id), extension_messages.Typed, session_id, repeatable=False
+        )
 
     async def resize_terminal(self, session_id: str, cols: int, rows: int) -> None:
-        await self._request(extensions.TerminalResize(cols, rows, session_id), extensions.Typed, session_id)
+        await self._request(extension_messages.TerminalResize(cols, rows, session_id), extension_messages.Typed, session_id)
 
-    async def list_terminals(self, limit: int = 20) -> list[extensions.TerminalListing]:
+    async def list_terminals(self, limit: int = 20) -> list[extension_messages.TerminalListing]:
         """Of the sessions that were used last, those that are programs. An older daemon has none."""
         if not self.supports("terminals"):
             return []
-        return (await self._request(extensions.ListTerminals(limit), extensions.Terminals)).terminals
+        return (await self._request(extension_messages.ListTerminals(limit), extension_messages.Terminals)).terminals
 
-    async def list_cards(self, limit: int = 100, *, waiting: bool = False) -> list[listings.Card]:
+    async def list_cards(self, limit: int = 100, *, waiting: bool = False) -> list[listing_messages.Card]:
         """Sessions, the one used last first; or only those that wait for a decision."""
         self._require_capability("cards", "lists with titles")
-        return (await self._request(listings.ListCards(limit, waiting), listings.Cards)).cards
+        return (await self._request(listing_messages.ListCards(limit, waiting), listing_messages.Cards)).cards
 
-    async def list_approvals(self, limit: int = 100) -> list[listings.PendingApproval]:
+    async def list_approvals(self, limit: int = 100) -> list[listing_messages.PendingApproval]:
         """Everything that waits for a decision, of all sessions and hosts."""
         self._require_capability("inbox", "an inbox")
-        return (await self._request(listings.ListApprovals(limit), listings.Approvals)).approvals
+        return (await self._request(listing_messages.ListApprovals(limit), listing_messages.Approvals)).approvals
 
-    async def search(self, text: str, limit: int = 50, *, session_id: str | None = None) -> list[listings.Hit]:
+    async def search(self, text: str, limit: int = 50, *, session_id: str | None = None) -> list[listing_messages.Hit]:
         self._require_capability("search", "searching")
-        request = listings.SearchSessions(text, limit, session_id)
-        return (await self._request(request, listings.Hits, timeout=_SLOW_REQUEST_TIMEOUT)).hits
+        request = listing_messages.SearchSessions(text, limit, session_id)
+        return (await self._request(request, listing_messages.Hits, timeout=_SLOW_REQUEST_TIMEOUT)).hits
 
-    async def fork_session(self, session_id: str, *, before_seq: int | None = None) -> listings.Forked:
+    async def fork_session(self, session_id: str, *, before_seq: int | None = None) -> listing_messages.Forked:
         """A new session with what was said in this one. Not asked again when the connection is lost: it may have begun."""
         self._require_capability("fork", "forks")
-        request = listings.ForkSession(session_id, before_seq)
-        forked = await self._request(request, listings.Forked, session_id, repeatable=False)
+        request = listing_messages.ForkSession(session_id, before_seq)
+        forked = await self._request(request, listing_messages.Forked, session_id, repeatable=False)
         self.remember_attach_token(forked.sessionId, forked.attachToken)
         return forked
 
     async def delete_session(self, session_id: str) -> None:
         self._require_capability("delete", "deleting sessions")
-        await self._request(listings.DeleteSession(session_id), listings.Deleted, session_id, repeatable=False)
+        await self._request(listing_messages.DeleteSession(session_id), listing_messages.Deleted, session_id, repeatable=False)
 
-    async def list_nodes(self) -> list[node_messages.Node]:
+    async def list_nodes(self) -> list[listing_messages.Node]:
         """The nodes that share the daemon's store, itself among them. None where it is alone; an older one always is."""
         if not self.supports("nodes"):
             return []
-        return (await self._request(node_messages.ListNodes(), node_messages.Nodes)).nodes
+        return (await self._request(listing_messages.ListNodes(), listing_messages.Nodes)).nodes
 
-    async def drain_node(self, wait_seconds: float) -> node_messages.NodeDrained:
+    async def drain_node(self, wait_seconds: float) -> listing_messages.NodeDrained:
         """Empties the node. It lets clients go on the way, this one too: asked again, it tells what came of it."""
         self._require_capability("nodes", "several nodes")
-        request = node_messages.DrainNode(wait_seconds)
-        return await self._request(request, node_messages.NodeDrained, timeout=wait_seconds + _SLOW_REQUEST_TIMEOUT)
+        request = listing_messages.DrainNode(wait_seconds)
+        return await self._request(request, listing_messages.NodeDrained, timeout=wait_seconds + _SLOW_REQUEST_TIMEOUT)
 
-    async def list_trusted_folders(self) -> list[trust_messages.TrustedFolder]:
+    async def list_trusted_folders(self) -> list[listing_messages.TrustedFolder]:
         self._require_capability("folder_trust", "trusting folders")
-        return (await self._request(trust_messages.ListTrustedFolders(), trust_messages.TrustedFolders)).folders
+        return (await self._request(listing_messages.ListTrustedFolders(), listing_messages.TrustedFolders)).folders
 
     async def trust_folder(self, path: str) -> str:
         self._require_capability("folder_trust", "trusting folders")
-        return (await self._request(trust_messages.TrustFolder(path), trust_messages.FolderTrusted)).path
+        return (await self._request(listing_messages.TrustFolder(path), listing_messages.FolderTrusted)).path
 
     async def untrust_folder(self, path: str) -> bool:
         self._require_capability("folder_trust", "trusting folders")
-        return (await self._request(trust_messages.ForgetFolder(path), trust_messages.FolderForgotten)).wasTrusted
+        return (await self._request(listing_messages.ForgetFolder(path), listing_messages.FolderForgotten)).wasTrusted
 
     def _require_capability(self, capability: str, what: str) -> None:
         if not self.supports(capability):
             raise errors.DaemonTooOld(what)
 
-    async def get_flow_report(self, session_id: str) -> extensions.FlowReport:
+    async def get_flow_report(self, session_id: str) -> extension_messages.FlowReport:
         """What became of a flow so far, in REP's words."""
         return await self._request(
-            extensions.GetFlow(session_id), extensions.FlowReport, session_id, timeout=_SLOW_REQUEST_TIMEOUT
+            extension_messages.GetFlow(session_id), extension_messages.FlowReport, session_id, timeout=_SLOW_REQUEST_TIMEOUT
         )
 
-    async def get_session(self, session_id: str) -> extensions.SessionInfo:
-        return await self._request(extensions.GetSession(session_id), extensions.SessionInfo, session_id)
+    async def get_session(self, session_id: str) -> extension_messages.SessionInfo:
+        return await self._request(extension_messages.GetSession(session_id), extension_messages.SessionInfo, session_id)
 
     async def configure_session(
         self,
@@ -274,38 +276,38 @@ class DaemonClient:
         title: str | None = None,
     ) -> None:
         """How the session works from its next run on. None leaves a thing as it is."""
-        request = extensions.ConfigureSession(session_id, provider, model, policy, thinking, title)
-        await self._request(request, extensions.Configured, session_id)
+        request = extension_messages.ConfigureSession(session_id, provider, model, policy, thinking, title)
+        await self._request(request, extension_messages.Configured, session_id)
 
     async def compact_session(self, session_id: str, instructions: str = "") -> str:
         """Starts a run that summarises the conversation; returns its id. Not asked again when the connection is lost."""
-        request = extensions.CompactSession(session_id, instructions)
-        return (await self._request(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
+        request = extension_messages.CompactSession(session_id, instructions)
+        return (await self._request(request, extension_messages.ChoreStarted, session_id, repeatable=False)).runId
 
     async def undo_run(self, session_id: str, *, redo: bool = False, force: bool = False) -> str:
         """Starts a run that takes back what the last one changed; returns its id. Not asked again when the connection is
         lost: a second one would take back another."""
-        request = extensions.UndoRun(session_id, redo, force)
-        return (await self._request(request, extensions.ChoreStarted, session_id, repeatable=False)).runId
+        request = extension_messages.UndoRun(session_id, redo, force)
+        return (await self._request(request, extension_messages.ChoreStarted, session_id, repeatable=False)).runId
 
     async def get_diff(self, session_id: str, *, run_id: str | None = None) -> str:
-        request = extensions.DiffSession(session_id, run_id)
-        return (await self._request(request, extensions.Diff, session_id, timeout=_SLOW_REQUEST_TIMEOUT)).diff
+        request = extension_messages.DiffSession(session_id, run_id)
+        return (await self._request(request, extension_messages.Diff, session_id, timeout=_SLOW_REQUEST_TIMEOUT)).diff
 
-    async def list_models(self) -> list[extensions.ModelListing]:
-        return (await self._request(extensions.ListModels(), extensions.Models)).models
+    async def list_models(self) -> list[extension_messages.ModelListing]:
+        return (await self._request(extension_messages.ListModels(), extension_messages.Models)).models
 
     async def list_server_models(self, provider: str) -> list[str] | None:
         """The models that a provider's server lists; None when it has no list."""
-        return (await self._request(extensions.ListModels(provider), extensions.Models)).serverModels or None
+        return (await self._request(extension_messages.ListModels(provider), extension_messages.Models)).serverModels or None
 
-    async def list_templates(self, root: str) -> list[extensions.Template]:
+    async def list_templates(self, root: str) -> list[extension_messages.Template]:
         """The skills and prompts of a folder, the user's own, and the extensions."""
-        return (await self._request(extensions.ListTemplates(root), extensions.Templates)).templates
+        return (await self._request(extension_messages.ListTemplates(root), extension_messages.Templates)).templates
 
-    async def list_presets(self, root: str) -> list[extensions.Preset]:
+    async def list_presets(self, root: str) -> list[extension_messages.Preset]:
         """Those of a folder and the user's own, also those that cannot be used."""
-        return (await self._request(extensions.ListPresets(root), extensions.Presets)).presets
+        return (await self._request(extension_messages.ListPresets(root), extension_messages.Presets)).presets
 
     def subscribe(
         self,
@@ -347,7 +349,7 @@ class DaemonClient:
 
     async def _ensure_connected(self) -> None:
         if not self._connection.is_open:
-            self._connection = await discover.connect(self.settings)
+            self._connection = await discovery.connect(self.settings)
 
     async def _show_token(self, session_id: str) -> None:
         """Where a token is required, a connection commands only what it is attached to. Beyond the head, nothing is replayed."""

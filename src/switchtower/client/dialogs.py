@@ -6,7 +6,7 @@ Does no I/O. What is not in that form is no dialog, and stays the warning or sta
 import msgspec
 from msgspec import Struct
 
-from switchtower.client.frames import PushEvent, EventPayload
+from switchtower.client.frames import EventPayload, PushEvent
 from switchtower.protocols.push import messages
 
 ANSWERED = "answered"

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import NODEFAULT, Raw, Struct, structs
 
 from switchtower.client import errors
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extension_messages, messages
 
-OutgoingRequest = messages.Request | extensions.ExtensionRequest
+OutgoingRequest = messages.Request | extension_messages.ExtensionRequest
 
 EventPayload = (
     messages.SessionStarted
@@ -140,14 +140,15 @@ def _make_lenient_hint(hint: Any) -> Any:
 
 _incoming_decoder = msgspec.json.Decoder(IncomingFrame)
 _answer_decoders = {
-    name: msgspec.json.Decoder(_make_lenient(answer)) for name, answer in {**messages.ANSWERS, **extensions.ANSWERS}.items()
+    name: msgspec.json.Decoder(_make_lenient(answer))
+    for name, answer in {**messages.ANSWERS, **extension_messages.ANSWERS}.items()
 }
 _payload_decoders: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(_make_lenient(payload)) for name, payload in messages.EVENTS.items()
 }
 _REQUEST_TYPES: dict[type[OutgoingRequest], str] = {
     **{request: name for name, request in messages.REQUESTS.items()},
-    **{request: name for name, request in extensions.REQUESTS.items()},
+    **{request: name for name, request in extension_messages.REQUESTS.items()},
 }
 
 

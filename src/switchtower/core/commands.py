@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from switchtower.core import events, journal
+from switchtower.core import events as core_events
+from switchtower.core.ports import journal
 
 
 class Command(Struct, frozen=True, kw_only=True):
     session_id: str
-    actor: events.Actor = events.SYSTEM
+    actor: core_events.Actor = core_events.SYSTEM
     idempotency_key: str | None = None
     expected_version: int | None = None
     """Refused unless the session is at this version."""
@@ -33,7 +34,7 @@ class StartSession(Command, frozen=True, kw_only=True):
     engine: str
     mode: str
     provider: str
-    workspace: events.Workspace
+    workspace: core_events.Workspace
     attach_token_sha256: str
     sandbox: str | None = None
     """None is the daemon's own choice. Less than that is refused unless `sandbox_is_settled`."""
@@ -46,27 +47,27 @@ class StartSession(Command, frozen=True, kw_only=True):
     policy: str | None = None
     """None is the daemon's own choice; so with the budget."""
     thinking: str | None = None
-    budget: events.Budget | None = None
+    budget: core_events.Budget | None = None
     id_is_fresh: bool = False
     """The session's id was minted for this very command, so nobody need look whether it is taken."""
     loaded: bool = False
     parent: str | None = None
     parent_run: str | None = None
     """The run whose process starts it. Only the runtime sets it."""
-    conversation: tuple[events.MessageImported, ...] = ()
+    conversation: tuple[core_events.MessageImported, ...] = ()
     """What was said elsewhere and goes on here."""
     title: str | None = None
     trusts_folder: bool = False
     """The owner says with the request that the folder is trusted."""
     preset: str | None = None
     """By name. What the other fields say goes before what the preset says."""
-    resolved_preset: events.Preset | None = None
+    resolved_preset: core_events.Preset | None = None
     """What the name came to: the workshop's answer, nobody else's."""
-    program: events.Program | None = None
+    program: core_events.Program | None = None
     """The session is this program in a terminal, and its one run begins at once."""
-    flow: events.Flow | None = None
+    flow: core_events.Flow | None = None
     """The session is this flow, and its one run begins at once."""
-    warnings: tuple[events.WarningRaised, ...] = ()
+    warnings: tuple[core_events.WarningRaised, ...] = ()
     """What the workshop wants every client of the session to see."""
     alias: str | None = None
     """See `events.SessionStarted`."""
@@ -95,7 +96,7 @@ class ReplaceConversation(Command, frozen=True, kw_only=True):
     """The model starts anew, with nothing or with what was said elsewhere."""
 
     origin: str | None = None
-    conversation: tuple[events.MessageImported, ...] = ()
+    conversation: tuple[core_events.MessageImported, ...] = ()
 
 
 class ConfigureSession(Command, frozen=True, kw_only=True):
@@ -113,9 +114,9 @@ class ConfigureSession(Command, frozen=True, kw_only=True):
 class SendMessage(Command, frozen=True, kw_only=True):
     identity_fields: ClassVar[tuple[str, ...]] = ("text", "acceptance")
     text: str
-    acceptance: tuple[events.Criterion, ...] = ()
-    images: tuple[events.Image, ...] = ()
-    rules: tuple[events.Rule, ...] = ()
+    acceptance: tuple[core_events.Criterion, ...] = ()
+    images: tuple[core_events.Image, ...] = ()
+    rules: tuple[core_events.Rule, ...] = ()
     """Of the policy, for this run alone."""
     run_id: str | None = None
     """Minted by who asks, when a receipt has to name it."""
@@ -128,8 +129,8 @@ class QueueMessage(Command, frozen=True, kw_only=True):
 
     identity_fields: ClassVar[tuple[str, ...]] = ("text", "delivery")
     text: str
-    delivery: events.Delivery
-    images: tuple[events.Image, ...] = ()
+    delivery: core_events.Delivery
+    images: tuple[core_events.Image, ...] = ()
 
 
 class CompactContext(Command, frozen=True, kw_only=True):
@@ -173,7 +174,7 @@ class RestoreWorkspace(Command, frozen=True, kw_only=True):
 
 class DecideApproval(Command, frozen=True, kw_only=True):
     approval_id: str
-    verdict: events.Verdict
+    verdict: core_events.Verdict
     run_id: str | None = None
     comment: str | None = None
     always: bool = False
@@ -237,7 +238,7 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     details: dict[str, object]
     fingerprint: str
     expires_at_ms: int
-    rule: events.Rule | None = None
+    rule: core_events.Rule | None = None
     approval_id: str | None = None
     """Chosen by who asks, where its protocol wants to name the question itself."""
     options: tuple[str, ...] = ("approve", "deny")
@@ -254,7 +255,7 @@ class OpenDialog(Command, frozen=True, kw_only=True):
     """An engine's. `dialog` has no id yet."""
 
     run_id: str
-    dialog: events.Dialog
+    dialog: core_events.Dialog
 
 
 class ExpireDialog(Command, frozen=True, kw_only=True):
@@ -282,9 +283,9 @@ class FinishRun(Command, frozen=True, kw_only=True):
     """An engine's last word, after acceptance was checked."""
 
     run_id: str
-    outcome: events.Outcome
+    outcome: core_events.Outcome
     summary: str
-    acceptance: tuple[events.CriterionResult, ...] = ()
+    acceptance: tuple[core_events.CriterionResult, ...] = ()
     exit_code: int | None = None
 
 
@@ -301,7 +302,7 @@ class HostReport(Struct, frozen=True):
     """One thing that happened on a session's host, and what it is in our words. The first event has the host's number."""
 
     seq: int
-    events: tuple[events.AnyEvent, ...]
+    events: tuple[core_events.AnyEvent, ...]
 
 
 class MirrorRun(Command, frozen=True, kw_only=True):
@@ -311,7 +312,7 @@ class MirrorRun(Command, frozen=True, kw_only=True):
     run_id: str
     """Of the one run that it is in our words."""
     reports: tuple[HostReport, ...]
-    opening: tuple[events.AnyEvent, ...] = ()
+    opening: tuple[core_events.AnyEvent, ...] = ()
     """How such a session begins when its own beginning was never told."""
 
 

@@ -8,23 +8,10 @@ from typing import assert_never
 
 import msgspec
 
-from switchtower.core import (
-    admission,
-    commands,
-    dialogs,
-    errands,
-    errors,
-    events,
-    flows,
-    ids,
-    mirrors,
-    redact,
-    shells,
-    states,
-    terminals,
-)
-from switchtower.core.decision import Decision
-from switchtower.core.session import Run, Session, hash_text
+from switchtower.core import commands, errors, events, flows, ids, redact, states
+from switchtower.core.fold import hash_text
+from switchtower.core.rules import Decision, admission, dialogs, mirrors, remote_calls, terminals
+from switchtower.core.session import Run, Session
 
 MOST_QUEUED = 100
 LONGEST_QUESTION = 256 * 1024
@@ -56,13 +43,13 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         case commands.ConfigureSession():
             return _configure(command)
         case commands.RunShell() | commands.CancelShell() | commands.FinishShell():
-            return shells.decide_shell(session, command)
+            return remote_calls.decide_shell(session, command)
         case commands.OpenDialog() | commands.AnswerDialog() | commands.ExpireDialog():
             return dialogs.decide_dialog(session, command, now_ms=now_ms, mint=mint)
         case commands.TypeInput() | commands.TypeKeys() | commands.ResizeTerminal():
             return terminals.decide_terminal(session, command)
         case commands.StartRemoteCall() | commands.FinishRemoteCall():
-            return errands.decide_remote_call(session, command)
+            return remote_calls.decide_remote_call(session, command)
         case commands.MarkHost():
             return mirrors.decide_host_mark(session, command)
         case commands.StopStep():

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from switchtower.core import commands, errors, journal
+from switchtower.core import commands, errors
+from switchtower.core.ports import journal
 
 _encoder = msgspec.json.Encoder(order="sorted")
 

@@ -2,13 +2,16 @@
 role that it needs. Pure. Each protocol has a table from its requests to these actions.
 
 An action or a request without a row needs an admin: what is forgotten is refused, not allowed.
-"""
+
+What a connection may do, as the daemon established when it was accepted."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
-from switchtower.core import errors
-from switchtower.core.policy.profiles import PROFILES
+from msgspec import Struct
+
+from switchtower.core import errors, events
+from switchtower.core.policy.rules import PROFILES
 
 
 class Role(StrEnum):
@@ -107,3 +110,41 @@ def check_policy(role: Role, wanted: str | None, usual: str) -> None:
     """A session may be stricter than the daemon's own setting; only an admin makes it looser. Raises `errors.RoleForbidden`."""
     if wanted in PROFILES and usual in PROFILES and PROFILES.index(wanted) > PROFILES.index(usual):
         check_role(role, Action.LOOSEN_POLICY)
+
+
+class ProcessUnattributed(Exception):
+    """The process at the other end cannot be attributed to the owner nor to a run. Its connection is refused."""
+
+
+class Access(Struct, frozen=True):
+    name: str
+    via: str
+    """How it arrived, for provenance: `cli` for the owner's socket, `app` for WebSockets."""
+    trusted: bool
+    """The owner: may attach to any session without a token."""
+    run_id: str | None = None
+    """The run that has started the process at the other end. Such a process may not decide, nor act for the owner."""
+    role: Role = Role.ADMIN
+    """Each place in the daemon that makes an access names it. A node of the version before names none for its pi clients."""
+    device: str = ""
+    """What it says of itself: its access token's name, its user agent."""
+    address: str = ""
+    """The machine that it came from."""
+
+    @property
+    def is_from_run(self) -> bool:
+        return self.run_id is not None
+
+    def make_actor(self, client: str | None = None) -> events.Actor:
+        return events.Actor(
+            name=self.name,
+            via=self.via,
+            client=client,
+            device=self.device or None,
+            address=self.address or None,
+            run_id=self.run_id,
+        )
+
+    def check_action(self, action: Action | None) -> None:
+        """Raises `errors.RoleForbidden`."""
+        check_role(self.role, action)

@@ -11,25 +11,26 @@ from msgspec import structs
 
 from switchtower import config
 from switchtower.core import events, policy, redact
-from switchtower.core.access import ProcessUnattributed
+from switchtower.core.roles import ProcessUnattributed
 from switchtower.core.session import Session
-from switchtower.daemon.live_settings import LiveSettings
-from switchtower.daemon.workshop import LocalHostServices
-from switchtower.engines.agent.kit import AgentServices
+from switchtower.engines.agent.context import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
-from switchtower.engines.agent.presets.catalogue import PresetCatalog
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.presets import PresetCatalog
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import ExtensionLoader
+from switchtower.host_services.local import LocalHostServices
 from switchtower.models import port
 from switchtower.models.catalog import Catalog
+from switchtower.settings.live import LiveSettings
+from switchtower.settings.sources import ConfigError
 from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
 from switchtower.tools.mcp.servers import McpServers
-from switchtower.tools.running import adoption, environment, membership
+from switchtower.tools.processes import command_environment, membership, orphans
 from switchtower.tools.sandboxes import sandbox
 from switchtower.tools.snapshots.checkpoints import Checkpoints
-from switchtower.transports import tcp_owner
+from switchtower.transports import socket_owner
 from switchtower.transports.stream import ConnectionOrigin
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 class AgentParts:
     def __init__(self, live: LiveSettings, redactor: redact.Redactor, catalog: Catalog) -> None:
         settings = live.current
-        adoption.become_subreaper()
+        orphans.become_subreaper()
         self._daemon_id = hashlib.sha256(os.fsencode(settings.data_dir)).hexdigest()[:16]
         """The same for every daemon of this home, so that one finds what another left behind."""
         self._kill_leftovers()
@@ -52,7 +53,7 @@ class AgentParts:
         extensions = ExtensionLoader()
         self._servers = McpServers(
             settings.mcp_file,
-            environment=lambda: {**environment.get_full_environment(), DAEMON: self._daemon_id},
+            environment=lambda: {**command_environment.get_full_environment(), DAEMON: self._daemon_id},
             choose_sandbox=partial(sandbox.choose_sandbox, network=settings.sandbox_network),
             learn_secret=redactor.add_secret,
             trusts=trust.is_trusted,
@@ -97,9 +98,9 @@ class AgentParts:
         """The run whose process is at the other end of a connection. Raises `Unattributed` when that cannot be told."""
         if origin.pid is not None:
             return membership.find_run(origin.pid, origin.pid_started_at)
-        if not membership.has_recent_runs() or not tcp_owner.is_local_address(origin.address):
+        if not membership.has_recent_runs() or not socket_owner.is_local_address(origin.address):
             return None
-        found = tcp_owner.find_socket(origin.address, origin.reached_at)
+        found = socket_owner.find_socket(origin.address, origin.reached_at)
         if found is None:
             raise ProcessUnattributed(f"there is no socket at {origin.address} any more")
         return membership.find_run_of_socket(found.inode, found.uid)
@@ -117,14 +118,14 @@ class AgentParts:
 
 def _hide_keys(catalog: Catalog, settings: config.Settings) -> None:
     """No program inherits the variables that hold keys, also those that the file has named since the start."""
-    environment.withhold_variables(catalog.list_secret_variables())
-    environment.configure(secret_variables=catalog.list_secret_variables(), allowed=settings.pass_env)
+    command_environment.withhold_variables(catalog.list_secret_variables())
+    command_environment.configure(secret_variables=catalog.list_secret_variables(), allowed=settings.pass_env)
 
 
 def _make_policy_rules(settings: config.Settings) -> tuple[events.Rule, ...]:
     try:
         return policy.parse_rules(settings.rules)
     except ValueError as problem:
-        raise config.ConfigError(
+        raise ConfigError(
             "rules", f"`{settings.config_file}`", str(problem), hint="see docs/policy.md for the form of a rule"
         ) from None

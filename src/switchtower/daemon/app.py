@@ -1,44 +1,75 @@
-"""The composition root: every part is made here, joined, started and stopped in order. Only this room knows everyone."""
+"""The daemon's log: one line an entry, secrets redacted whoever wrote them, in a file that does not grow without bound.
+
+The composition root: every part is made here, joined, started and stopped in order. Only this room knows everyone."""
 
 import asyncio
 import contextlib
 import ctypes
 import gc
 import logging
+import logging.handlers
 import os
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import uvloop
 
 from switchtower import __version__, config
-from switchtower.core import errors, journal, redact, search, workshop
-from switchtower.daemon import credentials, flow_engine, logs, pi_house, terminal_engine
-from switchtower.daemon.access import ConnectionAuthenticator
-from switchtower.daemon.agent import LazyAgent
+from switchtower.accounts import credentials
+from switchtower.accounts.authenticators import ConnectionAuthenticator
+from switchtower.core import errors, redact
+from switchtower.core.ports import host_services, journal
+from switchtower.daemon import lazy_parts
+from switchtower.daemon import pi as daemon_pi
 from switchtower.daemon.home import AlreadyRunning, DaemonEndpoints, DaemonHome
-from switchtower.daemon.late_search import LazySearch
+from switchtower.daemon.lazy_parts import LazyAgent, LazySearch
 from switchtower.daemon.listeners import Listeners
-from switchtower.daemon.pi_doors import PiListeners, PiServerPort
-from switchtower.daemon.pi_house import LazyPiServer
-from switchtower.daemon.relay_house import LazyRelay
-from switchtower.daemon.vitals import Metrics
-from switchtower.daemon.web_page import WebFeatures
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.daemon.pi import LazyPiServer, PiListeners, PiServerPort
+from switchtower.daemon.relay import LazyRelay
+from switchtower.daemon.web import WebFeatures
+from switchtower.runtime.lane_items import RuntimeLimits
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.tools.running import environment
+from switchtower.settings.sources import ConfigError, describe_home_error
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.telemetry.metrics import Metrics
+from switchtower.tools.processes import command_environment
 from switchtower.transports.errors import CannotListen
 
 if TYPE_CHECKING:
-    from switchtower.daemon.nodes.among import ClusterComposition
-    from switchtower.daemon.nodes.node import LocalNode
-    from switchtower.daemon.stdio import StdioDescriptors
+    from switchtower.daemon.cluster import ClusterComposition, LocalNode
+    from switchtower.daemon.pi import StdioDescriptors
+
+
+MAX_BYTES = 5_000_000
+KEPT_FILES = 3
+
+
+class RedactingFormatter(logging.Formatter):
+    """Redacts the finished line, so that tracebacks and other libraries' messages are covered too."""
+
+    def __init__(self, redactor: redact.Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.redact_text(super().format(record))
+
+
+def configure_logging(path: Path, level: str, redactor: redact.Redactor) -> None:
+    file = logging.handlers.RotatingFileHandler(path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, delay=True)
+    path.touch(mode=0o600)
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    root.handlers.clear()
+    file.setFormatter(RedactingFormatter(redactor))
+    root.addHandler(file)
+
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +96,14 @@ def run_daemon(settings: config.Settings, announce: Announce | None = None, *, s
     home = DaemonHome(settings)
     try:
         _check_hub(settings)
-        credentials.check_credentials(settings.data_dir, environment.get_full_environment())
+        credentials.check_credentials(settings.data_dir, command_environment.get_full_environment())
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, home, announce, stdio))
-    except (AlreadyRunning, CannotListen, config.ConfigError, errors.CoreError) as problem:
+    except (AlreadyRunning, CannotListen, ConfigError, errors.CoreError) as problem:
         raise DaemonStartError(str(problem)) from problem
     except OSError as problem:
-        message, hint = config.describe_home_error(problem, settings.data_dir)
+        message, hint = describe_home_error(problem, settings.data_dir)
         raise DaemonStartError(f"{message}; hint: {hint}") from problem
     finally:
         home.release()
@@ -94,10 +125,10 @@ def _protect_memory() -> None:
 def _check_hub(settings: config.Settings) -> None:
     if settings.hub is None or settings.insecure_hub:
         return
-    from switchtower.protocols.relay.link.settings import is_unencrypted
+    from switchtower.protocols.relay.settings import is_unencrypted
 
     if is_unencrypted(settings.hub):
-        raise config.ConfigError(
+        raise ConfigError(
             "hub",
             "the settings",
             f"`{settings.hub}` is another machine and has no TLS: all on the way could read the token and give orders",
@@ -121,7 +152,7 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     keep_ignored_signals_from_programs()
     redactor = redact.Redactor(extra=settings.redaction_extra)
-    logs.configure_logging(settings.log_path, settings.log_level, redactor)
+    configure_logging(settings.log_path, settings.log_level, redactor)
 
     async with contextlib.AsyncExitStack() as stack:
         node = await _open_node(settings, home, redactor, stack)
@@ -129,9 +160,9 @@ async def _serve(
         redactor.add_secret(token)
         store = await _open_journal(settings, node, stack)
         agent = LazyAgent(settings, redactor)
-        environment.withhold_variables(agent.secret_variables)
+        command_environment.withhold_variables(agent.secret_variables)
         stack.push_async_callback(agent.close)
-        found: search.Search = LazySearch(settings.journal_path) if node is None else node.search
+        found: journal.Search = LazySearch(settings.journal_path) if node is None else node.search
         stack.push_async_callback(found.close)
         vitals = Metrics()
         runtime = _make_runtime(settings, vitals.wrap_journal(store), found, redactor, agent, node)
@@ -182,9 +213,9 @@ async def _serve(
             # Whoever reads it there may come in once; the owner's own token is for files that only the owner reads.
             announce(msgspec.structs.replace(endpoints, token=page.visits.issue()[0]))
         if stdio is not None:
-            from switchtower.daemon.stdio import StdioPiClient
+            from switchtower.daemon.pi import StdioPiClient
 
-            own_client = StdioPiClient(stdio, settings, reception(), cwd=pi_house.get_working_directory(), ended=stop.set)
+            own_client = StdioPiClient(stdio, settings, reception(), cwd=daemon_pi.get_working_directory(), ended=stop.set)
             own_client.open()
             stack.push_async_callback(own_client.close)
         await agent.load()
@@ -215,9 +246,9 @@ async def _open_node(
     """What a daemon among several has; nobody else pays for it."""
     if settings.store is None:
         return None
-    from switchtower.daemon.nodes import among
+    from switchtower.daemon import cluster
 
-    node = await among.open_node(settings, home, redactor, __version__)
+    node = await cluster.open_node(settings, home, redactor, __version__)
     stack.push_async_callback(node.close)
     return node
 
@@ -234,17 +265,17 @@ async def _open_journal(settings: config.Settings, node: "LocalNode | None", sta
 def _compose_cluster(node: "LocalNode | None", server: LazyPiServer, settings: config.Settings) -> "ClusterComposition | None":
     if node is None:
         return None
-    from switchtower.daemon.nodes.among import ClusterComposition
+    from switchtower.daemon.cluster import ClusterComposition
 
     return ClusterComposition(node, server, settings)
 
 
-def _make_host_services(local: workshop.HostServices, node: "LocalNode | None") -> workshop.HostServices:
+def _make_host_services(local: host_services.HostServices, node: "LocalNode | None") -> host_services.HostServices:
     if node is None:
         return local
-    from switchtower.daemon.nodes import among
+    from switchtower.daemon import cluster
 
-    return among.make_node_host_services(node, local)
+    return cluster.make_node_host_services(node, local)
 
 
 async def _start_notifications(
@@ -257,32 +288,32 @@ async def _start_notifications(
 ) -> None:
     """Notifications and traces, where somebody wants them; nobody else pays for them. Raises `ConfigError`."""
     if settings.web_push or settings.notify_webhook:
-        from switchtower.daemon import notify_parts
+        from switchtower.notifications import notifier as notifications_notifier
 
-        web.web_push = notify_parts.make_web_push(settings, None if node is None else node.secrets)
-        if (notifier := notify_parts.make_notifier(settings, runtime, redactor, web.web_push)) is not None:
+        web.web_push = notifications_notifier.make_web_push(settings, None if node is None else node.secrets)
+        if (notifier := notifications_notifier.make_notifier(settings, runtime, redactor, web.web_push)) is not None:
             stack.push_async_callback(notifier.close)
     if settings.telemetry_otlp_endpoint is not None:
-        from switchtower.daemon import telemetry, telemetry_otel
+        from switchtower.telemetry import traces
 
-        telemetry_otel.check_installed()
-        sink = await asyncio.to_thread(telemetry_otel.OtelSink, settings.telemetry_otlp_endpoint, __version__)
+        traces.check_installed()
+        sink = await asyncio.to_thread(traces.OtelSink, settings.telemetry_otlp_endpoint, __version__)
         stack.push_async_callback(sink.close)
-        runtime.watch(telemetry.Tracer(sink).on_event, owned_only=True)
+        runtime.watch(traces.Tracer(sink).on_event, owned_only=True)
 
 
 def _make_runtime(
     settings: config.Settings,
     store: journal.Journal,
-    search_: search.Search,
+    search_: journal.Search,
     redactor: redact.Redactor,
     agent: LazyAgent,
     node: "LocalNode | None",
 ) -> Runtime:
-    flows = flow_engine.LazyFlowEngine(settings)
+    flows = lazy_parts.LazyFlowEngine(settings)
     runtime = Runtime(
         store,
-        {"agent": agent.engine, "pty": terminal_engine.LazyTerminalEngine(settings), "flow": flows},
+        {"agent": agent.engine, "pty": lazy_parts.LazyTerminalEngine(settings), "flow": flows},
         _make_host_services(agent.host_services, node),
         redactor=redactor,
         search_=search_,

@@ -1,19 +1,23 @@
 """The daemon's home on disk: one daemon a home, and where clients find it.
 
 The lock is the kernel's, so a crash releases it: a pid file or a socket that a dead daemon left is never in the way.
-"""
+
+Who this machine is to hubs: an id and a token, made once and kept for the owner's eyes. The environment's words go first."""
 
 import fcntl
 import os
 import secrets
+import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from switchtower import config
-from switchtower.daemon import private_files
+from switchtower.settings.sources import ConfigError
+from switchtower.tools import atomic_write
 
 LOCK_TRIES = 5
 LOCK_PAUSE = 0.02
@@ -70,11 +74,11 @@ class DaemonHome:
 
     def load_owner_token(self) -> str:
         """The owner's token: made once, so that a page stays logged in over a restart."""
-        return private_files.read_or_create_private(self._settings.data_dir / "owner.token", lambda: secrets.token_urlsafe(32))
+        return atomic_write.read_or_create_private(self._settings.data_dir / "owner.token", lambda: secrets.token_urlsafe(32))
 
     def write_endpoints(self, endpoints: DaemonEndpoints) -> None:
-        private_files.write_private(self._settings.pid_path, str(endpoints.pid).encode())
-        private_files.write_private(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
+        atomic_write.write_private(self._settings.pid_path, str(endpoints.pid).encode())
+        atomic_write.write_private(self._settings.endpoints_path, msgspec.json.format(msgspec.json.encode(endpoints)))
 
     def release(self) -> None:
         if self._lock_fd is None:
@@ -95,3 +99,50 @@ def _try_lock(lock_fd: int) -> bool:
         else:
             return True
     return False
+
+
+MAX_ID_LENGTH = 128
+
+
+class HostIdentity(Struct, frozen=True):
+    host_id: str
+    host_token: str
+
+    def __repr__(self) -> str:
+        return f"HostIdentity(host_id={self.host_id!r})"
+
+
+def load_host_identity(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> HostIdentity:
+    kept = _read_identity(settings.host_file)
+    host_id = settings.host_id or kept.host_id
+    if not host_id.strip():
+        raise ConfigError("host_id", "the settings", "is blank", hint="choose another one, or none: then one is made")
+    if len(host_id) > MAX_ID_LENGTH:
+        raise ConfigError("host_id", "the settings", f"is longer than {MAX_ID_LENGTH}", hint="choose a shorter one")
+    return HostIdentity(host_id, environ.get("HOST_TOKEN") or kept.host_token)
+
+
+def rotate_host_token(settings: config.Settings) -> None:
+    """A new token under the old id. The hub must be told to trust it: `tower hosts rotate`."""
+    host_id = load_host_identity(settings, {}).host_id
+    atomic_write.write_private(settings.host_file, msgspec.json.encode(HostIdentity(host_id, secrets.token_urlsafe(32))))
+
+
+def get_host_name(settings: config.Settings) -> str:
+    return settings.host_name or socket.gethostname().partition(".")[0] or "host"
+
+
+def _read_identity(path: Path) -> HostIdentity:
+    try:
+        kept = msgspec.json.decode(atomic_write.read_or_create_private(path, _make_identity), type=HostIdentity)
+        if kept.host_id and kept.host_token:
+            return kept
+        problem = "the id or the token is empty"
+    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+        problem = str(broken)
+    raise ConfigError("host.json", f"`{path}`", f"cannot be read: {problem}", hint="remove the file: a new one is made")
+
+
+def _make_identity() -> str:
+    made = HostIdentity(f"host_{secrets.token_hex(8)}", secrets.token_urlsafe(32))
+    return msgspec.json.encode(made).decode()

@@ -1,4 +1,6 @@
-"""Where clients come in: the owner's Unix sockets, the HTTP port and pi's own. Each connection becomes a peer of one protocol."""
+"""Where MiniCodex clients come in: one path of the HTTP port. Its rooms are loaded when the first one does.
+
+Where clients come in: the owner's Unix sockets, the HTTP port and pi's own. Each connection becomes a peer of one protocol."""
 
 import asyncio
 import logging
@@ -8,32 +10,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from switchtower import config
-from switchtower.core import tower
-from switchtower.core.access import Access
-from switchtower.daemon import browser_login, minicodex_door, relay_house, socket_activation
-from switchtower.daemon.access import ConnectionAuthenticator
-from switchtower.daemon.late_app import LazyApp
-from switchtower.daemon.link_page import LinkPage
-from switchtower.daemon.pi_doors import PiListeners
-from switchtower.daemon.relay_house import LazyRelay
-from switchtower.protocols.push.peer import PushConnection
-from switchtower.settings import values
-from switchtower.transports import errors, unix
+from switchtower.accounts.authenticators import ConnectionAuthenticator
+from switchtower.core.ports import session_service
+from switchtower.core.roles import Access
+from switchtower.daemon import relay
+from switchtower.daemon.pi import PiListeners, get_working_directory
+from switchtower.daemon.relay import LazyRelay
+from switchtower.protocols.push.connection import PushConnection
+from switchtower.settings import parsers
+from switchtower.settings.sources import ConfigError
+from switchtower.transports import errors, socket_activation, unix
 from switchtower.transports.stream import ConnectionOrigin, Receiver
+from switchtower.web_api import browser_login
+from switchtower.web_api.early_pages import LazyApp, LinkPage
 
 if TYPE_CHECKING:
     import ssl
 
-    from switchtower.transports import census, upgrade, websocket
-    from switchtower.transports.addresses import TrustedProxies
+    from switchtower.protocols.minicodex.server import MiniCodexServer
+    from switchtower.transports import upgrade, ws_server
     from switchtower.transports.connection_limit import ConnectionLimit
     from switchtower.transports.http import HttpListener, UnixHttpListener
+    from switchtower.transports.origins import TrustedProxies
+
+
+PATH = "/ws/minicodex"
+OPTION_NAMES = ("provider", "model", "policy", "thinking", "title")
+MAX_OPTION_LENGTH = 256
+
+
+class LazyMiniCodexServer:
+    def __init__(self, settings: config.Settings, service: session_service.SessionService) -> None:
+        self._settings = settings
+        self._service = service
+        self._server: MiniCodexServer | None = None
+
+    def accept(self, request: "upgrade.UpgradeRequest", access: Access) -> "Receiver":
+        query = request.query
+        return self._get_server().accept(
+            access,
+            session_id=query.get("session_id") or None,
+            preset=query.get("preset"),
+            cwd=query.get("cwd"),
+            command=query.get("command") if query.get("engine") == "pty" else None,
+            wishes={name: query[name][:MAX_OPTION_LENGTH] for name in OPTION_NAMES if query.get(name)},
+        )
+
+    def _get_server(self) -> "MiniCodexServer":
+        if self._server is None:
+            from switchtower.protocols.minicodex.server import MiniCodexServer, MiniCodexSettings
+
+            own = MiniCodexSettings(
+                heartbeat_s=self._settings.minicodex_heartbeat,
+                replay_entries=self._settings.minicodex_replay,
+                default_cwd=get_working_directory(),
+            )
+            self._server = MiniCodexServer(self._service, own)
+        return self._server
+
+    def close_for_restart(self) -> None:
+        """All clients, with the hint to come back."""
+        if self._server is not None:
+            self._server.close_for_restart()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+
 
 log = logging.getLogger(__name__)
 
 DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.name == "http")
 
-_BROWSER_PATHS = (relay_house.APP_PATH, minicodex_door.PATH)
+_BROWSER_PATHS = (relay.APP_PATH, PATH)
 """Where our page's cookie is as good as a token."""
 
 
@@ -43,7 +92,7 @@ def load_certificate(settings: config.Settings) -> "ssl.SSLContext | None":
         return None
     for name, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         if getattr(settings, name) is None:
-            raise config.ConfigError(name, "the settings", f"is missing beside `{other}`", hint="set both, or neither")
+            raise ConfigError(name, "the settings", f"is missing beside `{other}`", hint="set both, or neither")
     assert settings.tls_cert is not None, "both are set by now"
     assert settings.tls_key is not None, "both are set by now"
     _require_pem("tls_cert", settings.tls_cert, "CERTIFICATE", "name the PEM file of the certificate, with its chain")
@@ -56,11 +105,11 @@ def load_certificate(settings: config.Settings) -> "ssl.SSLContext | None":
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_refuse_password)
     except _HasPassphrase:
         remedy = "write a copy without it, `openssl pkey -in KEY -out NEW`, that only you can read"
-        raise config.ConfigError("tls_key", f"`{settings.tls_key}`", "the key has a passphrase", hint=remedy) from None
+        raise ConfigError("tls_key", f"`{settings.tls_key}`", "the key has a passphrase", hint=remedy) from None
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "reason", None) or str(problem)
         mismatch = f"does not belong to the certificate `{settings.tls_cert}`"
-        raise config.ConfigError(
+        raise ConfigError(
             "tls_key",
             f"`{settings.tls_key}`",
             mismatch if "MISMATCH" in reason else f"cannot be used with `{settings.tls_cert}`: {reason}",
@@ -74,9 +123,9 @@ def _require_pem(name: str, path: Path, kind: str, remedy: str) -> None:
         text = path.read_bytes()
     except OSError as problem:
         reason = f"cannot be read: {problem.strerror}"
-        raise config.ConfigError(name, f"`{path}`", reason, hint=f"{remedy}, and let the daemon's user read it") from None
+        raise ConfigError(name, f"`{path}`", reason, hint=f"{remedy}, and let the daemon's user read it") from None
     if b"-----BEGIN " not in text or f"{kind}-----".encode() not in text:
-        raise config.ConfigError(name, f"`{path}`", f"has no {kind.lower()} in PEM form", hint=remedy)
+        raise ConfigError(name, f"`{path}`", f"has no {kind.lower()} in PEM form", hint=remedy)
 
 
 class _HasPassphrase(Exception):
@@ -91,7 +140,7 @@ class Listeners:
     def __init__(
         self,
         settings: config.Settings,
-        service: tower.SessionService,
+        service: session_service.SessionService,
         authenticator: ConnectionAuthenticator,
         pi: PiListeners,
         relay: LazyRelay,
@@ -102,7 +151,7 @@ class Listeners:
         self._authenticator = authenticator
         self._pi = pi
         self._relay = relay
-        self._minicodex = minicodex_door.LazyMiniCodexServer(settings, service)
+        self._minicodex = LazyMiniCodexServer(settings, service)
         self._version = version
         self._push: set[PushConnection] = set()
         self._unix: unix.UnixListener | None = None
@@ -128,7 +177,7 @@ class Listeners:
         self._tls = self._pi.tls = load_certificate(settings)
         if settings.http != "off" or settings.pi != "off":
             self._limit = self._pi.limit = self._make_connection_limit()
-        if address := values.parse_address(settings.http):
+        if address := parsers.parse_address(settings.http):
             self._http = await self._open_http(address)
         await self._pi.open()
         self._unix = await socket_activation.listen_or_activate(
@@ -151,11 +200,11 @@ class Listeners:
         return ConnectionLimit(total, settings.max_connections_per_address, is_shared=self._make_trusted_proxies().__contains__)
 
     def _make_trusted_proxies(self) -> "TrustedProxies":
-        from switchtower.transports.addresses import TrustedProxies
+        from switchtower.transports.origins import TrustedProxies
 
         return TrustedProxies(self._settings.trusted_proxies)
 
-    async def _open_http(self, address: values.ListenAddress) -> "HttpListener":
+    async def _open_http(self, address: parsers.ListenAddress) -> "HttpListener":
         try:
             return await self._serve(address)
         except errors.AddressInUse:
@@ -163,9 +212,9 @@ class Listeners:
                 raise
             # Nobody asked for this very port; a second home on the same machine must not fail over it.
             log.warning("%s is in use; taking a free port", self._settings.http)
-            return await self._serve(values.ListenAddress(address.host, 0))
+            return await self._serve(parsers.ListenAddress(address.host, 0))
 
-    async def _serve(self, address: values.ListenAddress) -> "HttpListener":
+    async def _serve(self, address: parsers.ListenAddress) -> "HttpListener":
         # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
         from switchtower.transports import http
         from switchtower.transports.origins import AllowedOrigins
@@ -202,23 +251,23 @@ class Listeners:
 
     def _accept_websocket(
         self, request: "upgrade.UpgradeRequest"
-    ) -> "websocket.UpgradeVerdict | Awaitable[websocket.UpgradeVerdict]":
+    ) -> "ws_server.UpgradeVerdict | Awaitable[ws_server.UpgradeVerdict]":
         from switchtower.transports import upgrade
 
         if request.path in _BROWSER_PATHS:
             request = browser_login.apply_cookie_token(request, self._settings.public_url)
-        if request.path == relay_house.APP_PATH:
+        if request.path == relay.APP_PATH:
             return self._relay.accept_app(request)
-        if request.path == relay_house.HOST_PATH:
+        if request.path == relay.HOST_PATH:
             return self._relay.accept_host(request)
-        if request.path not in ("/ws/push", "/ws/pi", minicodex_door.PATH):
+        if request.path not in ("/ws/push", "/ws/pi", PATH):
             return upgrade.UpgradeRefusal(404, f"no protocol is served at {request.path}")
         access = self._authenticator.authenticate_websocket(request.origin)
         if access is None:
             return self._accept_user(request)
         return self._accept_authenticated(request, access)
 
-    async def _accept_user(self, request: "upgrade.UpgradeRequest") -> "websocket.UpgradeVerdict":
+    async def _accept_user(self, request: "upgrade.UpgradeRequest") -> "ws_server.UpgradeVerdict":
         from switchtower.transports import upgrade
 
         access = await self._relay.authenticate_user(request)
@@ -226,21 +275,21 @@ class Listeners:
             return upgrade.UpgradeRefusal(401, "pass the token of endpoints.json, or one that you logged in with, as `?token=`")
         return await self._relay.bind_to_token(request, self._accept_authenticated(request, access), access)
 
-    def _accept_authenticated(self, request: "upgrade.UpgradeRequest", access: Access) -> "websocket.UpgradeVerdict":
+    def _accept_authenticated(self, request: "upgrade.UpgradeRequest", access: Access) -> "ws_server.UpgradeVerdict":
         if request.path == "/ws/pi":
             return self._pi.accept_websocket(request, access)
-        if request.path == minicodex_door.PATH:
+        if request.path == PATH:
             return self._minicodex.accept(request, access)
         return PushConnection(self._service, access, self._version, connections=self._push)
 
-    def list_connections(self) -> "Iterator[census.ListenerConnection]":
+    def list_connections(self) -> "Iterator[unix.ListenerConnection]":
         """Everybody who is there."""
-        from switchtower.transports import census
+        from switchtower.transports import unix
 
         if self._http is not None:
-            yield from census.list_http_connections(self._http)
+            yield from unix.list_http_connections(self._http)
         if self._unix is not None:
-            yield from census.list_unix_connections(self._unix)
+            yield from unix.list_unix_connections(self._unix)
         yield from self._pi.list_connections()
 
     def close_for_restart(self, grace: float) -> None:

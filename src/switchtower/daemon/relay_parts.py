@@ -7,20 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from switchtower import config
+from switchtower.accounts import credentials
+from switchtower.accounts.accounts import Accounts
+from switchtower.accounts.host_authenticator import HostAuthenticator
 from switchtower.core import redact
-from switchtower.daemon import credentials, host_identity, pi_house, web
-from switchtower.daemon.accounts import Accounts
-from switchtower.daemon.host_door import HostAuthenticator
-from switchtower.daemon.relay_house import SharedServices
-from switchtower.daemon.web_page import WebFeatures
-from switchtower.protocols.relay import frame_limits
+from switchtower.daemon import home, pi
+from switchtower.daemon.relay import SharedServices
+from switchtower.daemon.web import WebFeatures
+from switchtower.protocols.relay import wire_values
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.host.settings import HostSettings
+from switchtower.protocols.relay.hub.host_quotas import HostQuotas
 from switchtower.protocols.relay.hub.hub import Hub
-from switchtower.protocols.relay.hub.quotas import HostQuotas
+from switchtower.protocols.relay.settings import HostSettings
 from switchtower.runtime.runtime import Runtime
-from switchtower.tools.running import environment
+from switchtower.tools.processes import command_environment
 from switchtower.transports.stream import ConnectionOrigin
+from switchtower.web_api import app
 
 if TYPE_CHECKING:
     from switchtower.protocols.relay.link.link import HubLink
@@ -48,21 +50,21 @@ class RelayParts:
         self._web_page = web_page
         self._version = version
         self._find_run = find_run
-        me = host_identity.load_host_identity(settings, environment.get_full_environment())
+        me = home.load_host_identity(settings, command_environment.get_full_environment())
         redactor.add_secret(me.host_token)
         redactor.add_secret(shared.jwt_secret.decode(errors="replace"))
         self._runtime = runtime
         self._registry = shared.registry
         mesh = shared.mesh
-        user = credentials.read_environment_user(environment.get_full_environment())
+        user = credentials.read_environment_user(command_environment.get_full_environment())
         self.accounts = Accounts(
             self._registry, shared.jwt_secret, owner_token, environment_user=user, redeem=web_page.visits.redeem
         )
-        host_name = host_identity.get_host_name(settings) if mesh is None else mesh.local_peer.name
+        host_name = home.get_host_name(settings) if mesh is None else mesh.local_peer.name
         about_us = HostSettings(
             host_id=me.host_id,
             version=version,
-            default_cwd=pi_house.get_working_directory(),
+            default_cwd=pi.get_working_directory(),
             approval_timeout_ms=int(settings.approval_timeout * 1_000),
             log_path=os.environ.get("HOSTD_LOG_PATH") or str(settings.log_path),
             server_base_url=settings.hub,
@@ -92,7 +94,7 @@ class RelayParts:
         self.link: HubLink | None = None
         if settings.hub is not None:
             from switchtower.protocols.relay.link import link as links
-            from switchtower.protocols.relay.link.settings import LinkSettings
+            from switchtower.protocols.relay.settings import LinkSettings
             from switchtower.transports import ws_client
 
             link = LinkSettings(
@@ -110,7 +112,7 @@ class RelayParts:
                 max_message_bytes=settings.host_max_frame_bytes,
                 output_limit_bytes=settings.output_limit_bytes,
                 ping_seconds=PING_SECONDS,
-                complaint=frame_limits.format_frame_too_long,
+                complaint=wire_values.format_frame_too_long,
             )
             self.link = links.HubLink(runtime, self._registry, self.rpc, link, connect, random.random)
         if web_page.web_push is not None:
@@ -123,7 +125,7 @@ class RelayParts:
 
     def make_public_app(self, host: str) -> Any:
         """The pages of the HTTP port that listens at `host`."""
-        return web.make_app(
+        return app.make_app(
             self.hub,
             self.accounts,
             version=self._version,
@@ -135,7 +137,7 @@ class RelayParts:
 
     def make_owner_app(self) -> Any:
         """The pages of the host's own socket."""
-        return web.make_owner_app(
+        return app.make_owner_app(
             self.hub,
             self.accounts,
             self._runtime,

@@ -1,82 +1,98 @@
-"""The pages of the HTTP port and of the host's own socket: relay's endpoints, joined with the daemon's accounts."""
+"""What the HTTP port offers beyond relay's own endpoints: the page, a browser's way in, figures, the audit, notifications. Light
+until somebody asks for one of them."""
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from switchtower.core import tower
-from switchtower.daemon import accounts, login_limit, notify_push, passwords
-from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.http import app, local_app, ports, problems, routing
+import switchtower
+from switchtower import config
+from switchtower.accounts.authenticators import ConnectionAuthenticator
+from switchtower.runtime.runtime import Runtime
+from switchtower.telemetry.metrics import Metrics
+from switchtower.transports.stream import ConnectionOrigin
+from switchtower.web_api.browser_login import VisitTokens
 
+if TYPE_CHECKING:
+    from switchtower.daemon.cluster import LocalNode, PostgresStoreStatus
+    from switchtower.notifications.web_push import WebPushChannel
+    from switchtower.transports.unix import ListenerConnection
+    from switchtower.web_api import ports
+    from switchtower.web_api.monitor import SqliteStoreStatus
 
-def make_app(
-    hub: ports.HubPort,
-    accounts_: accounts.Accounts,
-    *,
-    version: str,
-    find_run: ports.FindRun,
-    host: str,
-    origins: tuple[str, ...] = (),
-    body_timeout_s: float = routing.BODY_TIMEOUT,
-    extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
-) -> Any:
-    """For `transports.http.serve`. `host` is what it listens at; `origins` is the setting of that name."""
-    return app.build_public_app(
-        hub,
-        accounts_,
-        version=version,
-        explain=convert_account_failure,
-        find_run=find_run,
-        names=(host,),
-        origins=origins,
-        body_timeout_s=body_timeout_s,
-        extras=extras,
-    )
+FOLDER = Path(switchtower.__file__).with_name("web_dist")
+"""Where the build puts the page; the wheel has it there."""
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
-def make_owner_app(
-    hub: ports.HubPort,
-    accounts_: accounts.Accounts,
-    service: tower.SessionService,
-    rpc: HostRpcHandler,
-    *,
-    version: str,
-    find_run: ports.FindRun,
-    extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
-    visits: ports.VisitTokensPort | None = None,
-) -> Any:
-    """For `transports.http.serve_unix`."""
-    return local_app.build_owner_app(
-        hub,
-        accounts_,
-        service,
-        rpc,
-        version=version,
-        explain=convert_account_failure,
-        find_run=find_run,
-        extras=extras,
-        visit_tokens=visits,
-    )
+class WebFeatures:
+    def __init__(
+        self,
+        settings: config.Settings,
+        runtime: Runtime,
+        authenticator: ConnectionAuthenticator,
+        metrics: Metrics,
+        version: str,
+        node: "LocalNode | None" = None,
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._runtime = runtime
+        self._authenticator = authenticator
+        self._metrics = metrics
+        self._version = version
+        self.visits = VisitTokens()
+        self.connected: Callable[[], Iterable[ListenerConnection]] = tuple
+        """Everybody who is connected; the listeners know."""
+        self.web_push: WebPushChannel | None = None
 
+    def make_optional_endpoints(self, hub_linked: Callable[[], bool | None]) -> "ports.OptionalEndpoints":
+        from switchtower.web_api import ports
+        from switchtower.web_api.endpoints import page_files
+        from switchtower.web_api.monitor import Monitor
 
-def convert_account_failure(failure: Exception) -> problems.HttpError | None:
-    """What the accounts refuse, as HTTP says it."""
-    match failure:
-        case accounts.InvalidCredentials():
-            return problems.make_unauthorized(failure.message, hint=None)
-        case login_limit.TooManyAttempts():
-            wait = {"Retry-After": str(failure.retry_after_s)}
-            return problems.HttpError(429, "too many attempts", hint=f"try again in {failure.retry_after_s} s", headers=wait)
-        case passwords.PasswordHasherBusy():
-            return problems.HttpError(503, "too many passwords are being checked", hint="try again", headers={"Retry-After": "1"})
-        case accounts.UserExists():
-            return problems.HttpError(409, failure.message, hint=failure.hint)
-        case accounts.LastAdminRequired():
-            return problems.HttpError(409, failure.message, hint=failure.hint)
-        case accounts.NoSuchUser():
-            return problems.HttpError(404, failure.message, hint=failure.hint)
-        case notify_push.InvalidSubscription():
-            return problems.HttpError(400, failure.message, hint=failure.hint)
-        case accounts.AccountError():
-            return problems.HttpError(400, failure.message, hint=failure.hint)
-        case _:
-            return None
+        settings, node = self._settings, self._node
+        store = self._get_store_status()
+        return ports.OptionalEndpoints(
+            page=page_files.PageFiles(settings.web_dir or FOLDER),
+            monitor=Monitor(
+                self._metrics,
+                self._runtime,
+                self._version,
+                lambda: self.connected(),
+                hub_linked,
+                check=store.list_unready_reasons,
+                count_states=store.count_states,
+                journal_bytes=store.measure_size,
+                node_name=None if node is None else node.name,
+                node_figures=None if node is None else node.collect_figures,
+            ),
+            decisions=store.decisions,
+            pushes=self.web_push,
+            sessions=self._runtime,
+            public_url=settings.public_url,
+            can_read=self._can_read_metrics,
+        )
+
+    def _get_store_status(self) -> "SqliteStoreStatus | PostgresStoreStatus":
+        if self._node is not None:
+            from switchtower.daemon.cluster import PostgresStoreStatus
+
+            return PostgresStoreStatus(self._node)
+        from switchtower.web_api.monitor import SqliteStoreStatus
+
+        return SqliteStoreStatus(self._settings.journal_path)
+
+    def _can_read_metrics(self, origin: ConnectionOrigin, headers: Mapping[str, str]) -> bool:
+        """Everybody, if so wished; otherwise a process of the owner's on this machine, unless it speaks for somebody else."""
+        if self._settings.metrics_public:
+            return True
+        if "authorization" in headers or any(name in headers for name in _FORWARDED):
+            return False
+        # A page's request without `Origin` still says that a page asks; `none` is an address that a person typed.
+        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+            return False
+        from switchtower.transports import origins
+
+        by_name = origins.parse_hostname(headers.get("host", "")) in origins.LOOPBACK
+        return self._authenticator.authenticate_open_port(origin, by_name=by_name) is not None

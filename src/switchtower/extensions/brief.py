@@ -3,7 +3,7 @@
 from typing import Any
 
 from switchtower.extensions import port
-from switchtower.extensions.interviews import InterviewQuestion
+from switchtower.extensions.port import InterviewQuestion
 
 _SMALL, _USUAL, _LARGE = "as small as possible", "whatever the task needs", "clean up what is in the way too"
 _SCOPES = {

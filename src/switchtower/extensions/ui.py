@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from switchtower.core import engine, events
-from switchtower.extensions import interviews, port
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.extensions import port
 
 LONGEST_TEXT = 256 * 1024
 LONGEST_TIMEOUT = 24 * 60 * 60.0
@@ -33,9 +34,9 @@ class RunContextUi:
         self._one_at_a_time = asyncio.Lock()
 
     async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str:
-        choices = tuple(_check_text(option, "an option", longest=interviews.LONGEST_LINE) for option in options)
-        if not 1 <= len(set(choices)) == len(choices) <= interviews.MOST_OPTIONS:
-            raise ValueError(f"a select has 1 to {interviews.MOST_OPTIONS} options, all of them different")
+        choices = tuple(_check_text(option, "an option", longest=port.LONGEST_LINE) for option in options)
+        if not 1 <= len(set(choices)) == len(choices) <= port.MOST_OPTIONS:
+            raise ValueError(f"a select has 1 to {port.MOST_OPTIONS} options, all of them different")
         chosen = (await self._open_dialog(self._make_dialog("select", title, options=choices), timeout))["value"]
         if chosen not in choices:  # it was shown as something else: a secret in it was struck out
             raise port.DialogFailed(f"“{title}” was answered with none of its options")
@@ -54,21 +55,21 @@ class RunContextUi:
         return str((await self._open_dialog(self._make_dialog("editor", title, prefill=shown), timeout))["value"])
 
     async def interview(
-        self, title: str, questions: Sequence[interviews.InterviewQuestion | Mapping[str, Any]], *, timeout: float | None = None
+        self, title: str, questions: Sequence[port.InterviewQuestion | Mapping[str, Any]], *, timeout: float | None = None
     ) -> dict[str, Any]:
-        asked = interviews.parse_questions(questions)
+        asked = port.parse_questions(questions)
         dialog = self._make_dialog("interview", title, questions=tuple(msgspec.to_builtins(question) for question in asked))
         problems: list[str] = []
         for _ in range(MOST_ATTEMPTS):
             response = await self._open_dialog(dialog, timeout)
-            answers, problems = interviews.check_responses(asked, response["responses"])
+            answers, problems = port.check_responses(asked, response["responses"])
             if not problems:
                 return answers
             dialog = replace(dialog, message=f"Please answer again: {'; '.join(problems)}")
         raise port.DialogFailed(f"the interview “{title}” was not answered as asked: {'; '.join(problems)}")
 
     def _make_dialog(self, method: str, title: str, **fields: Any) -> events.Dialog:
-        titled = _check_text(title, "the title", longest=interviews.LONGEST_LINE)
+        titled = _check_text(title, "the title", longest=port.LONGEST_LINE)
         return events.Dialog(id="", method=method, title=titled, expires_at_ms=0, **fields)
 
     async def _open_dialog(self, dialog: events.Dialog, timeout: float | None) -> dict[str, Any]:

@@ -1,36 +1,35 @@
 """What can be used, and why the rest cannot: the file's entries first, then the environment's providers, then the demo model.
 
 Asking what there is does no I/O and loads no library. Opening does: it finds the key, loads what is needed and keeps the
-connection for the next one who asks. Keys are handed to `on_secret` as soon as they are known, and shown nowhere.
-"""
+connection for the next one who asks. Keys are handed to `on_secret` as soon as they are known, and shown nowhere."""
 
 import asyncio
 import contextlib
-import importlib.util
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from switchtower.core import errors, redact, workshop
+from switchtower.core import errors, redact
+from switchtower.core.ports import host_services
 from switchtower.models import (
-    addresses,
     breaker,
-    connect,
+    connection,
     demo,
     entries,
     keys,
     port,
     prices,
+    provider_errors,
     providers,
     remote,
     server_models,
-    troubles,
 )
-from switchtower.models.key_store import KeyStore, StoredKey, KeyStoreError
-from switchtower.models.variables import SHELL, ProviderVariables
+from switchtower.models.entries import CatalogEntry, LoginTarget, UnusableReason, is_installed, list_secret_headers, make_key_hint
+from switchtower.models.keys import KeyStore, KeyStoreError, StoredKey
+from switchtower.models.providers import SHELL, ProviderVariables
 
 _MOST_MODELS = 256
 """Kept open at a time; names come from clients."""
@@ -38,67 +37,6 @@ _HOW_TO_CONFIGURE = (
     "set a key such as `ANTHROPIC_API_KEY`, run `tower login PROVIDER`, or ask for the demo model with `--provider demo`; "
     "see `tower models`"
 )
-_TRIAL_KEY_VARIABLE = "SWITCHTOWER_TRIAL_KEY"
-_SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
-
-
-class CatalogEntry(Struct, frozen=True, kw_only=True):
-    name: str
-    provider: str
-    """Its kind."""
-    model: str | None
-    """What serves when nobody names one."""
-    base_url: str | None
-    usable: bool
-    reason: str
-    """Why it cannot be used, with a remedy; empty when it can."""
-    context_window: int | None = None
-    price_in: float | None = None
-    """US dollars for a million tokens, as `price_out`."""
-    price_out: float | None = None
-    source: str
-    """`config`, `environment` or `built in`."""
-    key_source: str | None = None
-    """Where its key comes from, for people; None when it has none or needs none."""
-    lacks_key: bool = False
-    """A key is all that it needs."""
-
-
-class LoginTarget(Struct, frozen=True):
-    """What a key is stored for: a provider or an entry of the file, and the address that the key may be sent to."""
-
-    name: str
-    address: str
-    variables: tuple[str, ...]
-    """The variables that go before a stored key."""
-    is_configured: bool
-
-    @property
-    def variable(self) -> str:
-        """Where a trial of the key puts it."""
-        return self.variables[0] if self.variables else _TRIAL_KEY_VARIABLE
-
-    def make_trial_tables(self, tables: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The file's tables for a trial: an entry without a `key_env` gets one."""
-        if self.variables or not self.is_configured:
-            return tables
-        return {**tables, self.name: {**tables[self.name], "key_env": _TRIAL_KEY_VARIABLE}}
-
-
-class UnusableReason(Struct, frozen=True):
-    """Why an entry cannot be used."""
-
-    reason: str
-    remedy: str
-    is_key: bool = False
-
-
-def is_installed(module: str) -> bool:
-    """Whether a library is there, without loading it."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _ignore_secret(secret: str) -> None:
@@ -113,7 +51,7 @@ class Catalog:
         *,
         demo_delay: float = demo.DELAY,
         on_secret: Callable[[str], None] = _ignore_secret,
-        timeouts: connect.ConnectionTimeouts = connect.ConnectionTimeouts(),  # noqa: B008
+        timeouts: connection.ConnectionTimeouts = connection.ConnectionTimeouts(),  # noqa: B008
         clock: Callable[[], float] = time.monotonic,
         installed: Callable[[str], bool] = is_installed,
         stored_keys: KeyStore | None = None,
@@ -141,8 +79,8 @@ class Catalog:
         """The entry that counts only while a server answers at its usual address."""
         self._command_keys: dict[str, str] = {}
         self._keys_in_use: dict[str, str | None] = {}
-        self._connections: dict[str, connect.ProviderConnection] = {}
-        self._retired: list[connect.ProviderConnection] = []
+        self._connections: dict[str, connection.ProviderConnection] = {}
+        self._retired: list[connection.ProviderConnection] = []
         """Lines of entries that have changed: runs that use them may still be active."""
         self._models: dict[tuple[str, str], port.Model] = {}
         self._key_variables: set[str] = set()
@@ -411,10 +349,10 @@ class Catalog:
         """By name; names of one endpoint share one."""
         return dict(self._breakers)
 
-    def list_breaker_states(self) -> list[workshop.BreakerState]:
+    def list_breaker_states(self) -> list[host_services.BreakerState]:
         """Of those that have been asked for something."""
         return [
-            workshop.BreakerState(
+            host_services.BreakerState(
                 provider=name,
                 state=guard.state.value.replace("-", "_"),
                 failures=guard.failures,
@@ -442,17 +380,17 @@ class Catalog:
         return name is None or provider == self._probed or (listed is not None and not server_models.has_model(listed, name))
 
     async def _open_model(self, entry: entries.ProviderEntry, name: str, key: str | None) -> port.Model:
-        origin = troubles.ErrorOrigin(
+        origin = provider_errors.ErrorOrigin(
             name=entry.name,
             model=name,
             key_hint=make_key_hint(entry),
-            base_url=addresses.mask_query(entry.base_url),
+            base_url=providers.mask_query(entry.base_url),
             redactor=redact.Redactor([*list_secret_headers(entry), *([key] if key else [])]),
         )
 
         def make() -> port.Model:
             if entry.name not in self._connections:
-                self._connections[entry.name] = connect.ProviderConnection(entry, key, self._timeouts)
+                self._connections[entry.name] = connection.ProviderConnection(entry, key, self._timeouts)
             line = self._connections[entry.name]
             return remote.RemoteModel(
                 entry,
@@ -490,7 +428,7 @@ class Catalog:
             return UnusableReason(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
         if entry.name == self._probed and self._servers.get_names(entry) is None:
             missing = (
-                f"`{entry.provider.url_variable}` is not set, and no server answers at {addresses.mask_query(entry.base_url)}"
+                f"`{entry.provider.url_variable}` is not set, and no server answers at {providers.mask_query(entry.base_url)}"
             )
             return UnusableReason(missing, "start the server, or set the variable to its address")
         if entry.needs_key and not self._has_key(entry):
@@ -511,7 +449,7 @@ class Catalog:
             name=entry.name,
             provider=entry.provider.kind,
             model=model,
-            base_url=None if entry.name == self._probed and lack else addresses.mask_query(entry.base_url) or None,
+            base_url=None if entry.name == self._probed and lack else providers.mask_query(entry.base_url) or None,
             usable=lack is None,
             reason=f"{lack.reason}; hint: {lack.remedy}" if lack else "",
             context_window=prices.find_context_window(entry, model) if known and model else entry.context_window,
@@ -546,21 +484,6 @@ class Catalog:
         for entry in self._entries.values():
             for secret in list_secret_headers(entry):
                 self._on_secret(secret)
-
-
-def list_secret_headers(entry: entries.ProviderEntry) -> Iterator[str]:
-    for header, content in entry.headers.items():
-        if any(mark in header.lower() for mark in _SECRET_HEADERS):
-            yield content
-            yield content.rpartition(" ")[2]  # behind a scheme such as `Bearer`
-
-
-def make_key_hint(entry: entries.ProviderEntry) -> str:
-    if entry.key_command:
-        return f"check the `key_command` of `[models.{entry.name}]`"
-    if entry.key_variables:
-        return f"check {' or '.join(f'`{name}`' for name in entry.key_variables)}"
-    return f"give `[models.{entry.name}]` a `key_env`"
 
 
 def _shorten(text: str) -> str:

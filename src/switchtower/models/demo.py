@@ -1,16 +1,162 @@
-"""The demo model: deterministic, offline, and honest about being one. It works without a key and without a network.
+"""What the demo model understands: one request a line, each a verb at the line's start. Pure.
+
+Lines that begin with no such verb are left aside, so a request may stand among ordinary sentences.
+
+The demo model: deterministic, offline, and honest about being one. It works without a key and without a network.
 
 It drives real tools on explicit requests (see `demo_steps`), one step a message, and remarks on each result. It keeps no
-state: how far it has come is counted in the conversation. Asked for a summary, it lists what was asked and done.
-"""
+state: how far it has come is counted in the conversation. Asked for a summary, it lists what was asked and done."""
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from switchtower.core import engine
-from switchtower.models import demo_steps, pictures, port
+from msgspec import Struct
+
+from switchtower.core.ports import engine
+from switchtower.models import port
+
+
+class DemoCallTools(Struct, frozen=True):
+    """Nearly always one call; those of one step are made in one message."""
+
+    intent: str
+    calls: tuple[port.ToolCallPart, ...]
+
+
+class DemoCount(Struct, frozen=True):
+    upto: int
+
+
+class DemoThink(Struct, frozen=True):
+    text: str
+
+
+class DemoSay(Struct, frozen=True):
+    text: str
+
+
+DemoStep = DemoCallTools | DemoCount | DemoThink | DemoSay
+
+UNDERSTOOD = (
+    "`list DIR`, `read PATH`, `read all: PATH PATH …`, `search PATTERN`, `write PATH: TEXT`, `edit PATH: OLD => NEW`, "
+    "`run: COMMAND`, `git status`, `git diff`, `commit: MESSAGE`, `ask: QUESTION | ANSWER | ANSWER …`, `count N`, "
+    "`think: TEXT`, `say: TEXT`"
+)
+
+
+def parse_steps(request: str) -> list[DemoStep]:
+    return [step for line in request.splitlines() if (step := _parse_step(line.strip())) is not None]
+
+
+def _parse_step(line: str) -> DemoStep | None:
+    for pattern, make in _VERBS:
+        if found := pattern.match(line):
+            return make(found)
+    return None
+
+
+# A path with spaces needs quotes: without them "read the manual" would be taken for a file.
+_ONE = r"""(?:"[^"]+"|'[^']+'|`[^`]+`|[^\s"'`:]+)"""
+
+
+def _unquote(found: str) -> str:
+    return found[1:-1] if found[0] in "\"'`" else found
+
+
+def _make_call(intent: str, tool: str, **args: str) -> DemoCallTools:
+    return DemoCallTools(intent, (port.ToolCallPart(tool, dict(args)),))
+
+
+def _make_list(found: re.Match[str]) -> DemoStep:
+    path = _unquote(found["path"] or ".")
+    return _make_call(f"list `{path}`", "list_dir", path=path)
+
+
+def _make_read(found: re.Match[str]) -> DemoStep:
+    path = _unquote(found["path"])
+    return _make_call(f"read `{path}`", "read_file", path=path)
+
+
+def _make_read_all(found: re.Match[str]) -> DemoStep:
+    paths = [_unquote(path) for path in re.findall(_ONE, found["paths"])]
+    named = ", ".join(f"`{path}`" for path in paths)
+    return DemoCallTools(f"read {named}", tuple(port.ToolCallPart("read_file", {"path": path}) for path in paths))
+
+
+def _make_search(found: re.Match[str]) -> DemoStep:
+    pattern = _unquote(found["pattern"])
+    if found["path"] is None:
+        return _make_call(f"search for `{pattern}`", "search", pattern=pattern)
+    path = _unquote(found["path"])
+    return _make_call(f"search for `{pattern}` in `{path}`", "search", pattern=pattern, path=path)
+
+
+def _make_write(found: re.Match[str]) -> DemoStep:
+    path = _unquote(found["path"])
+    return _make_call(f"write `{path}`", "write_file", path=path, content=found["text"])
+
+
+def _make_edit(found: re.Match[str]) -> DemoStep:
+    path = _unquote(found["path"])
+    return _make_call(f"edit `{path}`", "edit_file", path=path, old=found["old"], new=found["new"] or "")
+
+
+def _make_run(found: re.Match[str]) -> DemoStep:
+    return _make_call(f"run `{found['text']}`", "run", command=found["text"])
+
+
+def _make_git_status(found: re.Match[str]) -> DemoStep:
+    return _make_call("look at git's status", "git_status")
+
+
+def _make_git_diff(found: re.Match[str]) -> DemoStep:
+    return _make_call("look at git's diff", "git_diff")
+
+
+def _make_commit(found: re.Match[str]) -> DemoStep:
+    return _make_call(f"commit as `{found['text']}`", "git_commit", message=found["text"])
+
+
+def _make_ask(found: re.Match[str]) -> DemoStep:
+    question, *options = (part.strip() for part in found["text"].split("|"))
+    call = port.ToolCallPart("ask_user", {"question": question, **({"options": options} if options else {})})
+    return DemoCallTools(f"ask you “{question}”", (call,))
+
+
+def _make_count(found: re.Match[str]) -> DemoStep:
+    return DemoCount(int(found["upto"]))
+
+
+def _make_think(found: re.Match[str]) -> DemoStep:
+    return DemoThink(found["text"])
+
+
+def _make_say(found: re.Match[str]) -> DemoStep:
+    return DemoSay(found["text"])
+
+
+_VERBS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DemoStep]], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), make)
+    for pattern, make in (
+        (rf"list(?:\s+(?P<path>{_ONE}))?$", _make_list),
+        (rf"read\s+all\s*:(?P<paths>(?:\s+{_ONE})+)$", _make_read_all),
+        (rf"read\s+(?P<path>{_ONE})$", _make_read),
+        (rf"search\s+(?P<pattern>{_ONE})(?:\s+in\s+(?P<path>{_ONE}))?$", _make_search),
+        (rf"write\s+(?P<path>{_ONE})\s*:\s?(?P<text>.*)$", _make_write),
+        (rf"edit\s+(?P<path>{_ONE})\s*:\s?(?P<old>.+?) =>(?: (?P<new>.*))?$", _make_edit),
+        (r"run\s*:\s*(?P<text>.+)$", _make_run),
+        (r"git\s+status$", _make_git_status),
+        (r"git\s+diff$", _make_git_diff),
+        (r"commit\s*:\s*(?P<text>.+)$", _make_commit),
+        (r"ask\s*:\s*(?P<text>.+)$", _make_ask),
+        (r"count\s+(?P<upto>\d{1,7})$", _make_count),
+        (r"think\s*:\s*(?P<text>.+)$", _make_think),
+        (r"say\s*:\s?(?P<text>.+)$", _make_say),
+    )
+)
+
 
 DELAY = 0.03
 """Seconds between two words: a little faster than a person reads."""
@@ -27,7 +173,7 @@ CLOSING = "That was everything you asked for."
 
 NOT_UNDERSTOOD = (
     "the demo model does not think and did not understand this: it follows lines that begin with one of "
-    f"{demo_steps.UNDERSTOOD}; hint: configure a model, see `tower models`"
+    f"{UNDERSTOOD}; hint: configure a model, see `tower models`"
 )
 
 _TO_SUMMARISE = "You summarise "
@@ -66,7 +212,7 @@ def _is_understood(request: port.CompletionRequest) -> bool:
     """Whether there is something to do. A request that the demo cannot follow fails the run: it must not pass for done work."""
     if request.system.startswith(_TO_SUMMARISE):
         return True
-    return bool(demo_steps.parse_steps(_find_current_request(request.conversation)[0].text))
+    return bool(parse_steps(_find_current_request(request.conversation)[0].text))
 
 
 def _iterate_parts(request: port.CompletionRequest) -> Iterator[port.Part]:
@@ -74,11 +220,11 @@ def _iterate_parts(request: port.CompletionRequest) -> Iterator[port.Part]:
     yield port.ThinkingPart("The demo model follows the request line by line.\n")
     for step in _iterate_steps(request):
         match step:
-            case demo_steps.DemoCallTools(calls=calls):
+            case DemoCallTools(calls=calls):
                 yield from calls
-            case demo_steps.DemoThink(text=text):
+            case DemoThink(text=text):
                 yield from map(port.ThinkingPart, _split_words(text))
-            case demo_steps.DemoSay() | demo_steps.DemoCount():
+            case DemoSay() | DemoCount():
                 separator = "\n" if spoken else ""
                 for word in _iterate_words(step):
                     yield port.TextPart(separator + word)
@@ -86,31 +232,31 @@ def _iterate_parts(request: port.CompletionRequest) -> Iterator[port.Part]:
                 spoken = True
 
 
-def _iterate_steps(request: port.CompletionRequest) -> Iterator[demo_steps.DemoStep]:
+def _iterate_steps(request: port.CompletionRequest) -> Iterator[DemoStep]:
     """A remark on what came back, then what is still to do up to the next call, or up to the end."""
     if request.system.startswith(_TO_SUMMARISE):
-        yield demo_steps.DemoSay(_summarize(request.conversation))
+        yield DemoSay(_summarize(request.conversation))
         return
     asked, since = _find_current_request(request.conversation)
     if asked.images and not since:
-        yield demo_steps.DemoSay(f"I was shown {_format_count(asked.images, 'picture', 'pictures')}, which I cannot see.")
-    steps = demo_steps.parse_steps(asked.text)
+        yield DemoSay(f"I was shown {_format_count(asked.images, 'picture', 'pictures')}, which I cannot see.")
+    steps = parse_steps(asked.text)
     calls_made = sum(len(message.calls) for message in since)
-    with_tools = any(isinstance(step, demo_steps.DemoCallTools) for step in steps)
+    with_tools = any(isinstance(step, DemoCallTools) for step in steps)
     if calls_made:
-        yield from (demo_steps.DemoSay(_make_remark(message)) for message in _find_latest_results(since))
+        yield from (DemoSay(_make_remark(message)) for message in _find_latest_results(since))
     elif with_tools:
-        yield demo_steps.DemoSay(INTRODUCTION)
+        yield DemoSay(INTRODUCTION)
 
     to_do = _skip_called_steps(steps, calls_made)
     for step in to_do:
-        if isinstance(step, demo_steps.DemoCallTools):
-            yield demo_steps.DemoSay(f"I will {step.intent}.")
+        if isinstance(step, DemoCallTools):
+            yield DemoSay(f"I will {step.intent}.")
             yield step
             return
         yield step
-    if with_tools or not any(isinstance(step, demo_steps.DemoSay | demo_steps.DemoCount) for step in to_do):
-        yield demo_steps.DemoSay(CLOSING)
+    if with_tools or not any(isinstance(step, DemoSay | DemoCount) for step in to_do):
+        yield DemoSay(CLOSING)
 
 
 def _find_current_request(conversation: Sequence[engine.Message]) -> tuple[engine.Message, Sequence[engine.Message]]:
@@ -129,12 +275,12 @@ def _find_latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Mes
     return since[start:]
 
 
-def _skip_called_steps(steps: list[demo_steps.DemoStep], calls_made: int) -> list[demo_steps.DemoStep]:
+def _skip_called_steps(steps: list[DemoStep], calls_made: int) -> list[DemoStep]:
     """What follows the step that made the last call."""
     if calls_made == 0:
         return steps
     for index, step in enumerate(steps):
-        if isinstance(step, demo_steps.DemoCallTools):
+        if isinstance(step, DemoCallTools):
             calls_made -= len(step.calls)
             if calls_made <= 0:
                 return steps[index + 1 :]
@@ -184,8 +330,8 @@ def _take_ending(text: str) -> str:
     return line if len(line) <= _LONGEST_QUOTE else f"… {line[-_LONGEST_QUOTE:]}"
 
 
-def _iterate_words(step: demo_steps.DemoSay | demo_steps.DemoCount) -> Iterator[str]:
-    if isinstance(step, demo_steps.DemoSay):
+def _iterate_words(step: DemoSay | DemoCount) -> Iterator[str]:
+    if isinstance(step, DemoSay):
         return _split_words(step.text)
     return (f"{number} " if number < step.upto else f"{number}" for number in range(1, step.upto + 1))
 
@@ -204,5 +350,5 @@ def _estimate_part_size(part: port.Part) -> int:
 def _estimate_tokens(request: port.CompletionRequest) -> int:
     """Roughly what a real model would have counted."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
-    pictured = sum(len(message.images) for message in request.conversation) * pictures.TOKENS
+    pictured = sum(len(message.images) for message in request.conversation) * port.TOKENS
     return (said + len(request.system)) // _CHARACTERS_A_TOKEN + pictured

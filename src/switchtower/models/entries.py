@@ -1,17 +1,17 @@
 """What can be configured: one `Entry` a `[models.NAME]` of the file, and one a provider that the environment speaks of.
 
 Reads what it is given and does no I/O. A mistake in the file is refused with the key's name and a remedy; a key that is
-merely missing makes an entry that cannot be used yet, which is no mistake.
-"""
+merely missing makes an entry that cannot be used yet, which is no mistake."""
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from switchtower import config
-from switchtower.models import addresses, providers
+from switchtower.models import providers
+from switchtower.settings.sources import ConfigError
 
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 LONGEST_NAME = 200
@@ -89,9 +89,9 @@ def list_environment_entries(environ: Mapping[str, str]) -> Iterator[ProviderEnt
         base_url = provider.base_url if provider.key_variables else None
         problem = None
         if named:
-            address = addresses.parse_ollama_host(named) if provider.kind == "ollama" else named
-            problem = addresses.find_address_problem(address)
-            base_url = None if problem else addresses.normalize_address(address, provider.kind)
+            address = providers.parse_ollama_host(named) if provider.kind == "ollama" else named
+            problem = providers.find_address_problem(address)
+            base_url = None if problem else providers.normalize_address(address, provider.kind)
         yield ProviderEntry(
             name=provider.kind,
             provider=provider,
@@ -119,7 +119,7 @@ def _parse_entry(name: str, table: Mapping[str, Any]) -> ProviderEntry:
     if "key_env" in values and "key_command" in values:
         raise _make_error(f"{name}.key_command", "there is a `key_env` too", "keep one of the two")
     if "base_url" in values:
-        values["base_url"] = addresses.normalize_address(values["base_url"], provider.kind)
+        values["base_url"] = providers.normalize_address(values["base_url"], provider.kind)
     elif provider.base_url is None:
         raise _make_error(f"{name}.base_url", "missing", "add the server's address, such as `http://127.0.0.1:8000/v1`")
     values.setdefault("base_url", provider.base_url)
@@ -148,7 +148,7 @@ def _parse_text(value: object) -> str:
 
 
 def _parse_url(value: object) -> str:
-    problem = addresses.find_address_problem(value) if isinstance(value, str) else "not an address"
+    problem = providers.find_address_problem(value) if isinstance(value, str) else "not an address"
     if not isinstance(value, str) or problem is not None:
         # The value is not shown: people put passwords into addresses.
         raise _InvalidValue(problem or "not an address", "give an address such as `http://127.0.0.1:8000/v1`")
@@ -234,5 +234,83 @@ def _quote_value(value: object) -> str:
     return f"`{text if len(text) <= 60 else text[:60] + '…'}`"
 
 
-def _make_error(key: str, problem: str, remedy: str) -> config.ConfigError:
-    return config.ConfigError(f"models.{key}", _SOURCE, problem, hint=remedy)
+def _make_error(key: str, problem: str, remedy: str) -> ConfigError:
+    return ConfigError(f"models.{key}", _SOURCE, problem, hint=remedy)
+
+
+_TRIAL_KEY_VARIABLE = "SWITCHTOWER_TRIAL_KEY"
+_SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
+
+
+class CatalogEntry(Struct, frozen=True, kw_only=True):
+    name: str
+    provider: str
+    """Its kind."""
+    model: str | None
+    """What serves when nobody names one."""
+    base_url: str | None
+    usable: bool
+    reason: str
+    """Why it cannot be used, with a remedy; empty when it can."""
+    context_window: int | None = None
+    price_in: float | None = None
+    """US dollars for a million tokens, as `price_out`."""
+    price_out: float | None = None
+    source: str
+    """`config`, `environment` or `built in`."""
+    key_source: str | None = None
+    """Where its key comes from, for people; None when it has none or needs none."""
+    lacks_key: bool = False
+    """A key is all that it needs."""
+
+
+class LoginTarget(Struct, frozen=True):
+    """What a key is stored for: a provider or an entry of the file, and the address that the key may be sent to."""
+
+    name: str
+    address: str
+    variables: tuple[str, ...]
+    """The variables that go before a stored key."""
+    is_configured: bool
+
+    @property
+    def variable(self) -> str:
+        """Where a trial of the key puts it."""
+        return self.variables[0] if self.variables else _TRIAL_KEY_VARIABLE
+
+    def make_trial_tables(self, tables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The file's tables for a trial: an entry without a `key_env` gets one."""
+        if self.variables or not self.is_configured:
+            return tables
+        return {**tables, self.name: {**tables[self.name], "key_env": _TRIAL_KEY_VARIABLE}}
+
+
+class UnusableReason(Struct, frozen=True):
+    """Why an entry cannot be used."""
+
+    reason: str
+    remedy: str
+    is_key: bool = False
+
+
+def is_installed(module: str) -> bool:
+    """Whether a library is there, without loading it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def list_secret_headers(entry: ProviderEntry) -> Iterator[str]:
+    for header, content in entry.headers.items():
+        if any(mark in header.lower() for mark in _SECRET_HEADERS):
+            yield content
+            yield content.rpartition(" ")[2]  # behind a scheme such as `Bearer`
+
+
+def make_key_hint(entry: ProviderEntry) -> str:
+    if entry.key_command:
+        return f"check the `key_command` of `[models.{entry.name}]`"
+    if entry.key_variables:
+        return f"check {' or '.join(f'`{name}`' for name in entry.key_variables)}"
+    return f"give `[models.{entry.name}]` a `key_env`"

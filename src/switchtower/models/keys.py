@@ -1,14 +1,25 @@
-"""Where a provider's key comes from: a variable, or a command that prints it. Keys pass through here and are never shown."""
+"""Where a provider's key comes from: a variable, or a command that prints it. Keys pass through here and are never shown.
+
+Keys that the owner has stored with `tower login`: in the system keyring, or in a file that only the owner can read.
+
+The file lists which keys exist; the keyring holds the values where it works. A key is kept with the address that it was stored
+for, and is sent to no other. The calls block, and a keyring may ask the user for its password."""
 
 import asyncio
 import contextlib
 import os
 import selectors
 import signal
+import stat
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
 
 from switchtower.core import errors
 from switchtower.models import entries
@@ -98,3 +109,157 @@ def _read_output(process: "subprocess.Popen[bytes]", deadline: float, given_up: 
 
 def _make_refusal(entry: entries.ProviderEntry, detail: str) -> errors.ProviderNotConfigured:
     return errors.ProviderNotConfigured(f"`{entry.name}`: {detail}", hint="run it in a terminal and see what it prints")
+
+
+KeyPlace = Literal["keyring", "file"]
+FILE = "keys.json"
+SERVICE = "switchtower"
+
+
+class KeyStoreError(Exception):
+    """Why stored keys cannot be used. The message never holds a key."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class StoredKey(Struct, frozen=True):
+    address: str
+    place: KeyPlace
+    key: str | None = None
+    """None where the keyring has it."""
+
+    def __repr__(self) -> str:
+        return f"StoredKey({self.address!r}, {self.place!r})"
+
+
+class KeyStore:
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the configuration's; each has its own keys, in the keyring too."""
+        self._file = folder / FILE
+        self._service = f"{SERVICE}:{folder}"
+        self._seen: tuple[int, ...] | None = None
+        self._listed: dict[str, StoredKey] = {}
+        self.problem: str | None = None
+        """Why the file is not used."""
+
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        """Differs when the file was changed; None when it does not exist."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
+
+    def list_keys(self) -> dict[str, StoredKey]:
+        """By the provider's name. Read again when the file has changed."""
+        if (version := self.version) != self._seen:
+            self._listed, self.problem = {}, None
+            if version is not None:
+                try:
+                    self._listed = self._read()
+                except KeyStoreError as problem:
+                    self.problem = f"{problem.message}; hint: {problem.hint}"
+            self._seen = version
+        return self._listed
+
+    def find(self, names: tuple[str, ...], address: str | None) -> tuple[str, StoredKey] | None:
+        """The first of these names that has a key for this very address."""
+        listed = self.list_keys()
+        return next(((name, listed[name]) for name in names if name in listed and listed[name].address == address), None)
+
+    def read(self, name: str) -> str:
+        """Raises `StoreProblem`."""
+        stored = self.list_keys().get(name)
+        if stored is None:
+            raise KeyStoreError(f"no key of `{name}` is stored", f"run `tower login {name}`")
+        if stored.key is not None:
+            return stored.key
+        with _translate_keyring_errors(name):
+            import keyring
+
+            if key := keyring.get_password(self._service, name):
+                return key
+        raise KeyStoreError(f"the system keyring has no key of `{name}` any more", f"run `tower login {name}`")
+
+    def write(self, name: str, key: str, address: str) -> KeyPlace:
+        """Keeps the key in the keyring, or in the file where no keyring works; says which. Raises `StoreProblem`."""
+        place: KeyPlace = "keyring" if self._put_into_keyring(name, key) else "file"
+        self._write({**self._read(), name: StoredKey(address, place, None if place == "keyring" else key)})
+        return place
+
+    def remove(self, name: str) -> KeyPlace | None:
+        """Where the key was; None when none was stored. Raises `StoreProblem`."""
+        kept = self._read()
+        stored = kept.pop(name, None)
+        if stored is None:
+            return None
+        if stored.place == "keyring":
+            with _translate_keyring_errors(name):
+                import keyring
+                import keyring.errors
+
+                with contextlib.suppress(keyring.errors.PasswordDeleteError):
+                    keyring.delete_password(self._service, name)
+        self._write(kept)
+        return stored.place
+
+    def _put_into_keyring(self, name: str, key: str) -> bool:
+        """Whether the keyring has it now, which only reading it again shows: some backends keep nothing, or raise anything."""
+        try:
+            import keyring
+
+            keyring.set_password(self._service, name, key)
+            return keyring.get_password(self._service, name) == key
+        except Exception:
+            return False
+
+    def _read(self) -> dict[str, StoredKey]:
+        try:
+            with self._file.open("rb") as file:
+                found = os.fstat(file.fileno())
+                if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+                    raise KeyStoreError(
+                        f"`{self._file}` is not yours alone", f"check who owns it, then `chmod 600 '{self._file}'`"
+                    )
+                return msgspec.json.decode(file.read(), type=dict[str, StoredKey])
+        except FileNotFoundError:
+            return {}
+        except OSError as problem:
+            raise KeyStoreError(f"`{self._file}` cannot be read: {problem.strerror}", "see who owns it") from None
+        except msgspec.MsgspecError:
+            raise KeyStoreError(f"`{self._file}` is damaged", "remove it and run `tower login` again") from None
+
+    def _write(self, keys: dict[str, StoredKey]) -> None:
+        """Whole or not at all, and readable by the owner only from the first byte."""
+        temporary = self._file.with_name(f".{FILE}.{os.getpid()}")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(msgspec.json.encode(keys))
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(self._file)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        except OSError as problem:
+            raise KeyStoreError(f"`{self._file}` cannot be written: {problem.strerror}", "see who owns its folder") from None
+
+
+@contextlib.contextmanager
+def _translate_keyring_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyStoreError:
+        raise
+    except Exception as problem:  # a backend raises what it likes
+        raise KeyStoreError(
+            f"the key of `{name}` is in the system keyring, which cannot be used here ({type(problem).__name__})",
+            f"run `tower login {name}` here",
+        ) from None

@@ -2,11 +2,22 @@
 a model. A table and nothing more.
 
 Most speak OpenAI's chat completions API and need no library of their own.
-"""
 
+Where a server is: what people write in files and variables, made into addresses that a client can use. Pure.
+
+The variables that configure providers: what the daemon was started with, and what the owner's shell has handed over since.
+
+Handed over values live in memory only. One provider's variables all come from one place, so that a key is never sent to an
+address that was set for another one."""
+
+import ipaddress
+from collections.abc import Mapping
 from enum import StrEnum
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
+
+from switchtower.core import errors
 
 
 class Dialect(StrEnum):
@@ -134,3 +145,131 @@ _ALL = (
 
 PROVIDERS = {provider.kind: provider for provider in _ALL}
 """In the order in which they are preferred when several could serve."""
+
+
+OLLAMA_PORT = 11434
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
+_LOCAL = frozenset({"ollama", "vllm", "lmstudio"})
+"""Servers whose API is always under `/v1`, which people forget to write."""
+
+
+def find_address_problem(address: str) -> str | None:
+    """Why this is no address of a server; None when it is one. Never repeats it: there may be a password in it."""
+    try:
+        parts = urlsplit(address.strip())
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError:
+        return "is not an address"
+    if parts.scheme not in ("http", "https"):
+        return "does not begin with `http://` or `https://`"
+    if not parts.hostname or not port_is_fine or not address.strip().isprintable() or " " in address.strip():
+        return "is not an address"
+    if parts.username is not None or parts.password is not None:
+        return "holds a user or a password"
+    return None
+
+
+def normalize_address(address: str, kind: str) -> str:
+    """The address in one spelling, as a client wants it."""
+    parts = urlsplit(address.strip())
+    path = parts.path.rstrip("/")
+    if not path and kind in _LOCAL:
+        path = "/v1"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def parse_ollama_host(host: str) -> str:
+    """What `OLLAMA_HOST` means to Ollama: scheme and port may be missing, and where a server listens everywhere is here."""
+    scheme, separator, rest = host.strip().strip("\"'").partition("://")
+    if not separator:
+        scheme, rest = "http", scheme
+    rest, _, path = rest.partition("/")
+    default_port = {"http": 80, "https": 443}.get(scheme, 0) if separator else OLLAMA_PORT
+    name, port = _split_host_and_port(rest)
+    if name in ("", *_EVERYWHERE):
+        name = "127.0.0.1"
+    shown = f"[{name}]" if ":" in name else name
+    return f"{scheme}://{shown}:{port or default_port}/{path}"
+
+
+def mask_query(address: str | None) -> str:
+    """For people: without a query, which may hold a key."""
+    return (address or "").partition("?")[0]
+
+
+def is_loopback(address: str) -> bool:
+    """This machine: no proxy stands between."""
+    name = urlsplit(address).hostname or ""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _split_host_and_port(text: str) -> tuple[str, int | None]:
+    if text.startswith("["):
+        name, _, after = text[1:].partition("]")
+        return name, _parse_port(after.removeprefix(":"))
+    if text.count(":") > 1:
+        return text, None  # an IPv6 address without brackets
+    name, _, port = text.partition(":")
+    return name, _parse_port(port)
+
+
+def _parse_port(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 65_536 else None
+
+
+LONGEST_VALUE = 16_384
+SHELL = "your shell"
+_BY_PROVIDER = {
+    provider.kind: (*provider.key_variables, *([provider.url_variable] if provider.url_variable else []))
+    for provider in PROVIDERS.values()
+}
+_PROVIDER_OF = {name: kind for kind, names in _BY_PROVIDER.items() for name in names}
+NAMES = frozenset(_PROVIDER_OF)
+"""Nothing else is handed over."""
+
+
+def select_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The provider variables that a process has and that can be handed over."""
+    found = {name: environ.get(name, "").strip() for name in sorted(NAMES)}
+    return {name: value for name, value in found.items() if _is_plain(value)}
+
+
+def _is_plain(value: str) -> bool:
+    return 0 < len(value) <= LONGEST_VALUE and value.isascii() and value.isprintable()
+
+
+class ProviderVariables:
+    def __init__(self, environ: Mapping[str, str], place: str = "the daemon's environment") -> None:
+        """`place` is whose environment this is, for people."""
+        self._place = place
+        self.started_with = dict(environ)
+        self._handed_over: dict[str, dict[str, str]] = {}
+        self.current: Mapping[str, str] = self.started_with
+
+    def __repr__(self) -> str:
+        return f"ProviderVariables({', '.join(self._handed_over)})"  # the values are keys
+
+    def add_shell_variables(self, given: Mapping[str, str]) -> bool:
+        """Takes what a shell has set; whether that changes something. Raises `InvalidCommand`, which repeats no value."""
+        for name, value in given.items():
+            if name not in NAMES:
+                raise errors.InvalidCommand("only variables of the known providers can be handed over", hint="see docs/models.md")
+            if not _is_plain(value):
+                raise errors.InvalidCommand(f"the value of `{name}` is not plain text of at most {LONGEST_VALUE} characters")
+        before = self.current
+        for kind in {_PROVIDER_OF[name] for name in given}:
+            self._handed_over[kind] = {name: given[name] for name in _BY_PROVIDER[kind] if name in given}
+        replaced = {name for kind in self._handed_over for name in _BY_PROVIDER[kind]}
+        kept = {name: value for name, value in self.started_with.items() if name not in replaced}
+        self.current = {**kept, **{name: value for values in self._handed_over.values() for name, value in values.items()}}
+        return self.current != before
+
+    def describe_source(self, name: str) -> str:
+        """Where a variable's value comes from, for people."""
+        is_handed_over = name in self._handed_over.get(_PROVIDER_OF.get(name, ""), {})
+        return SHELL if is_handed_over else self._place

@@ -4,7 +4,9 @@ usage and what is to be handed back come at the end, when they are whole.
 A stream that ends before the provider said that it is done is trouble, however well it reads. Closing the stream closes the
 connection at once. Nothing is tried twice here, but for a limit of the answer's length that the provider does not take: no word
 was said then, and the call is made again with a smaller one.
-"""
+
+Keeps a stream's text encodable. Some servers cut a character between two deltas, and JSON lets half of one through;
+a half is no text, and the journal holds only text."""
 
 import asyncio
 import contextlib
@@ -14,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from switchtower.models import bounds, carry, entries, pictures, port, prices, surrogates, troubles, wire
+from switchtower.models import connection, entries, port, prices, provider_errors, request_encoder
 from switchtower.models.providers import Dialect
 
 if TYPE_CHECKING:
     from pydantic_ai import messages
     from pydantic_ai.models import Model, StreamedResponse
+
 
 LONGEST_MESSAGE = 16 * 1_048_576
 """Characters, arguments of calls included."""
@@ -41,7 +44,7 @@ class RemoteModel:
         self,
         entry: entries.ProviderEntry,
         model: "Model[Any]",
-        origin: troubles.ErrorOrigin,
+        origin: provider_errors.ErrorOrigin,
         *,
         silence: float,
         context_window: int | None,
@@ -56,7 +59,7 @@ class RemoteModel:
         self._most_output: int | None = None
         """The longest answer that the provider lets a call ask for, once it has refused a longer one."""
         self._by = f"{entry.endpoint} {model.model_name}"
-        self._encoder = wire.ConversationEncoder(entry.provider.dialect, self._by, model.system, model.profile)
+        self._encoder = request_encoder.ConversationEncoder(entry.provider.dialect, self._by, model.system, model.profile)
 
     def __repr__(self) -> str:
         return f"RemoteModel({self.provider!r}, {self.name!r})"
@@ -106,13 +109,13 @@ class RemoteModel:
             self._model,
             history,
             model_settings=settings,
-            model_request_parameters=wire.encode_parameters(request),
+            model_request_parameters=request_encoder.encode_parameters(request),
             instrument=False,
         )
         patience = settings["timeout"] * _SILENCES
         try:
             async with contextlib.AsyncExitStack() as stack:
-                with bounds.track_responses() as answers:
+                with connection.track_responses() as answers:
                     async with asyncio.timeout(patience):
                         response = await stack.enter_async_context(opened)
                 for heard in answers:
@@ -128,7 +131,7 @@ class RemoteModel:
                 for part in self._finish_message(answer, response, request):
                     yield part
         except Exception as error:
-            trouble = troubles.translate_error(error, self._origin)
+            trouble = provider_errors.translate_error(error, self._origin)
             if answer.size:
                 yield self._estimate_usage(answer, request)  # the provider counts what it sent, too
             if trouble.status == 401:
@@ -157,15 +160,15 @@ class RemoteModel:
         details = response.provider_details or {}
         reason = details.get("finish_reason")
         if response.finish_reason == "content_filter":
-            raise troubles.make_withheld_error(self._origin, details.get("refusal"))
+            raise provider_errors.make_withheld_error(self._origin, details.get("refusal"))
         if reason is None or response.finish_reason == "error":
-            raise troubles.make_cut_off_error(self._origin)
+            raise provider_errors.make_cut_off_error(self._origin)
         if reason == _CONTEXT_FULL:
-            raise troubles.make_context_error(self._origin)
+            raise provider_errors.make_context_error(self._origin)
         yield from answer.take_rest()
         at_limit = response.finish_reason == "length"
         parts = response.get().parts
-        tools = {wire.encode_tool_name(tool.name): tool.name for tool in request.tools}
+        tools = {request_encoder.encode_tool_name(tool.name): tool.name for tool in request.tools}
         calls = [_make_call(part, tools, at_limit=at_limit) for part in parts if part.part_kind == "tool-call"]
         yield from calls
         if at_limit:
@@ -197,10 +200,10 @@ class RemoteModel:
 class _MessageBuilder:
     """Gathers one message from its events."""
 
-    def __init__(self, origin: troubles.ErrorOrigin) -> None:
+    def __init__(self, origin: provider_errors.ErrorOrigin) -> None:
         self._origin = origin
-        self._text = surrogates.SurrogateRepairer()
-        self._thinking = surrogates.SurrogateRepairer()
+        self._text = SurrogateRepairer()
+        self._thinking = SurrogateRepairer()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._lengths: dict[int, int] = {}
@@ -240,13 +243,13 @@ class _MessageBuilder:
         for index, part in enumerate(parts):
             length = self._lengths.get(index, 0)
             if part.part_kind == "text":
-                pieces.append(carry.CarryPiece("text", length, _collect_extras(part.provider_details)))
+                pieces.append(request_encoder.CarryPiece("text", length, _collect_extras(part.provider_details)))
             elif part.part_kind == "thinking":
                 extras = _collect_extras(part.provider_details, id=part.id, signature=part.signature)
-                pieces.append(carry.CarryPiece("thinking", length, extras))
+                pieces.append(request_encoder.CarryPiece("thinking", length, extras))
             elif part.part_kind == "tool-call":
-                pieces.append(carry.CarryPiece("call", 0, _collect_extras(part.provider_details)))
-        return carry.pack_carry(by, "".join(self._texts), "".join(self._thoughts), pieces)
+                pieces.append(request_encoder.CarryPiece("call", 0, _collect_extras(part.provider_details)))
+        return request_encoder.pack_carry(by, "".join(self._texts), "".join(self._thoughts), pieces)
 
     def _add_text(self, index: int, piece: str) -> port.TextPart | None:
         text = self._repair_text(index, self._text.feed(piece), self._texts)
@@ -265,7 +268,7 @@ class _MessageBuilder:
     def _add_size(self, characters: int) -> None:
         self.size += characters
         if self.size > LONGEST_MESSAGE:
-            raise troubles.make_too_long_error(self._origin, LONGEST_MESSAGE)
+            raise provider_errors.make_too_long_error(self._origin, LONGEST_MESSAGE)
 
 
 def _make_call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit: bool) -> port.ToolCallPart:
@@ -308,7 +311,47 @@ def _collect_extras(details: Any, **marks: str | None) -> dict[str, Any]:
 def _estimate_size(request: port.CompletionRequest) -> int:
     """Characters that went in, roughly."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
-    pictured = sum(len(message.images) for message in request.conversation) * pictures.TOKENS * _CHARACTERS_A_TOKEN
+    pictured = sum(len(message.images) for message in request.conversation) * port.TOKENS * _CHARACTERS_A_TOKEN
     return (
         said + pictured + len(request.system) + sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
     )
+
+
+_HIGH = ("\ud800", "\udbff")
+
+
+class SurrogateRepairer:
+    """For one text that arrives in pieces. A first half waits for its second; a half that stays alone becomes U+FFFD."""
+
+    def __init__(self) -> None:
+        self._half = ""
+        self.changed = False
+        """Something was not passed on just as it came."""
+
+    def feed(self, piece: str) -> str:
+        if not self._half and _is_encodable(piece):
+            return piece
+        self.changed = True
+        text = self._half + piece
+        self._half = ""
+        if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
+            text, self._half = text[:-1], text[-1]
+        return _repair(text)
+
+    def close(self) -> str:
+        left, self._half = self._half, ""
+        return _repair(left)
+
+
+def _is_encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _repair(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

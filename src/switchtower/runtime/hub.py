@@ -7,8 +7,9 @@ cursor where it was, and pages from the journal when it can take more. Nothing i
 import asyncio
 import logging
 
-from switchtower.core import errors, journal, tower
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.core import errors
+from switchtower.core.ports import journal, session_service
+from switchtower.runtime.lane_items import RuntimeLimits
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class Feed:
         self.cursors = 0
         """All subscribers, the lagging ones included."""
 
-    def publish(self, batch: tower.Batch) -> None:
+    def publish(self, batch: session_service.Batch) -> None:
         self.head = batch.last_seq
         for cursor in tuple(self.live):
             try:
@@ -46,13 +47,13 @@ class Feed:
 class Cursor:
     """One subscriber's place in one session."""
 
-    def __init__(self, feed: Feed, after_seq: int, subscriber: tower.Subscriber) -> None:
+    def __init__(self, feed: Feed, after_seq: int, subscriber: session_service.Subscriber) -> None:
         self.cursor = after_seq
         self._feed = feed
         self._subscriber = subscriber
         self._paging: asyncio.Task[None] | None = None
         self._closed = False
-        self._paced = subscriber if isinstance(subscriber, tower.LagObserver) else None
+        self._paced = subscriber if isinstance(subscriber, session_service.LagObserver) else None
         self._behind = False
         feed.cursors += 1
 
@@ -68,7 +69,7 @@ class Cursor:
         else:
             self._paging = asyncio.get_running_loop().create_task(self._read_page())
 
-    def offer(self, batch: tower.Batch) -> None:
+    def offer(self, batch: session_service.Batch) -> None:
         if not self._subscriber.is_ready:
             self._feed.live.discard(self)
             if self._paced is not None and not self._behind:
@@ -80,7 +81,7 @@ class Cursor:
             fresh = [entry for entry in batch.entries if entry.seq > self.cursor]
             if not fresh:
                 return
-            batch = tower.Batch(batch.session_id, fresh)
+            batch = session_service.Batch(batch.session_id, fresh)
         assert batch.first_seq == self.cursor + 1, "a live subscriber misses nothing"
         self.cursor = batch.last_seq
         self._subscriber.deliver(batch)
@@ -105,7 +106,7 @@ class Cursor:
                     self._subscriber.on_gap(feed.session_id)
                     return
                 self.cursor = entries[-1].seq
-                self._subscriber.deliver(tower.Batch(feed.session_id, entries))
+                self._subscriber.deliver(session_service.Batch(feed.session_id, entries))
                 await asyncio.sleep(0)  # one page a turn: other clients and lanes come in between
         except Exception:
             self.drop_broken()

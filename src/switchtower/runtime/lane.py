@@ -4,8 +4,7 @@ A turn takes all that is waiting, decides it against the session, commits the ou
 publishes and lets effects start. While a turn commits, the next one gathers. A run never occupies its lane: its events
 come in like everybody else's.
 
-Where several nodes share the journal, all of this is so at the session's home. What a lane does elsewhere is `homes.afar`'s.
-"""
+Where several nodes share the journal, all of this is so at the session's home. What a lane does elsewhere is `homes.afar`'s."""
 
 import asyncio
 import logging
@@ -16,15 +15,25 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from switchtower.core import codec, commands, errors, events, ids, journal, receipts, redact, tower
-from switchtower.core import homes as homes_port
+from switchtower.cluster.remote_lane import RemoteFollower
+from switchtower.core import codec, commands, errors, events, ids, receipts, redact
 from switchtower.core.decide import decide
-from switchtower.core.decision import Decision, EphemeralInput
-from switchtower.core.session import Session, make_card, fold, fold_entries, decode_snapshot, encode_snapshot
-from switchtower.runtime.homes.afar import RemoteFollower
-from switchtower.runtime.homes.away import QueuedCommand
+from switchtower.core.fold import decode_snapshot, encode_snapshot, fold, fold_entries, make_card
+from switchtower.core.ports import cluster as homes_port
+from switchtower.core.ports import journal as ports_journal
+from switchtower.core.ports import session_service
+from switchtower.core.rules import Decision, EphemeralInput
+from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor, Feed
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.runtime.lane_items import (
+    AttachRequest,
+    Barrier,
+    LaneItem,
+    PendingResponse,
+    QueuedCommand,
+    RuntimeLimits,
+    SessionRead,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +48,7 @@ ReactToEvent = Callable[["Lane", str | None, events.AnyEvent, EphemeralInput], N
 class LaneServices(Struct):
     """What every lane needs."""
 
-    journal: journal.Journal
+    journal: ports_journal.Journal
     redactor: redact.Redactor
     now_ms: Callable[[], int]
     mint: ids.Mint
@@ -51,44 +60,17 @@ class LaneServices(Struct):
     """Told that something a run said could not be stored, so that the run cannot go on as if it had been."""
     on_idle: Callable[["Lane"], None]
     """Told when a lane has nothing left to do."""
-    batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
+    batch_watchers: list[session_service.BatchWatcher] = field(default_factory=list)
     ownership: homes_port.SessionOwnership | None = None
     """None: this daemon is alone, and every session is at home."""
-    remote_watchers: list[tower.Watcher] = field(default_factory=list)
+    remote_watchers: list[session_service.Watcher] = field(default_factory=list)
     """Of those who watch, the ones that want to hear of sessions at other nodes too."""
-    remote_batch_watchers: list[tower.BatchWatcher] = field(default_factory=list)
+    remote_batch_watchers: list[session_service.BatchWatcher] = field(default_factory=list)
     on_resume: Callable[["Lane", str | None], None] = lambda lane, lost: None
     """Told that the session's home is here now and that something is under way in it, which nobody works on."""
     stopping: Callable[[], bool] = lambda: False
     on_release: Callable[["Lane"], None] = lambda lane: None
     """Told that the session's home is elsewhere from now on: whatever works on it here has to end, without a word."""
-
-
-class AttachRequest(Struct):
-    after_seq: int
-    subscriber: tower.Subscriber
-    admit: Callable[[Session], None]
-    done: Callable[[tower.Attachment | errors.CoreError], None]
-
-
-class Barrier(Struct):
-    """Reached when everything before it is committed."""
-
-    reached: asyncio.Future[None]
-
-
-class SessionRead(Struct):
-    """The session as it is when everything before it is committed, and nothing after it is decided."""
-
-    seen: asyncio.Future[Session]
-
-
-RunProgress = tuple[str, events.AnyEvent]
-"""An event of a run, by its engine. A bare tuple: nearly all traffic is this."""
-
-LaneItem = QueuedCommand | AttachRequest | Barrier | SessionRead | RunProgress
-
-PendingResponse = tuple[tower.OutcomeCallback, tower.SubmitOutcome | errors.CoreError]
 
 
 class Lane:
@@ -103,7 +85,7 @@ class Lane:
         self._waiting: list[LaneItem] = []
         self._worker: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._receipts: dict[str, journal.Receipt] = {}
+        self._receipts: dict[str, ports_journal.Receipt] = {}
         self._snapshot_seq = 0
         self._card_at_ms = 0
         self._held: list[QueuedCommand] | None = None
@@ -121,7 +103,12 @@ class Lane:
         return self._worker is not None or bool(self._waiting) or (self.remote is not None and self.remote.is_busy)
 
     def submit(
-        self, command: commands.AnyCommand, done: tower.OutcomeCallback, *, is_internal: bool = False, is_forwarded: bool = False
+        self,
+        command: commands.AnyCommand,
+        done: session_service.OutcomeCallback,
+        *,
+        is_internal: bool = False,
+        is_forwarded: bool = False,
     ) -> None:
         """`ours`: of this node's own timers. `hop`: another node asks, which believes that the home is here."""
         if (refusal := self._check_overload()) is not None:
@@ -155,10 +142,10 @@ class Lane:
             return None
         return errors.Overloaded(f"{waiting} requests wait in {self.session_id}")
 
-    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+    async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
         """For our own rooms: like `submit`, awaited, and never refused for crowding."""
-        answer: asyncio.Future[tower.SubmitOutcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append(QueuedCommand(command, partial(tower.resolve_future, answer), is_internal=True))
+        answer: asyncio.Future[session_service.SubmitOutcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append(QueuedCommand(command, partial(session_service.resolve_future, answer), is_internal=True))
         self.wake()
         return await answer
 
@@ -289,7 +276,7 @@ class Lane:
         for done, outcome in answers:
             self.respond(done, outcome)
         if stage.entries:
-            batch = tower.Batch(self.session_id, stage.entries)
+            batch = session_service.Batch(self.session_id, stage.entries)
             self.feed.publish(batch)
             for watcher in tuple(self._services.batch_watchers):
                 self.notify_watcher(watcher, stage.session, batch)
@@ -317,7 +304,9 @@ class Lane:
             self._refuse(writes, errors.Fenced())
         return [item for item in items if not isinstance(item, tuple | Barrier)]
 
-    async def _decide(self, stage: "_TurnBuilder", command: commands.AnyCommand) -> tower.SubmitOutcome | errors.CoreError:
+    async def _decide(
+        self, stage: "_TurnBuilder", command: commands.AnyCommand
+    ) -> session_service.SubmitOutcome | errors.CoreError:
         session, services = stage.session, self._services
         try:
             key = command.idempotency_key
@@ -361,9 +350,9 @@ class Lane:
             else await asyncio.to_thread(self.redactor.redact_text, text)
         )
 
-    def _make_append(self, stage: "_TurnBuilder") -> journal.Append:
+    def _make_append(self, stage: "_TurnBuilder") -> ports_journal.Append:
         session = stage.session
-        append = journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
+        append = ports_journal.Append(self.session_id, self._epoch, stage.entries, stage.receipts)
         if stage.notable or stage.is_news or stage.now_ms - self._card_at_ms >= CARD_EVERY_MS:
             append.card = make_card(session)
             self._card_at_ms = stage.now_ms
@@ -383,7 +372,7 @@ class Lane:
             self.respond(item.done, _make_refusal(failure))
             return
         cursor = Cursor(self.feed, session.seq if gap else item.after_seq, item.subscriber)
-        if not self.respond(item.done, tower.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
+        if not self.respond(item.done, session_service.Attachment(session, cursor, gap, (pruned_through or 0) + 1)):
             cursor.close()
 
     def respond(self, done: Callable[[T], None], outcome: T) -> bool:
@@ -454,8 +443,8 @@ class _TurnBuilder:
     def __init__(self, session: Session, now_ms: int) -> None:
         self.session = session
         self.now_ms = now_ms
-        self.entries: list[journal.Entry] = []
-        self.receipts: list[journal.Receipt] = []
+        self.entries: list[ports_journal.Entry] = []
+        self.receipts: list[ports_journal.Receipt] = []
         self.notable: list[tuple[str | None, events.AnyEvent, EphemeralInput]] = []
         self.run_ended = False
         self.is_news = False
@@ -465,11 +454,11 @@ class _TurnBuilder:
         """A piece of streamed text: redacted as a stream already, and no reason for anything else to happen."""
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
-        self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
+        self.entries.append(ports_journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
 
     def append(self, run_id: str | None, event: events.AnyEvent, ephemeral_input: EphemeralInput = None) -> None:
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
-        self.entries.append(journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
+        self.entries.append(ports_journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))
         self.notable.append((run_id, event, ephemeral_input))
         self.run_ended = self.run_ended or isinstance(event, events.RunCompleted)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct, field
 
-from switchtower.core import admission, commands, engine, errors, events, tower, workshop
-from switchtower.core.decision import EphemeralInput
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import engine, host_services, session_service
+from switchtower.core.rules import EphemeralInput, admission
 from switchtower.core.session import REMOTE_CALL, Run, Session, UsageTotals
-from switchtower.runtime.desk import LaneRunContext
-from switchtower.runtime.history import load_task
 from switchtower.runtime.lane import Lane, LaneServices
+from switchtower.runtime.run_context import LaneRunContext, load_task
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class RunManager:
         self,
         services: LaneServices,
         engines: Mapping[str, engine.Engine],
-        host_services_: workshop.HostServices,
+        host_services_: host_services.HostServices,
         approval_timeout_ms: int,
     ) -> None:
         self._services = services
@@ -228,7 +228,7 @@ class RunManager:
         return self._services.now_ms() + self._approval_timeout_ms
 
     def _expire(self, lane: Lane, question_id: str, expire: ExpireCommand) -> None:
-        def done(outcome: tower.SubmitOutcome | errors.CoreError) -> None:
+        def done(outcome: session_service.SubmitOutcome | errors.CoreError) -> None:
             if isinstance(outcome, errors.Fenced):
                 return  # the session's new home has its own timers
             if isinstance(outcome, errors.CoreError) and outcome.retryable and not self._stopping.is_set():

@@ -1,7 +1,8 @@
 """The asyncio shell around the core: finds a session's lane, makes one when it is touched, and lets go of idle ones.
 
 Implements the tower port. It knows no protocol and no transport.
-"""
+
+What the runtime holds right now, in numbers. Counts what is in memory; asks the journal nothing."""
 
 import asyncio
 import contextlib
@@ -14,29 +15,17 @@ from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from switchtower.core import (
-    admission,
-    commands,
-    engine,
-    errors,
-    events,
-    homes,
-    ids,
-    journal,
-    nodes,
-    redact,
-    search,
-    states,
-    tower,
-)
-from switchtower.core import workshop as workshop_port
-from switchtower.core.decision import EphemeralInput
+from switchtower.core import commands, errors, events, ids, redact, states
+from switchtower.core.ports import cluster, engine, journal, session_service
+from switchtower.core.ports import host_services as workshop_port
+from switchtower.core.rules import EphemeralInput, admission
 from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor
-from switchtower.runtime.lane import AttachRequest, Lane, LaneServices
-from switchtower.runtime.limits import RuntimeLimits
+from switchtower.runtime.lane import Lane, LaneServices
+from switchtower.runtime.lane_items import AttachRequest, RuntimeLimits
 from switchtower.runtime.recovery import recover
 from switchtower.runtime.runs import RunManager
 from switchtower.runtime.shells import ShellRunner
@@ -65,25 +54,25 @@ class Runtime:
         receipt_ttl_ms: int,
         retention: journal.Retention,
         limits: RuntimeLimits = DEFAULT_LIMITS,
-        search_: search.Search | None = None,
-        ownership: homes.SessionOwnership | None = None,
+        search_: journal.Search | None = None,
+        ownership: cluster.SessionOwnership | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.now_ms = clock
         self._randomness = b""
         """Drawn in quantities: asking the kernel each time costs more than all else in making an id."""
         self._journal = journal_
-        self._search = search_ or search.NoSearch()
+        self._search = search_ or journal.NoSearch()
         self._removing: set[asyncio.Task[None]] = set()
         self._taking_up: dict[str, asyncio.Task[None]] = {}
         self.host_services = host_services
         self._retention = retention
         self._lanes: dict[str, Lane] = {}
         self._idle: OrderedDict[str, Lane] = OrderedDict()
-        self._watchers: list[tower.Watcher] = []
-        self.nodes: nodes.ClusterNodes | None = None
+        self._watchers: list[session_service.Watcher] = []
+        self.nodes: cluster.ClusterNodes | None = None
         """The other nodes of this tower. None: it is alone."""
-        self.elsewhere: tower.HostForwarder | None = None
+        self.elsewhere: session_service.HostForwarder | None = None
         """Who reaches the hosts of sessions that do not live here."""
         self.undelivered: Callable[[], Mapping[str, int] | None] = dict
         """The first seq of each session that a hub has not acknowledged: from there on nothing is pruned, and nothing at all
@@ -168,7 +157,7 @@ class Runtime:
         taken, self._randomness = self._randomness[:count], self._randomness[count:]
         return taken
 
-    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback, *, is_forwarded: bool = False) -> None:
+    def submit(self, command: commands.AnyCommand, done: session_service.OutcomeCallback, *, is_forwarded: bool = False) -> None:
         """`hop`: another node asks, which believes that the session's home is here."""
         if self._stopping:
             done(errors.ShuttingDown())
@@ -203,7 +192,10 @@ class Runtime:
         return self.runs.find_session(run_id)
 
     def _answer(
-        self, command: commands.AnyCommand, done: tower.OutcomeCallback, outcome: tower.SubmitOutcome | errors.CoreError
+        self,
+        command: commands.AnyCommand,
+        done: session_service.OutcomeCallback,
+        outcome: session_service.SubmitOutcome | errors.CoreError,
     ) -> None:
         """What the session's host is to decide is handed to it, and the asker hears from there."""
         if isinstance(outcome, errors.SessionOnOtherHost) and self.elsewhere is not None:
@@ -211,23 +203,23 @@ class Runtime:
         else:
             done(outcome)
 
-    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
-        answer: asyncio.Future[tower.SubmitOutcome] = asyncio.get_running_loop().create_future()
-        self.submit(command, partial(tower.resolve_future, answer))
+    async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
+        answer: asyncio.Future[session_service.SubmitOutcome] = asyncio.get_running_loop().create_future()
+        self.submit(command, partial(session_service.resolve_future, answer))
         return await answer
 
     def attach(
         self,
         session_id: str,
         after_seq: int,
-        subscriber: tower.Subscriber,
+        subscriber: session_service.Subscriber,
         *,
         admit: Callable[[Session], None],
-        done: Callable[[tower.Attachment | errors.CoreError], None],
+        done: Callable[[session_service.Attachment | errors.CoreError], None],
     ) -> None:
         self._get_lane(session_id).attach(AttachRequest(after_seq, subscriber, admit, done))
 
-    def subscribe(self, session_id: str, after_seq: int, subscriber: tower.Subscriber) -> tower.Subscription:
+    def subscribe(self, session_id: str, after_seq: int, subscriber: session_service.Subscriber) -> session_service.Subscription:
         lane = self._get_lane(session_id)
         cursor = Cursor(lane.feed, after_seq, subscriber)
         if lane.remote is not None:
@@ -246,7 +238,7 @@ class Runtime:
         found = await self._journal.list_cards(limit=limit, loaded=loaded, states=states)
         return found if any_id else [card for card in found if ids.is_session_id(card.session_id)]
 
-    async def search(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
+    async def search(self, text: str, limit: int, *, session_id: str | None = None) -> list[journal.SearchHit]:
         hits = await self._search.find(text, limit, session_id=session_id)
         return [hit for hit in hits if ids.is_session_id(hit.session_id)]
 
@@ -264,10 +256,10 @@ class Runtime:
     async def list_receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
         return await self._journal.list_receipts(scope, limit, self.now_ms())
 
-    def watch(self, watcher: tower.Watcher, *, owned_only: bool = False) -> Callable[[], None]:
+    def watch(self, watcher: session_service.Watcher, *, owned_only: bool = False) -> Callable[[], None]:
         return _make_unsubscribe(watcher, self._watchers, None if owned_only else self._services.remote_watchers)
 
-    def watch_batches(self, watcher: tower.BatchWatcher, *, owned_only: bool = False) -> Callable[[], None]:
+    def watch_batches(self, watcher: session_service.BatchWatcher, *, owned_only: bool = False) -> Callable[[], None]:
         return _make_unsubscribe(
             watcher, self._services.batch_watchers, None if owned_only else self._services.remote_batch_watchers
         )
@@ -401,7 +393,7 @@ class Runtime:
         if self._services.ownership is None:
             return True
         try:
-            return isinstance(await self._services.ownership.claim("seat:house", begins=True), homes.OwnedHere)
+            return isinstance(await self._services.ownership.claim("seat:house", begins=True), cluster.OwnedHere)
         except errors.CoreError:
             return False
 
@@ -446,3 +438,25 @@ def _is_in_use(lane: Lane) -> bool:
     if not lane.is_owner:
         return lane.is_busy or lane.feed.cursors > 0
     return lane.is_busy or lane.feed.cursors > 0 or session is None or session.run is not None or bool(session.shells)
+
+
+class RuntimeStats(Struct, frozen=True):
+    lanes: int
+    """Sessions in memory."""
+    waiting: int
+    """Commands and events that no turn has taken up yet, over all lanes."""
+    longest: int
+    """Of one lane."""
+    runs: int
+    """That an engine works on."""
+    subscribers: int
+    lagging: int
+    """Subscribers that page from the journal."""
+
+
+def collect_stats(runtime: Runtime) -> RuntimeStats:
+    lanes = tuple(runtime._lanes.values())
+    waiting = [len(lane._waiting) for lane in lanes]
+    subscribers = sum(lane.feed.cursors for lane in lanes)
+    live = sum(len(lane.feed.live) for lane in lanes)
+    return RuntimeStats(len(lanes), sum(waiting), max(waiting, default=0), len(runtime.runs), subscribers, subscribers - live)

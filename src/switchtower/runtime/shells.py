@@ -4,7 +4,8 @@ becomes of them. They run beside the agent and are no run of it."""
 import asyncio
 import logging
 
-from switchtower.core import commands, errors, events, workshop
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import host_services
 from switchtower.runtime.lane import Lane, LaneServices
 
 log = logging.getLogger(__name__)
@@ -14,7 +15,7 @@ NOT_RUN = 126
 
 
 class ShellRunner:
-    def __init__(self, services: LaneServices, host_services_: workshop.HostServices) -> None:
+    def __init__(self, services: LaneServices, host_services_: host_services.HostServices) -> None:
         self._services = services
         self._host_services = host_services_
         self._running: dict[str, asyncio.Task[commands.FinishShell]] = {}

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
 
 TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""

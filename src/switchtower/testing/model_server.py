@@ -12,10 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, assert_never
 
-from switchtower.testing import model_server_anthropic as anthropic
-from switchtower.testing import model_server_google as google
-from switchtower.testing import model_server_openai as openai
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_encoders as anthropic
+from switchtower.testing import model_script as script
 
 
 class ReplyEncoder(Protocol):
@@ -33,9 +31,9 @@ class ReplyEncoder(Protocol):
 _DIALECTS: dict[
     str, tuple[str, Callable[[script.ScriptedReply], ReplyEncoder], Callable[[script.ScriptedRefusal], dict[str, Any]]]
 ] = {
-    "openai": (openai.OPENAI_PATH_END, openai.OpenAIReplyEncoder, openai.encode_openai_error),
+    "openai": (anthropic.OPENAI_PATH_END, anthropic.OpenAIReplyEncoder, anthropic.encode_openai_error),
     "anthropic": (anthropic.ANTHROPIC_PATH_END, anthropic.AnthropicReplyEncoder, anthropic.encode_anthropic_error),
-    "google": (google.GOOGLE_PATH_END, google.GoogleReplyEncoder, google.encode_google_error),
+    "google": (anthropic.GOOGLE_PATH_END, anthropic.GoogleReplyEncoder, anthropic.encode_google_error),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from switchtower.testing.wires import ClientWire
+from switchtower.testing.wire import ClientWire
 
 TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""

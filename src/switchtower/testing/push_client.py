@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from switchtower.protocols.push import extensions, messages
-from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
+from switchtower.protocols.push import extension_messages, messages
+from switchtower.testing.wire import ClientWire, SocketWire, WebSocketWire
 
 TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""
@@ -73,7 +73,7 @@ class StartedSession(Struct, frozen=True):
     attach_token: str
 
 
-_ANSWERS = {**messages.ANSWERS, **extensions.ANSWERS}
+_ANSWERS = {**messages.ANSWERS, **extension_messages.ANSWERS}
 
 Frame = dict[str, Any]
 CheckPushFrame = Callable[[Frame], None]

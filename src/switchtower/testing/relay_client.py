@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from switchtower.testing.wires import UpgradeRefused, WebSocketWire
+from switchtower.testing.wire import UpgradeRefused, WebSocketWire
 
 TIMEOUT = 60.0
 """Seconds that anything may take before a test is told that it does not come."""

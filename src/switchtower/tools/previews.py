@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from switchtower.tools import outcome, shown
-from switchtower.tools.files import diffs, edits, files, scope
+from switchtower.tools import concurrency, outcome, safe_text
+from switchtower.tools.files import edits, files, scope
 from switchtower.tools.files import tools as file_tools
-from switchtower.tools.git import commits
 from switchtower.tools.git import tools as git_tools
-from switchtower.tools.running import leash, threads
+from switchtower.tools.git import view
+from switchtower.tools.processes import cancellation
 
 LONGEST_DIFF = 128 * 1024
 """In bytes. A longer one is more than a person reads."""
@@ -34,20 +34,22 @@ async def make_preview(name: str, args: Mapping[str, Any], context: outcome.Tool
             match name:
                 case "write_file":
                     written = msgspec.convert(dict(args), file_tools.WriteFileArguments)
-                    return await threads.run_in_thread(_translate_failure, partial(_preview_write, context.workspace, written))
+                    return await concurrency.run_in_thread(
+                        _translate_failure, partial(_preview_write, context.workspace, written)
+                    )
                 case "edit_file":
                     edited = msgspec.convert(dict(args), file_tools.EditFileArguments)
-                    return await threads.run_in_thread(_translate_failure, partial(_preview_edit, context.workspace, edited))
+                    return await concurrency.run_in_thread(_translate_failure, partial(_preview_edit, context.workspace, edited))
                 case "git_commit":
                     committed = msgspec.convert(dict(args), git_tools.GitCommitArguments)
                     measured = partial(_preview_commit, context.workspace, committed)
-                    return await leash.run_in_cancel_scope(
+                    return await cancellation.run_in_cancel_scope(
                         context.run_id, lambda held: _translate_failure(partial(measured, held))
                     )
                 case _:
                     return {}
     except msgspec.ValidationError as error:
-        return {"problem": shown.escape_control_characters(f"invalid arguments: {error}")}
+        return {"problem": safe_text.escape_control_characters(f"invalid arguments: {error}")}
     except TimeoutError:
         return {"problem": f"a look at what would change took more than {TIME_LIMIT:.0f} s"}
     except Exception:
@@ -59,7 +61,7 @@ def _translate_failure(look: Callable[[], dict[str, object]]) -> dict[str, objec
     try:
         return look()
     except outcome.ToolFailed as failed:
-        return {"problem": shown.escape_control_characters(failed.message)}
+        return {"problem": safe_text.escape_control_characters(failed.message)}
 
 
 def _preview_write(root: str, arguments: file_tools.WriteFileArguments) -> dict[str, object]:
@@ -86,9 +88,11 @@ def _preview_edit(root: str, arguments: file_tools.EditFileArguments) -> dict[st
     return {"replacements": applied.places, "diff": _make_diff(place.path, applied.before, applied.after)}
 
 
-def _preview_commit(root: str, arguments: git_tools.GitCommitArguments, cancel_scope: leash.CancelScope) -> dict[str, object]:
-    plan, measured = commits.measure_commit(root, arguments.paths, cancel_scope)
-    names = [shown.escape_to_one_line(name) for name in measured.files]
+def _preview_commit(
+    root: str, arguments: git_tools.GitCommitArguments, cancel_scope: cancellation.CancelScope
+) -> dict[str, object]:
+    plan, measured = view.measure_commit(root, arguments.paths, cancel_scope)
+    names = [safe_text.escape_to_one_line(name) for name in measured.files]
     more = [f"[… {len(names) - _MOST_NAMES} more …]"] if len(names) > _MOST_NAMES else []
     preview: dict[str, object] = {
         "files": len(names),
@@ -97,12 +101,12 @@ def _preview_commit(root: str, arguments: git_tools.GitCommitArguments, cancel_s
         "diff": "\n".join([*names[:_MOST_NAMES], *more, f"[tree {measured.tree}]"]),
     }
     if plan.left_out:
-        preview["left_out"] = [shown.escape_to_one_line(name) for name in plan.left_out]
+        preview["left_out"] = [safe_text.escape_to_one_line(name) for name in plan.left_out]
     return preview
 
 
 def _make_diff(path: str, before: str | None, after: str) -> str:
-    diff = diffs.make_unified_diff(path, before, after, limit=None)
+    diff = edits.make_unified_diff(path, before, after, limit=None)
     size = len(diff.encode(errors="replace"))
     if size > LONGEST_DIFF:
         raise outcome.ToolFailed(

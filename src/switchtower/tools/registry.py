@@ -9,13 +9,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from switchtower.tools import outcome
-from switchtower.tools.files import known
+from switchtower.tools import concurrency, outcome
+from switchtower.tools.files import files
 from switchtower.tools.files import tools as file_tools
 from switchtower.tools.git import tools as git_tools
-from switchtower.tools.running import patience
-from switchtower.tools.running import tool as run_tool
-from switchtower.tools.searching import tool as search_tool
+from switchtower.tools.processes import tools as run_tool
+from switchtower.tools.search import tools as search_tool
 
 CANCEL_TIMEOUT = 1.0
 
@@ -96,7 +95,7 @@ class Toolbox:
 def make_core_toolbox(*, network: bool = False) -> Toolbox:
     """Our own tools. `network` lets what runs in a sandbox reach it. They remember what each session has read, so one set
     serves all runs."""
-    known_files = known.KnownFiles()
+    known_files = files.KnownFiles()
     return Toolbox(
         [
             file_tools.ListDirTool(),
@@ -120,7 +119,7 @@ async def _execute_guarded(tool: Tool, args: Mapping[str, Any], context: outcome
     except asyncio.CancelledError:
         call.cancel()
         if getattr(tool, "settles", False):
-            await patience.run_to_completion(_wait_settled(call, None))
+            await concurrency.run_to_completion(_wait_settled(call, None))
         elif not await _wait_settled(call, CANCEL_TIMEOUT):
             log.warning("the tool %s does not stop when it is cancelled; it is left alone", tool.name)
         raise

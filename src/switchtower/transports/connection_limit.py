@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from switchtower.transports import addresses
+from switchtower.transports import origins
 
 _log = logging.getLogger(__name__)
 
@@ -99,11 +99,11 @@ class ConnectionLimit:
         """Whether there is a place for a new connection, or it has one. One that is refused was answered, and is being closed."""
         if transport in self._unknown:
             return True
-        place = addresses.group_address(address)
+        place = origins.group_address(address)
         if len(self._unknown) > self._most_unknown // 2:
             self._evict_oldest()
         alike = self._by_place.get(place) or OrderedDict()
-        crowded = not addresses.is_loopback(address) and not self._is_shared(address) and len(alike) >= self._per_address
+        crowded = not origins.is_loopback(address) and not self._is_shared(address) and len(alike) >= self._per_address
         full = len(self._unknown) >= self._most_unknown or len(self) >= self._total
         if (crowded and not self._evict(next(iter(alike)))) or (full and not self._evict(next(iter(self._unknown), None))):
             self._log_refusals()

@@ -24,10 +24,9 @@ from msgspec import Struct
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from switchtower.transports import errors, socketfile, unix, websocket
-from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, strip_port
+from switchtower.transports import errors, socket_file, unix, ws_server
 from switchtower.transports.connection_limit import ConnectionLimit
-from switchtower.transports.origins import AllowedOrigins
+from switchtower.transports.origins import NO_PROXIES, AllowedOrigins, TrustedProxies, strip_port
 from switchtower.transports.stream import ConnectionOrigin
 
 if TYPE_CHECKING:
@@ -122,13 +121,13 @@ class HttpListener(_Listener):
 class UnixHttpListener(_Listener):
     """A listening Unix socket."""
 
-    def __init__(self, server: asyncio.AbstractServer, site: "_ServedApp", path: Path, file: socketfile.FileIdentity) -> None:
+    def __init__(self, server: asyncio.AbstractServer, site: "_ServedApp", path: Path, file: socket_file.FileIdentity) -> None:
         super().__init__(server, site)
         self.path = path
         self._file = file
 
     def _stop_listening(self) -> None:
-        socketfile.remove_if_ours(self.path, self._file)
+        socket_file.remove_if_ours(self.path, self._file)
         super()._stop_listening()
 
 
@@ -136,7 +135,7 @@ async def serve(
     app: Any,
     host: str,
     port: int,
-    accept: websocket.Accept,
+    accept: ws_server.Accept,
     *,
     max_message_bytes: int,
     output_limit_bytes: int,
@@ -156,7 +155,7 @@ async def serve(
     """
     sites = sites or AllowedOrigins()
     app = app if tls is None else _OverTls(app)
-    door = websocket.WebSocketOptions(
+    door = ws_server.WebSocketOptions(
         accept=accept,
         hosts=frozenset(name.lower() for name in (host, *hosts, *sites.names)),
         sites=sites,
@@ -166,7 +165,7 @@ async def serve(
         limit=limit,
         proxies=proxies,
     )
-    site = await _ServedApp.start(app, websocket.make_protocol(door), _find_port_origin, head_seconds, limit, proxies)
+    site = await _ServedApp.start(app, ws_server.make_protocol(door), _find_port_origin, head_seconds, limit, proxies)
     server: asyncio.Server | TlsServer
     try:
         if tls is None:
@@ -216,13 +215,13 @@ async def serve_unix(
     def from_socket(transport: asyncio.Transport) -> ConnectionOrigin | None:
         return unix.find_origin(transport, path, owner)
 
-    sock, file = socketfile.bind_private(path)
+    sock, file = socket_file.bind_private(path)
     try:
         site = await _ServedApp.start(app, None, from_socket, head_seconds)
         server = await asyncio.get_running_loop().create_unix_server(site.make_connection, sock=sock)
     except BaseException:
         sock.close()
-        socketfile.remove_if_ours(path, file)
+        socket_file.remove_if_ours(path, file)
         raise
     return UnixHttpListener(server, site, path, file)
 

@@ -12,9 +12,7 @@ import select
 import threading
 from collections.abc import Callable
 
-from switchtower.transports.lines import LineSplitter
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import OversizedMessage, ConnectionOrigin, Receiver
+from switchtower.transports.stream import ConnectionOrigin, LineSplitter, OversizedMessage, Packet, Receiver
 
 _MOST_AT_ONCE = 65_536
 _FLUSH_SECONDS = 5.0

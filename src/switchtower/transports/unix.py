@@ -3,7 +3,8 @@
 A client may shut down its writing side once it has asked (`echo … | nc -NU`): it still gets its answers. What is still due
 only the receiver could tell. One that can (a `Debtor`) is asked; otherwise such a connection stays open until nothing was sent
 to it for a while. A client that is gone altogether is told apart from that one at once.
-"""
+
+Who is connected to a listener right now, and how much waits to be sent to each. Only looks."""
 
 import asyncio
 import contextlib
@@ -11,14 +12,16 @@ import logging
 import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from switchtower.transports import peer_process, socketfile
-from switchtower.transports.lines import LineSplitter
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import OversizedMessage, RespondingReceiver, ConnectionOrigin, Receiver
+from switchtower.transports import socket_file, socket_owner
+from switchtower.transports.stream import ConnectionOrigin, LineSplitter, OversizedMessage, Packet, Receiver, RespondingReceiver
+
+if TYPE_CHECKING:
+    from switchtower.transports.http import HttpListener
+
 
 _log = logging.getLogger(__name__)
 
@@ -61,11 +64,11 @@ class UnixListener:
         self.connections: set[UnixConnection] = set()
         self._emptied = asyncio.Event()
         self._server: asyncio.AbstractServer | None = None
-        self._file: socketfile.FileIdentity | None = None
+        self._file: socket_file.FileIdentity | None = None
 
     async def start(self) -> None:
         """Listens. Clients can connect, and are accepted once `serve` is called."""
-        sock, self._file = socketfile.bind_private(self.path)
+        sock, self._file = socket_file.bind_private(self.path)
         await self._listen_on(sock)
 
     async def _listen_on(self, sock: socket.socket) -> None:
@@ -83,7 +86,7 @@ class UnixListener:
         if self._server is None or self._file is None:
             return
         server, self._server = self._server, None
-        socketfile.remove_if_ours(self.path, self._file)
+        socket_file.remove_if_ours(self.path, self._file)
         server.close()
         for connection in tuple(self.connections):
             connection.close()
@@ -274,7 +277,7 @@ class UnixConnection(asyncio.Protocol):
 def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> ConnectionOrigin | None:
     """Where a connection to the socket at `path` comes from. None for a process of another user, and for one that has ended
     already: nothing more can be known of it. Where the system does not tell, the socket's permissions alone keep others out."""
-    peer = peer_process.find_peer_process(transport.get_extra_info("socket"))
+    peer = socket_owner.find_peer_process(transport.get_extra_info("socket"))
     if peer.uid not in (None, owner_uid, _ROOT):
         _log.warning("refused a connection to %s from uid %s", path, peer.uid)
         return None
@@ -290,3 +293,23 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), 0)
     return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
+
+
+class ListenerConnection(NamedTuple):
+    receiver: Receiver | None
+    """None for one that asks for pages, or has not been let in yet."""
+    waiting_bytes: int
+
+
+def list_http_connections(listener: "HttpListener") -> Iterator[ListenerConnection]:
+    for connection in tuple(listener._site.state.connections):
+        transport = connection.transport
+        receiver = getattr(connection, "_receiver", None)
+        yield ListenerConnection(receiver, 0 if transport is None else transport.get_write_buffer_size())
+
+
+def list_unix_connections(listener: UnixListener) -> Iterator[ListenerConnection]:
+    for connection in tuple(listener.connections):
+        transport = getattr(connection, "_transport", None)  # neither is there before the client was let in
+        receiver = getattr(connection, "_receiver", None)
+        yield ListenerConnection(receiver, 0 if transport is None else transport.get_write_buffer_size())

@@ -13,9 +13,16 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import Struct
 
-from switchtower.transports.addresses import NO_PROXIES, TrustedProxies, strip_port
-from switchtower.transports.origins import LOOPBACK, AllowedOrigins, OriginVerdict, parse_hostname
-from switchtower.transports.stream import OversizedMessage, ConnectionOrigin, Receiver
+from switchtower.transports.origins import (
+    LOOPBACK,
+    NO_PROXIES,
+    AllowedOrigins,
+    OriginVerdict,
+    TrustedProxies,
+    parse_hostname,
+    strip_port,
+)
+from switchtower.transports.stream import ConnectionOrigin, OversizedMessage, Receiver
 
 ANY_HOST = "*"
 """Among the names that we may be reached by: whoever is let in has shown more than that he found us."""

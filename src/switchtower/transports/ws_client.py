@@ -15,9 +15,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
 
 from picows import WSHandshakeError, WSInvalidStatusError, WSMsgType
 
-from switchtower.transports import wire
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import OversizedMessage, ConnectionOrigin, Receiver, Stream
+from switchtower.transports import ws_connection
+from switchtower.transports.stream import ConnectionOrigin, OversizedMessage, Packet, Receiver, Stream
 from switchtower.transports.ws_connection import GOODBYE_SECONDS, WsConnection
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ class _ClientConnection(WsConnection):
         self._max_message_bytes = max_message_bytes
         self._output_limit_bytes = output_limit_bytes
         self._format_oversized = complaint
-        self._messages = wire.MessageAssembler(max_message_bytes, tolerant=complaint is not None)
+        self._messages = ws_connection.MessageAssembler(max_message_bytes, tolerant=complaint is not None)
         self._head = b""
         self._handle: _BufferedHandle | None = None
         self._is_receiver_connected = False
@@ -190,7 +189,7 @@ class _ClientConnection(WsConnection):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=self._output_limit_bytes)
         self._handle = _BufferedHandle(self.transport)
-        self._wire = wire.dial(
+        self._wire = ws_connection.dial(
             self._handle,
             self._messages,
             authority=self.origin.address,
@@ -321,10 +320,10 @@ class _ClientConnection(WsConnection):
             size = end + 4 - before
             self._head = b""
             super()._parse(size)
-            self._filter = wire.FrameFilter(self._messages, self._max_message_bytes, masked=False)
+            self._filter = ws_connection.FrameFilter(self._messages, self._max_message_bytes, masked=False)
             self._filter.feed(self._wire, memoryview(arrived)[size:], is_in_place=False)
 
-    def _refuse_oversized(self, messages: wire.MessageAssembler) -> None:
+    def _refuse_oversized(self, messages: ws_connection.MessageAssembler) -> None:
         sizes, messages.oversizes = messages.oversizes, []
         for size in sizes:
             assert self._format_oversized is not None, "without a complaint, a long message ends the connection"

@@ -1,13 +1,271 @@
-"""A WebSocket, whichever of its ends we are: reading, keeping alive, and parting. How it came to be, each end knows itself."""
+"""picows, which reads WebSocket frames off the wire, and what it takes to make whole messages of them.
+
+`WSProtocol` is not among the names that picows exports; all that depends on its shape is here. It parses and writes its few
+control frames. It does not log, does not ping and does not close: those are the connection's to decide.
+
+A WebSocket, whichever of its ends we are: reading, keeping alive, and parting. How it came to be, each end knows itself."""
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from picows import WSCloseCode, WSTransport
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
-from switchtower.transports import wire
 from switchtower.transports.stream import ConnectionOrigin
+
+
+class MessageAssembler(WSListener):
+    """Whole messages from frames. What it raises, picows sends as a close frame.
+
+    A tolerant one throws messages above the limit away and goes on, as far as picows lets their frames through.
+    """
+
+    def __init__(self, limit: int, *, tolerant: bool = False) -> None:
+        self.whole: list[bytes] = []
+        self.goodbye: int | None = None
+        """The code that the client closed with."""
+        self.writable = True
+        self.oversizes: list[int] = []
+        """How long the messages were that were thrown away; for the reader to clear."""
+        self._limit = limit
+        self._tolerant = tolerant
+        self._fragments: bytearray | None = None
+        self._size = 0
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if self.goodbye is not None:
+            return
+        kind = frame.msg_type
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "no extension was negotiated")
+        if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+            if self._fragments is not None:
+                raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a message began before the last one ended")
+            if not frame.fin:
+                self._fragments = bytearray()
+                self._size = 0
+                self._gather(frame, self._fragments)
+            elif frame.payload_size > self._limit:
+                self.oversizes.append(frame.payload_size)
+            elif frame.payload_size:
+                self.whole.append(frame.get_payload_as_bytes())
+        elif kind is WSMsgType.CONTINUATION:
+            self._add_fragment(frame)
+        elif kind is WSMsgType.PING:
+            # RFC 6455, 5.5.3: not every ping needs its own pong. One who does not read gets none, or pongs would pile up.
+            if self.writable:
+                transport.send_pong(frame.get_payload_as_bytes())
+        elif kind is WSMsgType.CLOSE:
+            self.goodbye = int.from_bytes(frame.get_payload_as_bytes()[:2]) if frame.payload_size else 1000
+
+    def skip(self, *, is_continuation: bool, fin: bool, size: int) -> None:
+        """Counts a data frame that was discarded before it reached picows."""
+        before = self._size if is_continuation and self._fragments is not None else 0
+        self._size = before + size
+        if fin:
+            self.oversizes.append(self._size)
+            self._fragments = None
+        else:
+            self._fragments = bytearray()
+
+    def _add_fragment(self, frame: WSFrame) -> None:
+        if self._fragments is None:
+            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "nothing to continue")
+        self._gather(frame, self._fragments)
+        if frame.fin:
+            if self._size > self._limit:
+                self.oversizes.append(self._size)
+            elif self._fragments:
+                self.whole.append(bytes(self._fragments))
+            self._fragments = None
+
+    def _gather(self, frame: WSFrame, fragments: bytearray) -> None:
+        self._size += frame.payload_size
+        if self._size <= self._limit:
+            fragments += frame.get_payload_as_memoryview()
+            return
+        fragments.clear()
+        if not self._tolerant:
+            self._fragments = None
+            raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, f"a message may have {self._limit} bytes")
+
+
+class FrameFilter:
+    """Discards data frames above the limit as they arrive, so that a frame of any length needs no memory and does not end the
+    connection. picows would gather such a frame whole, or close. All other bytes reach picows unchanged."""
+
+    def __init__(self, messages: MessageAssembler, limit: int, *, masked: bool) -> None:
+        """`masked` says whether frames of the other side are masked: those of a client are."""
+        self._messages = messages
+        self._limit = limit
+        self._mask_size = 4 if masked else 0
+        self._passing = 0
+        """Bytes of the current frame that are still to come and that picows gets."""
+        self._skipping = 0
+        """Bytes of the current frame that are still to come and that are discarded."""
+        self._header = b""
+        """The beginning of a header whose rest has not arrived."""
+
+    def feed(self, picows: Any, data: memoryview, *, is_in_place: bool) -> None:
+        """Passes on what has arrived. `is_in_place` says that it is in the buffer of picows already."""
+        if self._header:
+            data = memoryview(self._header + bytes(data))
+            self._header, is_in_place = b"", False
+        while data:
+            size = 0 if self._skipping else self._count_passable(data)
+            # picows moves its buffer when it reads from it.
+            rest = memoryview(bytes(data[size:])) if is_in_place else data[size:]
+            if is_in_place and size:
+                picows.buffer_updated(size)
+            elif size:
+                _copy(picows, data[:size])
+            is_in_place = False
+            data = self._discard(rest)
+
+    def _count_passable(self, data: memoryview) -> int:
+        """How many bytes come before a frame that is too long, or before a header that is not whole."""
+        place, end = 0, len(data)
+        while place < end:
+            if not self._passing:
+                header = _parse_frame_header(data[place : place + 14], self._mask_size)
+                if header is None or self._is_too_long(header):
+                    return place
+                place += header.length
+                self._passing = header.payload_size
+            step = min(self._passing, end - place)
+            self._passing -= step
+            place += step
+        return place
+
+    def _discard(self, data: memoryview) -> memoryview:
+        """What follows the frame that is too long, as far as it has arrived."""
+        if not data:
+            return data
+        if not self._skipping:
+            header = _parse_frame_header(data, self._mask_size)
+            if header is None:
+                self._header = bytes(data)
+                return data[:0]
+            self._messages.skip(is_continuation=header.opcode == _CONTINUATION, fin=header.fin, size=header.payload_size)
+            self._skipping = header.payload_size
+            data = data[header.length :]
+        step = min(self._skipping, len(data))
+        self._skipping -= step
+        return data[step:]
+
+    def _is_too_long(self, header: "_FrameHeader") -> bool:
+        # A frame with the wrong mask is for picows to refuse.
+        is_data = header.opcode <= _BINARY and header.is_masked is bool(self._mask_size)
+        return is_data and header.payload_size > self._limit
+
+
+_CONTINUATION, _BINARY = 0, 2
+
+
+class _FrameHeader(NamedTuple):
+    """RFC 6455, 5.2: two bytes, a longer length where the short one says so, and the mask."""
+
+    length: int
+    payload_size: int
+    opcode: int
+    fin: bool
+    is_masked: bool
+
+
+def _parse_frame_header(data: memoryview, mask_size: int) -> _FrameHeader | None:
+    """None: it has not all arrived."""
+    if len(data) < 2:
+        return None
+    first, second = data[0], data[1]
+    size = second & 0x7F
+    extended = 2 if size == 126 else 8 if size == 127 else 0
+    length = 2 + extended + mask_size
+    if len(data) < length:
+        return None
+    if extended:
+        size = int.from_bytes(data[2 : 2 + extended])
+    return _FrameHeader(length, size, first & 0x0F, bool(first & 0x80), bool(second & 0x80))
+
+
+def _copy(picows: Any, data: memoryview) -> None:
+    while data:
+        room: memoryview = picows.get_buffer(len(data))
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        picows.buffer_updated(size)
+        data = data[size:]
+
+
+_SILENT = logging.Logger("picows", logging.CRITICAL + 1)
+"""picows would log each connection, and each client's mistake as an error of ours."""
+
+
+class _Handle:
+    """The transport as picows sees it: it may write, but when and how to close is not for picows to say."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.write = transport.write
+        self.writelines = transport.writelines
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.get_extra_info = transport.get_extra_info
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def open_wire(transport: asyncio.Transport, messages: MessageAssembler, key: str, limit: int) -> Any:
+    """picows at work on a connection whose client has shown this key: the handshake is answered, frames go to `messages`."""
+    wire = _make_protocol(limit, ws_listener_factory=lambda request: messages)
+    wire.connection_made(_Handle(transport))
+    # The one spelling of a handshake that picows takes (some browsers say `keep-alive, Upgrade`); the token stays behind.
+    head = (
+        "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    ).encode("ascii")
+    wire.get_buffer(len(head))[: len(head)] = head
+    wire.buffer_updated(len(head))
+    return wire
+
+
+def dial(
+    handle: Any, messages: MessageAssembler, *, authority: str, target: str, headers: dict[str, str] | None, limit: int
+) -> Any:
+    """picows at work on a connection that we made: it asks for `target`, which may carry a token, and frames go to `messages`.
+    `handle` is the transport as it sees it."""
+    wire = _make_protocol(
+        limit,
+        host_port=authority,
+        ws_path=target,
+        is_client_side=True,
+        ws_listener_factory=lambda request, response: messages,
+        extra_headers=headers,
+    )
+    wire.connection_made(handle)
+    return wire
+
+
+def _make_protocol(limit: int, **own: Any) -> Any:
+    usual: dict[str, Any] = {
+        "host_port": None,
+        "ws_path": None,
+        "is_client_side": False,
+        "logger": _SILENT,
+        "disconnect_on_exception": True,
+        "websocket_handshake_timeout": None,
+        "enable_auto_ping": False,
+        "auto_ping_idle_timeout": 0,
+        "auto_ping_reply_timeout": 0,
+        "auto_ping_strategy": 1,
+        "enable_auto_pong": False,
+        "max_frame_size": limit,
+        "extra_headers": None,
+        "read_buffer_init_size": 4096,
+    }
+    return WSProtocol(**usual | own)
+
 
 MOST_PER_READ = 65_536
 """picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
@@ -28,10 +286,10 @@ class WsConnection(asyncio.BufferedProtocol):
         self.writable = False
         self.is_open = False
         self.transport: asyncio.Transport
-        self._messages = wire.MessageAssembler(max_message_bytes)
+        self._messages = MessageAssembler(max_message_bytes)
         self._ping_seconds = ping_seconds
         self._wire: Any = None
-        self._filter: wire.FrameFilter | None = None
+        self._filter: FrameFilter | None = None
         self._buffer: memoryview
         self._ws: WSTransport
         self._is_ignoring_input = False

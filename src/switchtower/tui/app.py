@@ -19,14 +19,16 @@ from textual.screen import Screen
 
 from switchtower import config
 from switchtower.client import errors
-from switchtower.protocols.push import extensions
-from switchtower.tui import deciding, drawing, feed, hearing, opening, place, remembered, sending, themes, typist
-from switchtower.tui.screens import approval, help, main
-from switchtower.tui.state import harmless, roster, slash
-from switchtower.tui.state.conversation import SessionModel
-from switchtower.tui.state.draft import SessionDraft
-from switchtower.tui.state.history import InputHistory
+from switchtower.client import workspace as client_workspace
+from switchtower.presentation import safe_text
+from switchtower.protocols.push import extension_messages
+from switchtower.tui import controller, feed, preferences
+from switchtower.tui.screens import approvals, viewer
+from switchtower.tui.screens import main as screens_main
+from switchtower.tui.state import session_rows, slash
 from switchtower.tui.state.inbox import ApprovalInbox
+from switchtower.tui.state.input import InputHistory
+from switchtower.tui.state.session import SessionDraft, SessionModel
 from switchtower.tui.widgets.composer import Composer
 from switchtower.tui.widgets.lines import TopLine
 from switchtower.tui.widgets.session_list import SessionList
@@ -59,40 +61,40 @@ class TowerApp(App[int]):
         root: str,
         session_id: str | None = None,
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
-        quiet: float = approval.QUIET_SECONDS,
+        quiet: float = approvals.QUIET_SECONDS,
     ) -> None:
         """`quiet`: seconds without a key before keys decide an approval."""
         super().__init__(ansi_color="NO_COLOR" in os.environ)
         self.settings = settings
         self.feed = source
         self.now_ms = now_ms
-        self.rows: list[roster.SessionListRow] = []
+        self.rows: list[session_rows.SessionListRow] = []
         self.inbox = ApprovalInbox()
         self.draft = SessionDraft.from_settings(settings, root)
         self.session: SessionModel | None = None
-        self.models: list[extensions.ModelListing] = []
-        self.history = InputHistory(remembered.load_history(settings))
+        self.models: list[extension_messages.ModelListing] = []
+        self.history = InputHistory(preferences.load_history(settings))
         self._first_session = session_id
-        self.status = drawing.StatusRefresher(self)
-        self.prompter = deciding.PendingPrompter(self, quiet=quiet)
-        self._key_sender = typist.KeySender(source.type_keys, self.show_error)
-        self.opener = opening.SessionOpener(self)
-        self.sender = sending.MessageSender(self)
+        self.status = controller.StatusRefresher(self)
+        self.prompter = controller.PendingPrompter(self, quiet=quiet)
+        self._key_sender = feed.KeySender(source.type_keys, self.show_error)
+        self.opener = controller.SessionOpener(self)
+        self.sender = controller.MessageSender(self)
         self._quit_requested_at = 0.0
         self._approval_closed_at = 0.0
         self._cancel_warned_at = 0.0
         self._is_ready = False
-        self._warnings = hearing.ClientWarnings(self)
+        self._warnings = controller.ClientWarnings(self)
 
     # Coming and going
 
     def get_default_screen(self) -> Screen[Any]:
-        return main.MainScreen(self.history)
+        return screens_main.MainScreen(self.history)
 
     @property
-    def main(self) -> main.MainScreen:
+    def main(self) -> screens_main.MainScreen:
         screen = self.screen_stack[0]
-        assert isinstance(screen, main.MainScreen)
+        assert isinstance(screen, screens_main.MainScreen)
         return screen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -107,10 +109,10 @@ class TowerApp(App[int]):
         self._close_messages_no_wait()
 
     def on_mount(self) -> None:
-        for theme in (themes.DARK, themes.LIGHT):
+        for theme in (preferences.DARK, preferences.LIGHT):
             self.register_theme(theme)
-        chosen = remembered.load_theme(self.settings)
-        self.theme = chosen if chosen in themes.NAMES else themes.guess_theme(os.environ)
+        chosen = preferences.load_theme(self.settings)
+        self.theme = chosen if chosen in preferences.NAMES else preferences.guess_theme(os.environ)
 
     def on_unmount(self) -> None:
         logging.getLogger("switchtower.client").removeHandler(self._warnings)
@@ -121,7 +123,7 @@ class TowerApp(App[int]):
         self.main.show_greeting(self.draft)
         self.status.refresh_all()
         logging.getLogger("switchtower.client").addHandler(self._warnings)
-        self.run_worker(self.feed.run(hearing.FeedHandler(self)), group="feed")
+        self.run_worker(self.feed.run(controller.FeedHandler(self)), group="feed")
         self.set_interval(ANIMATION_SECONDS, self.status.tick)
         self.set_interval(10.0, self.status.refresh_sessions)
         self.opener.load_completions()
@@ -147,10 +149,10 @@ class TowerApp(App[int]):
         self.run_worker(guarded(), group="work")
 
     def show_error(self, problem: errors.ClientError) -> None:
-        self.notify(harmless.escape_prose(str(problem)), severity="error", timeout=8, markup=False)
+        self.notify(safe_text.escape_prose(str(problem)), severity="error", timeout=8, markup=False)
 
     def show_notice(self, text: str) -> None:
-        self.notify(harmless.escape_prose(text), timeout=5, markup=False)
+        self.notify(safe_text.escape_prose(text), timeout=5, markup=False)
 
     # Where one is
 
@@ -269,8 +271,8 @@ class TowerApp(App[int]):
         self.main.transcript.fold_all()
 
     def action_help(self) -> None:
-        if not any(isinstance(screen, help.HelpScreen) for screen in self.screen_stack):
-            self.push_screen(help.HelpScreen())
+        if not any(isinstance(screen, viewer.HelpScreen) for screen in self.screen_stack):
+            self.push_screen(viewer.HelpScreen())
 
     def action_revive(self) -> None:
         if self.feed.link != "connected":
@@ -317,7 +319,7 @@ def run_app(settings: config.Settings, *, session_id: str | None = None, workspa
     """Opens the terminal UI and returns the exit code. `workspace` is where new sessions work; the current folder by default."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise errors.ClientError("the terminal UI needs a terminal", hint='use `tower run "TEXT"` in scripts')
-    root = place.resolve_folder(workspace or ".")
+    root = client_workspace.resolve_folder(workspace or ".")
     app = TowerApp(settings, feed.DaemonFeed(settings), root=root, session_id=session_id)
     code = app.run()
     return app.return_code or code or 0

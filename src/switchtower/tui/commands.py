@@ -1,21 +1,78 @@
-"""The slash commands, done: each asks the daemon for one thing and says what came of it."""
+"""A session written to a file, by the command that does it: what it looks like is decided in one place.
 
+The slash commands, done: each asks the daemon for one thing and says what came of it."""
+
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 from rich.text import Text
 
+from switchtower import config
+from switchtower.client import discovery, errors, workspace
 from switchtower.config import POLICIES
-from switchtower.protocols.push import extensions
-from switchtower.tui import exporting, place, remembered, themes
-from switchtower.tui.paint import diffs
-from switchtower.tui.screens.choosing import TextPromptScreen, Choice, PickerScreen, ConfirmScreen
-from switchtower.tui.screens.reading import TextViewerScreen
-from switchtower.tui.state import blocks, harmless, portrait, roster, slash
+from switchtower.presentation import safe_text, session_details, transcript_blocks
+from switchtower.protocols.push import extension_messages
+from switchtower.tui import preferences
+from switchtower.tui.paint import palette
+from switchtower.tui.screens.dialogs import Choice, ConfirmScreen, PickerScreen, TextPromptScreen
+from switchtower.tui.screens.viewer import TextViewerScreen
+from switchtower.tui.state import session_rows, slash
 
 if TYPE_CHECKING:
     from switchtower.tui.app import TowerApp
+
+
+_SUFFIXES = {"markdown": ".md", "html": ".html", "jsonl": ".jsonl"}
+_TIMEOUT_S = 300.0
+
+
+def parse_export_request(text: str) -> tuple[str, str]:
+    """The form and the file, as far as they were named; a form alone, a file alone, or both."""
+    first, _, rest = text.strip().partition(" ")
+    if first in slash.FORMATS:
+        return first, rest.strip()
+    by_suffix = {suffix: form for form, suffix in _SUFFIXES.items()}
+    return by_suffix.get(Path(text).suffix.lower(), slash.FORMATS[0]), text.strip()
+
+
+def find_free_path(root: str, session_id: str, form: str) -> Path:
+    """In the folder, and nobody's yet."""
+    stem, suffix = f"session-{session_id[-6:].lower()}", _SUFFIXES[form]
+    names = (f"{stem}{f'-{number}' if number else ''}{suffix}" for number in range(1_000))
+    return next(path for path in (Path(root, name) for name in names) if not path.exists())
+
+
+def _resolve_export_path(root: str, named: str) -> Path:
+    """A file that is named from somewhere else is there."""
+    return Path(root, Path(named).expanduser())
+
+
+async def export_session(settings: config.Settings, session_id: str, text: str, *, root: str) -> Path:
+    """Raises `ClientError` with what the command said."""
+    form, named = parse_export_request(text)
+    path = _resolve_export_path(root, named) if named else find_free_path(root, session_id, form)
+    command = [sys.executable, "-P", "-m", "switchtower", "export", session_id, "--format", form, "-o", str(path)]
+    home = {} if settings.home is None else {"TOWER_HOME": str(settings.home)}
+    environment = {**os.environ, **home, "TOWER_SOCKET": str(discovery.locate_socket(settings)), "NO_COLOR": "1"}
+
+    def export() -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S)  # noqa: S603
+
+    try:
+        ended = await asyncio.to_thread(export)
+    except (OSError, subprocess.TimeoutExpired, ValueError) as problem:
+        raise errors.ClientError(f"the session was not exported: {problem}", hint=f"try `tower export {session_id}`") from None
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip().removeprefix("tower: ")
+        raise errors.ClientError(said[-1_000:] or f"the export ended with {ended.returncode}")
+    return path
+
 
 Work = Coroutine[Any, Any, None]
 
@@ -91,7 +148,7 @@ class SlashCommandRunner:
         return self._app.session.session_id
 
     async def _new(self, folder: str) -> None:
-        self._app.opener.start_new(place.resolve_folder(folder) if folder else None)
+        self._app.opener.start_new(workspace.resolve_folder(folder) if folder else None)
 
     async def _ask_text(self, title: str, value: str = "") -> str:
         asked = await self._app.push_screen_wait(TextPromptScreen(title, value=value))
@@ -100,14 +157,14 @@ class SlashCommandRunner:
     async def _session(self, wanted: str) -> None:
         app = self._app
         if wanted:
-            row = roster.find_row(app.rows, wanted)
+            row = session_rows.find_row(app.rows, wanted)
             if row is None:
                 app.show_notice(f"no single session is called `{wanted}`; hint: choose one in the list")
                 app.action_sessions()
             else:
                 await app.opener.open_session(row.session_id)
         elif (here := self._require_session()) is not None:
-            lines = portrait.list_brief_details(await app.feed.get_session(here), now_ms=app.now_ms())
+            lines = session_details.list_brief_details(await app.feed.get_session(here), now_ms=app.now_ms())
             app.push_screen(TextViewerScreen("This session", [_format_pair(name, value) for name, value in lines]))
 
     async def _rename(self, title: str) -> None:
@@ -117,7 +174,7 @@ class SlashCommandRunner:
     async def _rename_one(self, session_id: str, title: str) -> None:
         row = next((row for row in self._app.rows if row.session_id == session_id), None)
         if not title:
-            title = await self._ask_text("What shall it be called?", value=harmless.to_safe_line(row.title) if row else "")
+            title = await self._ask_text("What shall it be called?", value=safe_text.to_safe_line(row.title) if row else "")
         if title:
             await self._app.feed.configure(session_id, title=title)
 
@@ -137,7 +194,7 @@ class SlashCommandRunner:
 
     async def _delete_one(self, session_id: str) -> None:
         row = next((row for row in self._app.rows if row.session_id == session_id), None)
-        name = harmless.to_safe_line(row.name if row else session_id)
+        name = safe_text.to_safe_line(row.name if row else session_id)
         question = f"Delete “{name}” for good? What it said and did cannot be read again"
         if not await self._app.push_screen_wait(ConfirmScreen(question, yes="delete it")):
             return
@@ -161,7 +218,7 @@ class SlashCommandRunner:
 
     async def _export(self, rest: str) -> None:
         if (here := self._require_session()) is not None:
-            path = await exporting.export_session(self._app.settings, here, rest, root=self._app.root)
+            path = await export_session(self._app.settings, here, rest, root=self._app.root)
             self._app.show_notice(f"written to {path}")
 
     # How a session works
@@ -261,7 +318,7 @@ class SlashCommandRunner:
             diff = await self._app.feed.get_diff(here)
             if diff.strip():
                 self._app.push_screen(
-                    TextViewerScreen("What the session has changed", diffs.paint_diff(harmless.escape_prose(diff)))
+                    TextViewerScreen("What the session has changed", palette.paint_diff(safe_text.escape_prose(diff)))
                 )
             else:
                 self._app.show_notice("the session has changed nothing")
@@ -273,7 +330,7 @@ class SlashCommandRunner:
         if command:
             size = app.main.transcript.size
             request = app.draft.build_request(
-                place.describe_workspace(app.root), command=command, size=(max(20, size.width), max(5, size.height))
+                workspace.describe_workspace(app.root), command=command, size=(max(20, size.width), max(5, size.height))
             )
             await app.opener.open_session(await app.feed.start_session(request))
 
@@ -293,12 +350,16 @@ class SlashCommandRunner:
     def _theme(self, wanted: str) -> None:
         app = self._app
         dark = wanted == "dark" or (wanted != "light" and not app.current_theme.dark)
-        app.theme = (themes.DARK if dark else themes.LIGHT).name
-        remembered.save_theme(app.settings, app.theme)
+        app.theme = (preferences.DARK if dark else preferences.LIGHT).name
+        preferences.save_theme(app.settings, app.theme)
 
     def _copy(self) -> None:
         conversation = self._app.session
-        answers = [one for one in conversation.transcript.blocks if isinstance(one, blocks.AnswerBlock)] if conversation else []
+        answers = (
+            [one for one in conversation.transcript.blocks if isinstance(one, transcript_blocks.AnswerBlock)]
+            if conversation
+            else []
+        )
         if not answers:
             self._app.show_notice("there is no answer yet")
             return
@@ -306,7 +367,7 @@ class SlashCommandRunner:
         self._app.show_notice("the last answer is in the clipboard, if this terminal has one")
 
 
-def _describe_model(one: extensions.ModelListing) -> str:
+def _describe_model(one: extension_messages.ModelListing) -> str:
     if not one.usable:
         return one.reason.partition("; hint:")[0]
     parts = [one.model or "", "default" if one.isDefault else ""]
@@ -315,7 +376,7 @@ def _describe_model(one: extensions.ModelListing) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _split_model(wanted: str, models: Sequence[extensions.ModelListing]) -> tuple[str | None, str | None]:
+def _split_model(wanted: str, models: Sequence[extension_messages.ModelListing]) -> tuple[str | None, str | None]:
     """A listed name, with or without one of its models behind it; else nobody's, and all of it is a model's name."""
     name, _, model = wanted.partition(" ")
     for one in models:
@@ -328,4 +389,4 @@ def _split_model(wanted: str, models: Sequence[extensions.ModelListing]) -> tupl
 
 
 def _format_pair(name: str, value: str) -> Text:
-    return Text.assemble((f"{name:<18} ", "dim"), harmless.escape_prose(value).replace("\n", "\n" + " " * 19))
+    return Text.assemble((f"{name:<18} ", "dim"), safe_text.escape_prose(value).replace("\n", "\n" + " " * 19))

@@ -1,20 +1,51 @@
-"""Everything the app asks of the daemon and hears from it: one client for requests, one watch for the open session, and a look
-at the list of sessions now and then. It draws nothing; whoever hears of things is given at the beginning.
-"""
+"""Keys on their way to a program: in order, and those that wait go together.
+
+Everything the app asks of the daemon and hears from it: one client for requests, one watch for the open session, and a look
+at the list of sessions now and then. It draws nothing; whoever hears of things is given at the beginning."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeVar
 
 from switchtower import config
-from switchtower.client import dialogs, discover, errors, homes
+from switchtower.client import dialogs, discovery, errors, node_names
 from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
-from switchtower.protocols.push import extensions, listings, messages
-from switchtower.tui import approvals, watch
-from switchtower.tui.state import decisions, inbox, roster
+from switchtower.presentation import approval_text
+from switchtower.protocols.push import extension_messages, listing_messages, messages
+from switchtower.tui import event_reader
+from switchtower.tui.state import inbox, session_rows
+
+MOST_QUEUED = 64 * 1024
+
+
+class KeySender:
+    def __init__(self, send: Callable[[str, str], Awaitable[None]], on_problem: Callable[[errors.ClientError], None]) -> None:
+        self._send = send
+        self._on_problem = on_problem
+        self._queue: list[tuple[str, str]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def enqueue(self, session_id: str, keys: str) -> None:
+        if sum(len(waiting) for _, waiting in self._queue) + len(keys) > MOST_QUEUED:
+            return  # nobody reads it at the other end
+        self._queue.append((session_id, keys))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send_queued())
+
+    async def _send_queued(self) -> None:
+        while self._queue:
+            session_id = self._queue[0][0]
+            count = next((at for at, (other, _) in enumerate(self._queue) if other != session_id), len(self._queue))
+            keys = "".join(typed for _, typed in self._queue[:count])
+            del self._queue[:count]
+            try:
+                await self._send(session_id, keys)
+            except errors.ClientError as problem:
+                self._on_problem(problem)
+
 
 REFRESH_SECONDS = 2.0
 """Seconds between two looks at the list."""
@@ -31,12 +62,12 @@ Answer = TypeVar("Answer")
 class FeedListener(Protocol):
     def on_link_changed(self, link: Link, reason: str) -> None: ...
 
-    def on_sessions_listed(self, rows: list[roster.SessionListRow]) -> None: ...
+    def on_sessions_listed(self, rows: list[session_rows.SessionListRow]) -> None: ...
 
     def on_approvals_listed(self, pending: list[inbox.InboxItem], sessions: set[str] | None) -> None:
         """Of these sessions; None is all."""
 
-    def on_session_info(self, about: extensions.SessionInfo) -> None:
+    def on_session_info(self, about: extension_messages.SessionInfo) -> None:
         """All about the open session, whenever it has changed."""
 
     def on_events(self, session_id: str, events: list[PushEvent]) -> None: ...
@@ -52,11 +83,11 @@ class DaemonFeed:
         self._client: DaemonClient | None = None
         self._connected = asyncio.Event()
         self._refresh_requested = asyncio.Event()
-        self._follower: watch.SessionFollower | None = None
-        self._details: dict[str, tuple[int, extensions.SessionInfo]] = {}
+        self._follower: event_reader.SessionFollower | None = None
+        self._details: dict[str, tuple[int, extension_messages.SessionInfo]] = {}
         self._requested_details: dict[str, int] = {}
         self._report_task: asyncio.Task[None] | None = None
-        self._node_names = homes.NO_NODES
+        self._node_names = node_names.NO_NODES
 
     # Coming and going
 
@@ -83,7 +114,7 @@ class DaemonFeed:
 
     async def start_daemon(self) -> None:
         """Starts a daemon when none runs: the person asked for it."""
-        (await discover.connect_or_start(self.settings)).close()
+        (await discovery.connect_or_start(self.settings)).close()
         self.refresh_soon()
 
     async def get_client(self) -> DaemonClient:
@@ -123,23 +154,25 @@ class DaemonFeed:
         try:
             rows = await self._load_rows(client)
             assert self._listener is not None
-            self._listener.on_sessions_listed(roster.sort_rows(rows))
+            self._listener.on_sessions_listed(session_rows.sort_rows(rows))
             await self._load_approvals(client, rows)
         except (errors.DaemonUnreachable, errors.ConnectionLost) as problem:
             self._set_link("lost", str(problem))
         except errors.ClientError as problem:
             self._set_link("connected", str(problem))  # it answers, whatever it says
 
-    async def _load_rows(self, client: DaemonClient) -> list[roster.SessionListRow]:
+    async def _load_rows(self, client: DaemonClient) -> list[session_rows.SessionListRow]:
         if client.supports("cards"):
             cards = await self._flag_slow_answer(client.list_cards(MOST_SESSIONS))
             # Alone, no session has a home, and nobody is asked.
-            self._node_names = await homes.fetch_node_names(client) if any(card.home for card in cards) else homes.NO_NODES
-            return [roster.make_row_from_card(card, node=self._node_names.format_owner(card.home)) for card in cards]
+            self._node_names = (
+                await node_names.fetch_node_names(client) if any(card.home for card in cards) else node_names.NO_NODES
+            )
+            return [session_rows.make_row_from_card(card, node=self._node_names.format_owner(card.home)) for card in cards]
         listed = await self._flag_slow_answer(client.list_sessions(MOST_SESSIONS))
         if client.supports("session_info"):
             await self._load_details(client, listed)
-        return [roster.make_row(one, self._get_detail(one.sessionId)) for one in listed]
+        return [session_rows.make_row(one, self._get_detail(one.sessionId)) for one in listed]
 
     async def _flag_slow_answer(self, asked: Awaitable[Answer]) -> Answer:
         """An answer that is long in coming is told at once, not when patience has ended."""
@@ -154,44 +187,44 @@ class DaemonFeed:
         self._set_link("connected")
         return answer
 
-    def _get_detail(self, session_id: str) -> extensions.SessionInfo | None:
+    def _get_detail(self, session_id: str) -> extension_messages.SessionInfo | None:
         known = self._details.get(session_id)
         return known[1] if known else None
 
     async def _load_details(self, client: DaemonClient, listed: list[messages.ListedSession]) -> None:
         updated = {one.sessionId: one.updatedAt for one in listed}
         self._details = {name: known for name, known in self._details.items() if name in updated}
-        for session_id in roster.find_stale(listed, self._details, most=_MOST_DETAILS):
+        for session_id in session_rows.find_stale(listed, self._details, most=_MOST_DETAILS):
             try:
                 self._details[session_id] = updated[session_id], await client.get_session(session_id)
             except errors.RequestFailed:
                 continue  # it may have gone in between
 
-    async def _load_approvals(self, client: DaemonClient, rows: list[roster.SessionListRow]) -> None:
+    async def _load_approvals(self, client: DaemonClient, rows: list[session_rows.SessionListRow]) -> None:
         assert self._listener is not None
         waiting = {row.session_id: row for row in rows if row.is_waiting}
         if not waiting:
             self._listener.on_approvals_listed([], None)
             return
-        if (listing := await approvals.list_pending(client, self._node_names)) is not None:
+        if (listing := await event_reader.list_pending(client, self._node_names)) is not None:
             self._listener.on_approvals_listed(listing, None)
             return
         self._listener.on_approvals_listed([], {row.session_id for row in rows} - waiting.keys())
         for session_id, row in waiting.items():
             if self._requested_details.get(session_id) != row.updated_ms:
                 self._requested_details[session_id] = row.updated_ms
-                self._listener.on_approvals_listed(await approvals.find_pending(client, row), {session_id})
+                self._listener.on_approvals_listed(await event_reader.find_pending(client, row), {session_id})
 
     # The open session
 
-    def follow_session(self, about: extensions.SessionInfo) -> None:
+    def follow_session(self, about: extension_messages.SessionInfo) -> None:
         """Its events from near its end on, and no other's."""
         self.close_session()
         assert self._client is not None, "the session was asked for"
         terminal = about.terminal
-        after = max(0, about.lastSeq - watch.PAGE_SIZE if terminal is None else terminal.screenSeq - 1)
+        after = max(0, about.lastSeq - event_reader.PAGE_SIZE if terminal is None else terminal.screenSeq - 1)
         assert self._listener is not None
-        self._follower = watch.SessionFollower(
+        self._follower = event_reader.SessionFollower(
             self._client,
             about.sessionId,
             after_seq=after,
@@ -213,7 +246,7 @@ class DaemonFeed:
             self._report_task = asyncio.create_task(self._report_session(session_id))
 
     async def _report_session(self, session_id: str) -> None:
-        await asyncio.sleep(watch.BATCH_SECONDS)  # what comes at the same time is told with it
+        await asyncio.sleep(event_reader.BATCH_SECONDS)  # what comes at the same time is told with it
         try:
             about = await (await self.get_client()).get_session(session_id)
         except errors.ClientError:
@@ -222,8 +255,8 @@ class DaemonFeed:
             self._listener.on_session_info(about)
         self.refresh_soon()
 
-    async def load_older(self, session_id: str, before_seq: int) -> watch.EventPage:
-        return await watch.read_older_page(await self.get_client(), session_id, before_seq)
+    async def load_older(self, session_id: str, before_seq: int) -> event_reader.EventPage:
+        return await event_reader.read_older_page(await self.get_client(), session_id, before_seq)
 
     # What a person can ask for
 
@@ -241,7 +274,7 @@ class DaemonFeed:
     async def cancel_run(self, session_id: str, *, force: bool = False) -> None:
         await (await self.get_client()).cancel_run(session_id, force=force)
 
-    async def decide_approval(self, pending: inbox.InboxItem, decision: decisions.ApprovalChoice) -> None:
+    async def decide_approval(self, pending: inbox.InboxItem, decision: approval_text.ApprovalChoice) -> None:
         client = await self.get_client()
         await client.decide_approval(
             pending.session_id,
@@ -272,7 +305,7 @@ class DaemonFeed:
         await (await self.get_client()).delete_session(session_id)
         self.refresh_soon()
 
-    async def search(self, text: str) -> list[listings.Hit]:
+    async def search(self, text: str) -> list[listing_messages.Hit]:
         return await (await self.get_client()).search(text)
 
     async def compact(self, session_id: str, instructions: str) -> None:
@@ -284,17 +317,17 @@ class DaemonFeed:
     async def get_diff(self, session_id: str) -> str:
         return await (await self.get_client()).get_diff(session_id)
 
-    async def list_models(self) -> list[extensions.ModelListing]:
+    async def list_models(self) -> list[extension_messages.ModelListing]:
         return await (await self.get_client()).list_models()
 
-    async def list_templates(self, root: str) -> list[extensions.Template]:
+    async def list_templates(self, root: str) -> list[extension_messages.Template]:
         client = await self.get_client()
         return await client.list_templates(root) if client.supports("templates") else []
 
-    async def list_presets(self, root: str) -> list[extensions.Preset]:
+    async def list_presets(self, root: str) -> list[extension_messages.Preset]:
         return await (await self.get_client()).list_presets(root)
 
-    async def get_session(self, session_id: str) -> extensions.SessionInfo:
+    async def get_session(self, session_id: str) -> extension_messages.SessionInfo:
         return await (await self.get_client()).get_session(session_id)
 
     async def type_keys(self, session_id: str, keys: str) -> None:

@@ -10,12 +10,12 @@ import pytest
 from tests.cli.inside import InProcessCommand
 from tests.stores.copying import filled
 
-from switchtower.core import journal
-from switchtower.stores.copying import comparing, moving, postgres_writing
-from switchtower.stores.postgres import connections
+from switchtower.core.ports import journal
+from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.journal_contract import make_card, make_warning
+from switchtower.stores.transfer import postgres, transfer
+from switchtower.testing.entries import make_card, make_warning
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def store(fresh_dsn: str, tmp_path: Path) -> str:
     async def fill() -> None:
         home = await filled.make_home(tmp_path / "elsewhere")
         with filled.read_home(home) as source:
-            async with postgres_writing.open_target(fresh_dsn) as target:
-                await moving.copy_store(source, target)
+            async with postgres.open_target(fresh_dsn) as target:
+                await transfer.copy_store(source, target)
                 await target.activate()
 
     asyncio.run(fill())
@@ -35,7 +35,7 @@ def store(fresh_dsn: str, tmp_path: Path) -> str:
 
 def execute_sql(dsn: str, *queries: str) -> list[Any]:
     async def ask() -> list[Any]:
-        connection = await connections.connect(dsn)
+        connection = await database.connect(dsn)
         try:
             return [await connection.fetchval(query) for query in queries]
         finally:
@@ -48,7 +48,7 @@ def make_twin_store(dsn: str, tmp_path: Path) -> list[str]:
     async def compare() -> list[str]:
         with filled.read_home(tmp_path / "elsewhere") as source:
             async with filled.read_database(dsn) as target:
-                return (await comparing.compare_stores(source, target)).differences
+                return (await transfer.compare_stores(source, target)).differences
 
     return asyncio.run(compare())
 
@@ -103,7 +103,7 @@ def test_an_archive_of_one_store_is_restored_into_the_other(
     assert into_files.code == 0, into_files.stderr
     assert (in_process.home / "data/owner.token").read_bytes() == filled.SECRETS["owner_token"]
     with filled.read_home(tmp_path / "elsewhere") as first, filled.read_home(in_process.home / "data") as second:
-        assert asyncio.run(comparing.compare_stores(first, second)).differences == []
+        assert asyncio.run(transfer.compare_stores(first, second)).differences == []
 
     assert in_process("backup", "--with-secrets", from_files).code == 0
     into_database = in_process("restore", "--store", empty_dsn, from_files)

@@ -14,11 +14,11 @@ from tests.cli.inside import InProcessCommand
 from tests.stores.copying import filled
 from tests.warm import processes
 
-from switchtower.cli.storing import opening, places
-from switchtower.stores.copying import ports, postgres_writing
-from switchtower.stores.postgres import connections
+from switchtower.cli.storage import store_access, store_location
+from switchtower.stores.postgres import database
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.stores.sqlite import SqliteJournal
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.transfer import ports, postgres
 
 TIMEOUT = 60
 
@@ -36,7 +36,7 @@ def home(in_process: InProcessCommand) -> Path:
 
 def query_database(dsn: str, query: str) -> Any:
     async def ask() -> Any:
-        connection = await connections.connect(dsn)
+        connection = await database.connect(dsn)
         try:
             return await connection.fetchval(query)
         finally:
@@ -109,8 +109,8 @@ def test_a_database_with_a_node_alive_is_refused_either_way(
         assert (ended.code, ended.stdout) == (1, b"")
         assert "node_1 at 192.0.2.1:7000; hint: stop them" in ended.stderr
     with pytest.raises(ports.TransferError, match="nodes are alive"):  # also when it was started during the copy
-        asyncio.run(opening.require_no_live_nodes(places.DatabaseStore(fresh_dsn)))
-    asyncio.run(opening.require_no_live_nodes(places.parse_location("sqlite")))
+        asyncio.run(store_access.require_no_live_nodes(store_location.DatabaseStore(fresh_dsn)))
+    asyncio.run(store_access.require_no_live_nodes(store_location.parse_location("sqlite")))
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_a_copy_that_is_killed_goes_on_and_arrives(tower_command: Any, fresh_dsn
     there = tower_command.build_command("store", "copy", "--resume", "sqlite", fresh_dsn)
     back = tower_command.build_command("store", "copy", "--resume", fresh_dsn, str(other))
     with asyncio.Runner() as runner:
-        connection = runner.run(connections.connect(fresh_dsn))
+        connection = runner.run(database.connect(fresh_dsn))
 
         def arrived() -> int:
-            if not runner.run(connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{postgres_writing.STAGING}.sessions")):
+            if not runner.run(connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{postgres.STAGING}.sessions")):
                 return 0
-            return int(runner.run(connection.fetchval(f"SELECT count(*) FROM {postgres_writing.STAGING}.sessions")))
+            return int(runner.run(connection.fetchval(f"SELECT count(*) FROM {postgres.STAGING}.sessions")))
 
         kill_when(there, tower_command.environment, lambda: arrived() > 0)
         so_far = arrived()

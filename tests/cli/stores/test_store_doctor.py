@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from tests.cli.inside import InProcessCommand
 
-from switchtower.cli.doctoring import store
-from switchtower.stores.postgres import connections, schema
-from switchtower.stores.postgres_tools import health
+from switchtower.cli.doctor import services
+from switchtower.stores.postgres import database, inspection
 
 PARTS = ("store", "store's version", "store's schema", "store's disk", "store's room", "store's clock")
 
@@ -22,7 +21,7 @@ def run_checks(inside: InProcessCommand, dsn: str) -> dict[str, dict[str, Any]]:
 
 def execute_sql(dsn: str, query: str) -> None:
     async def run() -> None:
-        connection = await connections.connect(dsn)
+        connection = await database.connect(dsn)
         await connection.execute(query)
         await connection.close()
 
@@ -34,7 +33,7 @@ def test_a_database_that_is_well_is_called_so(in_process: InProcessCommand, dsn:
 
     assert {name: found[name]["status"] for name in PARTS} == dict.fromkeys(PARTS, "ok")
     assert "no node is alive" in found["store"]["detail"]
-    assert found["store's schema"]["detail"] == f"version {max(schema.load_scripts())}"
+    assert found["store's schema"]["detail"] == f"version {max(database.load_scripts())}"
     assert "journal" not in found
     assert "registry" not in found
 
@@ -58,7 +57,7 @@ def test_a_database_that_is_away_fails_without_its_password(in_process: InProces
 WELL: dict[str, Any] = {
     "version": "16.1",
     "version_number": 160_001,
-    "schema": max(schema.load_scripts()),
+    "schema": max(database.load_scripts()),
     "settings": {
         "fsync": "on",
         "full_page_writes": "on",
@@ -91,9 +90,11 @@ WELL: dict[str, Any] = {
     ],
 )
 def test_what_is_not_well_is_told_with_a_remedy(name: str, status: str, changed: dict[str, Any]) -> None:
-    assert {one.status for one in store.judge_database("postgresql://x", health.PostgresHealth(**WELL))} == {"ok"}
+    assert {one.status for one in services.judge_database("postgresql://x", inspection.PostgresHealth(**WELL))} == {"ok"}
     told = [
-        one for one in store.judge_database("postgresql://x", health.PostgresHealth(**{**WELL, **changed})) if one.status != "ok"
+        one
+        for one in services.judge_database("postgresql://x", inspection.PostgresHealth(**{**WELL, **changed}))
+        if one.status != "ok"
     ]
     assert [(one.name, one.status) for one in told] == [(name, status)]
     assert told[0].remedy

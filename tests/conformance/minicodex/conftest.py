@@ -12,7 +12,7 @@ from tests.conformance.pi import theatre as theatres
 from tests.conftest import Connect
 from tests.protocols.minicodex import closed
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.minicodex_client import MiniCodexClient
 
 Enter = Callable[..., Awaitable[MiniCodexClient]]

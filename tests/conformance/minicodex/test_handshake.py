@@ -7,7 +7,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.minicodex.conftest import Enter
 
 from switchtower.testing.minicodex_client import MiniCodexClient
-from switchtower.testing.wires import UpgradeRefused
+from switchtower.testing.wire import UpgradeRefused
 
 COMMANDS = [
     {"type": "send", "text": "say: hi"},

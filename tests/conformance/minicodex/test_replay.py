@@ -7,7 +7,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conformance.minicodex.conftest import Enter, Play
 from tests.conftest import StartDaemon
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.minicodex_client import Frame, MiniCodexClient
 
 

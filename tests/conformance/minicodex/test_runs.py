@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.minicodex.conftest import Enter, Play
-from tests.conformance.minicodex.shorthand import summarise_events, get_result_text, drop_deltas
+from tests.conformance.minicodex.shorthand import drop_deltas, get_result_text, summarise_events
 from tests.conftest import StartDaemon
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.minicodex_client import MiniCodexClient
 
 UUID = "01a1e2c0-bc06-e159-79bb-c9dbe2266e69"

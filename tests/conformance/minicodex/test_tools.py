@@ -9,7 +9,7 @@ from mcp_types import CallToolResult
 from tests.conformance.minicodex.conftest import Play
 from tests.conformance.minicodex.shorthand import get_result_text
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.minicodex_client import Frame, MiniCodexClient
 
 FRIENDLY = Path(__file__).parents[2] / "tools" / "mcp" / "servers" / "friendly.py"

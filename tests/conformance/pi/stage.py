@@ -14,7 +14,7 @@ from tests.conformance.pi import closed
 from tests.warm import processes
 
 from switchtower.testing.pi_client import Frame, PiClient
-from switchtower.testing.wires import SocketWire, WebSocketWire, ClientWire
+from switchtower.testing.wire import ClientWire, SocketWire, WebSocketWire
 
 LIFECYCLE = ("command_accepted", "command_started", "command_finished")
 

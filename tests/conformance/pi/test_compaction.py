@@ -5,7 +5,7 @@ from tests.conformance.pi.conftest import Join
 from tests.conformance.pi.stage import CheckedClient
 from tests.conformance.pi.theatre import ScriptedModels
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 
 LONG = script.ScriptedReply((script.TextStep("a long story " * 300, piece=650),))
 SUMMARY = script.reply_text("the story in short")

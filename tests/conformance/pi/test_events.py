@@ -11,7 +11,7 @@ from tests.conformance.pi.conftest import Join, StartPi
 from tests.conformance.pi.stage import CheckedClient, PiDaemon, list_types
 from tests.conformance.pi.theatre import ScriptedModels
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 
 
 def drop_repeats(names: list[str]) -> list[str]:

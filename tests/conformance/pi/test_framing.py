@@ -6,7 +6,7 @@ from tests.conformance.pi import closed
 from tests.conformance.pi.conftest import Join, StartPi
 from tests.conformance.pi.stage import CheckedClient, PiDaemon
 
-from switchtower.testing.wires import WebSocketWire, encode_websocket_frame
+from switchtower.testing.wire import WebSocketWire, encode_websocket_frame
 
 LIST = {"type": "list_sessions"}
 

@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.pi.conftest import Join, StartPi
 from tests.conformance.pi.stage import CheckedClient, PiDaemon, StdioWire
 
-from switchtower.testing.wires import WebSocketWire
+from switchtower.testing.wire import WebSocketWire
 
 ENTRY = "from switchtower.cli.main import pi_server; pi_server()"
 

@@ -8,7 +8,7 @@ from tests.conformance.pi.conftest import Join
 from tests.conformance.pi.stage import CheckedClient
 from tests.conformance.pi.theatre import SCRIPTED_KEY, ScriptedModels
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 
 QUESTION = "ask: ready? | yes | no"
 PIXEL = base64.b64encode(

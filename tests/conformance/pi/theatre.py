@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 from tests.conformance.pi.stage import CheckedClient, PiDaemon
 
-from switchtower.testing import model_server_script as script
+from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
 
 SCRIPTED_KEY = "sk-test-0123456789abcdefghijklmnop"

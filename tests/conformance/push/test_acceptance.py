@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from switchtower.daemon import checks
+from switchtower.host_services import local
 from switchtower.testing.push_client import PushClient
 
 
@@ -78,7 +78,7 @@ async def test_output_is_cut_at_two_thousand_characters(client: PushClient, work
 
 @pytest.mark.requirement("push:acceptance:time-limit")
 def test_a_check_may_take_two_minutes() -> None:
-    assert checks.CRITERION_TIMEOUT == 120
+    assert local.CRITERION_TIMEOUT == 120
 
 
 @pytest.mark.requirement("push:acceptance:after-the-run")

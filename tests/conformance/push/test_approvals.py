@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 TIMER_ERROR_MS = 10
 """An event loop's clock and the wall's do not tick together."""

@@ -8,7 +8,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
 
 from switchtower.testing.push_client import PushClient, RequestRefused
-from switchtower.testing.wires import UpgradeRefused, WebSocketWire
+from switchtower.testing.wire import UpgradeRefused, WebSocketWire
 
 WRONG = "att_" + "0" * 40
 

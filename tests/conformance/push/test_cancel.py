@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 
 def find_sleepers(seconds: int) -> list[str]:

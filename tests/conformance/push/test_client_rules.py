@@ -12,7 +12,7 @@ import pytest
 from tests.conformance import samples
 
 from switchtower import config
-from switchtower.client.session import SessionSubscription
+from switchtower.client.subscription import SessionSubscription
 
 CAPABILITIES: list[str] = []
 HELLO = {"runtimeName": "pushd", "runtimeVersion": "9", "protocolVersion": "push.runtime.v1", "capabilities": CAPABILITIES}

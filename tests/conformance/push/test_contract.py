@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from switchtower import __version__
-from switchtower.protocols.push import extensions
-from switchtower.testing.push_client import ReceivedEvent, PushClient, make_start_payload
+from switchtower.protocols.push import extension_messages
+from switchtower.testing.push_client import PushClient, ReceivedEvent, make_start_payload
 
 V = "push.runtime.v1"
 
@@ -41,7 +41,7 @@ async def test_hello_is_answered_with_the_version_and_the_capabilities(client_pe
             "runtimeName": "pushd",
             "runtimeVersion": __version__,
             "protocolVersion": V,
-            "capabilities": ["stream_tokens", "approvals", "replay_attach", "headless", *extensions.CAPABILITIES],
+            "capabilities": ["stream_tokens", "approvals", "replay_attach", "headless", *extension_messages.CAPABILITIES],
         },
         "error": None,
     }

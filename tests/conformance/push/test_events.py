@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Connect, StartDaemon
 
 from switchtower.protocols.push import messages
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 # Put together here, so that no secret stands in this file.
 GITHUB_TOKEN = "ghp" + "_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Connect, ManagedDaemon, StartDaemon
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 KEPT = 20
 NEXT = 1_000_000_000

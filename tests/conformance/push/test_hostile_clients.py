@@ -9,7 +9,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
 
 from switchtower.testing.push_client import PushClient
-from switchtower.testing.wires import SocketWire, encode_websocket_frame
+from switchtower.testing.wire import SocketWire, encode_websocket_frame
 
 MIB = 1_048_576
 FLOOD = 5_000

@@ -10,7 +10,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect
 
 from switchtower.testing.push_client import PushClient, ReceivedResponse, make_start_payload
-from switchtower.testing.wires import SocketWire, WebSocketWire, encode_websocket_frame
+from switchtower.testing.wire import SocketWire, WebSocketWire, encode_websocket_frame
 
 MIB = 1_048_576
 EMPTY: list[Any] = []

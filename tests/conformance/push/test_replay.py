@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.daemons import ManagedDaemon
 from tests.conftest import Connect, StartDaemon
 
-from switchtower.testing.push_client import ReceivedEvent, PushClient
+from switchtower.testing.push_client import PushClient, ReceivedEvent
 
 EVERY_KIND = "think: first\ncount 3\nlist .\nwrite a.txt: x\nrun: false\nsay: done"
 

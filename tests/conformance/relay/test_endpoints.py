@@ -11,7 +11,7 @@ from tests.conformance.relay.peers import TOKEN, CheckedApp, CheckedHost, Checke
 from tests.conftest import StartDaemon
 
 from switchtower.testing import relay_client
-from switchtower.testing.wires import UpgradeRefused, encode_websocket_frame
+from switchtower.testing.wire import UpgradeRefused, encode_websocket_frame
 
 
 async def get_refusal_status(path: str, daemon: ManagedDaemon, **query: str) -> int:

@@ -13,7 +13,7 @@ from tests.conformance.relay.fake_hub import FakeHub
 
 from switchtower import config
 from switchtower.daemon import relay_parts
-from switchtower.protocols.relay.link.settings import LinkSettings
+from switchtower.protocols.relay.settings import LinkSettings
 
 OwnLink = Callable[..., HostWithFakeHub]
 

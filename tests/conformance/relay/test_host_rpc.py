@@ -12,8 +12,8 @@ import pytest
 from tests.conformance.relay.conftest import HostWithFakeHub
 from tests.conformance.relay.fake_hub import FakeHub
 
-from switchtower.protocols.relay.host.settings import HostSettings
-from switchtower.tools import workbench
+from switchtower.protocols.relay.settings import HostSettings
+from switchtower.tools import remote_ops
 
 RPCS = {
     *("rpc.fs.read", "rpc.fs.search", "rpc.fs.list", "rpc.fs.write", "rpc.bash", "rpc.git.status", "rpc.git.diff"),
@@ -263,7 +263,7 @@ async def test_a_command_has_a_time_after_which_it_ends_with_what_it_put_out(tmp
     assert 0 < usual.bash_timeout_s <= 600
     environment = {"PATH": os.defpath, "HOME": str(tmp_path)}
     cmd = "echo so far; sleep 500"
-    result = await workbench.run_bash(str(tmp_path), cmd, "run_timed", timeout_s=0.5, environment=environment)
+    result = await remote_ops.run_bash(str(tmp_path), cmd, "run_timed", timeout_s=0.5, environment=environment)
     assert (result.stdout, result.exit_code) == ("so far\n", 124)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.rep.peers import TmCommand, Orchestrator, make_python_path
+from tests.conformance.rep.peers import Orchestrator, TmCommand, make_python_path
 
 Spawn = Callable[..., Orchestrator]
 

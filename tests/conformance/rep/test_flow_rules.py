@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.rep.peers import Orchestrator, make_edge, make_flow, make_node, list_states
+from tests.conformance.rep.peers import Orchestrator, list_states, make_edge, make_flow, make_node
 
 SHELL = {"allow_shell": True}
 COUNTS = "echo x >> tries; test $(wc -l < tries) -ge {wanted}"

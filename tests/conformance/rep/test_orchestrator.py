@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.rep import closed
-from tests.conformance.rep.peers import HELLO, OURS, TmCommand, make_edge, get_foreign_runtime, make_flow, make_node
+from tests.conformance.rep.peers import HELLO, OURS, TmCommand, get_foreign_runtime, make_edge, make_flow, make_node
 
 
 def write_manifest_arguments(tm: TmCommand, document: dict[str, Any], *kinds: str) -> tuple[str, ...]:

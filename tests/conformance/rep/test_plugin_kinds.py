@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
-from tests.conformance.rep.peers import OURS, TmCommand, make_python_path, make_flow, make_node, list_states
+from tests.conformance.rep.peers import OURS, TmCommand, list_states, make_flow, make_node, make_python_path
 from tests.flows.flowing import run
 
 from switchtower.testing.push_client import PushClient

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from tests.conformance.rep.conftest import Spawn
-from tests.conformance.rep.peers import HELLO, NAP, Orchestrator, make_edge, make_flow, make_node, list_states
+from tests.conformance.rep.peers import HELLO, NAP, Orchestrator, list_states, make_edge, make_flow, make_node
 
 CONTROL = {"switch", "dsl.emit", "finish"}
 

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from switchtower.core import codec, engine, errors, events
+from switchtower.core import codec, errors, events
+from switchtower.core.ports import engine
 from switchtower.engines.flow import ports
-from switchtower.engines.flow.runtime import events as runtime_events
-from switchtower.engines.flow.runtime.kinds import catalogue
+from switchtower.engines.flow.runtime import event_buffer as runtime_events
+from switchtower.engines.flow.runtime.kinds import catalog
 
 StepT = TypeVar("StepT")
 ANN = events.Actor(name="ann", via="app")
@@ -117,7 +118,7 @@ class FakeFlowRuntimes:
         raise AssertionError("a lasting flow is lent out step by step")
 
     async def find_missing_kinds(self, order: ports.FlowOrder, kinds: Sequence[str]) -> dict[str, Any] | None:
-        assert not set(kinds) & {*catalogue.SESSION_KINDS, *catalogue.CONTROL}
+        assert not set(kinds) & {*catalog.SESSION_KINDS, *catalog.CONTROL}
         return self.missing
 
     async def run_step(self, order: ports.FlowOrder, document: dict[str, Any], kind: str) -> Mapping[str, Any]:

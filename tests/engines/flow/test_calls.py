@@ -5,22 +5,23 @@ from typing import Any
 import pytest
 from tests.engines.flow.runtime.stage import make_document, make_edge, make_node
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.core.redact import MARK
-from switchtower.engines.flow import calls, ir
-from switchtower.engines.flow.runtime import faults
+from switchtower.engines.flow import ir, progress
+from switchtower.engines.flow.runtime import failures
 
 ANN = events.Actor(name="ann", via="app")
 ERROR = {"code": 2001, "message": "no", "data": {"retriable": True, "details": {"why": "told"}, "cause": "Timeout"}}
 
 
 def make_call(step: str, attempt: int = 0, kind: str = "work", **more: Any) -> events.ToolCalled:
-    return events.ToolCalled(calls.make_call_id(step, attempt), kind, {"step": step, "attempt": attempt, "with": {}, **more})
+    return events.ToolCalled(progress.make_call_id(step, attempt), kind, {"step": step, "attempt": attempt, "with": {}, **more})
 
 
 def make_finished(step: str, attempt: int = 0, **more: Any) -> events.ToolFinished:
     fields: dict[str, Any] = {"outputs": {"said": "hello"}, "text": f"{step}: succeeded", **more}
-    return events.ToolFinished(call_id=calls.make_call_id(step, attempt), tool="work", duration_ms=1, **fields)
+    return events.ToolFinished(call_id=progress.make_call_id(step, attempt), tool="work", duration_ms=1, **fields)
 
 
 def make_failed(step: str, attempt: int = 0, error: object = ERROR) -> events.ToolFinished:
@@ -29,9 +30,9 @@ def make_failed(step: str, attempt: int = 0, error: object = ERROR) -> events.To
 
 def compute_progress(
     nodes: list[dict[str, Any]], *told: engine.FlowEvent, edges: list[dict[str, str]] | None = None
-) -> calls.FlowProgress:
+) -> progress.FlowProgress:
     flow_began = events.ToolCalled("run_1", "flow", {"flow": "staged"})
-    return calls.compute_progress(ir.parse_flow(make_document(nodes, edges)), calls.read_calls([flow_began, *told]))
+    return progress.compute_progress(ir.parse_flow(make_document(nodes, edges)), progress.read_calls([flow_began, *told]))
 
 
 def test_of_a_flow_that_told_nothing_everything_is_to_be_done() -> None:
@@ -67,7 +68,7 @@ def test_the_last_failure_stays_as_it_was_told(retries: int) -> None:
     stands = compute_progress([make_node("one", "work", retries=retries)], *told)
 
     failure = stands.before.ended["one"]
-    assert isinstance(failure, faults.StepFailure)
+    assert isinstance(failure, failures.StepFailure)
     assert (failure.code, failure.message, failure.details, failure.cause) == (2001, "no", {"why": "told"}, "Timeout")
     assert (failure.step_id, failure.attempt, failure.retriable) == ("one", retries, True)
 
@@ -76,14 +77,14 @@ def test_a_failure_that_would_come_again_is_not_tried_again() -> None:
     error = {**ERROR, "data": {"retriable": False}}
     stands = compute_progress([make_node("one", "work", retries=3)], make_call("one"), make_failed("one", error=error))
 
-    assert isinstance(stands.before.ended["one"], faults.StepFailure)
+    assert isinstance(stands.before.ended["one"], failures.StepFailure)
 
 
 @pytest.mark.parametrize("error", [None, "no", {"code": "x", "message": 3, "data": []}, {"data": {"details": 3, "cause": 4}}])
 def test_an_error_that_is_none_of_ours_is_a_failure_all_the_same(error: object) -> None:
     failure = compute_progress([make_node("one", "work")], make_call("one"), make_failed("one", error=error)).before.ended["one"]
 
-    assert isinstance(failure, faults.StepFailure)
+    assert isinstance(failure, failures.StepFailure)
     assert (failure.code, failure.message, failure.details, failure.cause) == (2001, "it failed", {}, None)
 
 
@@ -118,7 +119,7 @@ def test_what_does_nothing_outside_of_the_flow_is_done_again(kind: str) -> None:
 
 
 def test_decisions_and_expiries_are_answers() -> None:
-    read = calls.read_calls(
+    read = progress.read_calls(
         [
             make_call("ask", 0, "approval", approval_id="appr_1"),
             events.ApprovalDecided(approval_id="appr_1", verdict=events.Verdict.DENY_STOP, by=ANN, comment="not today"),
@@ -149,7 +150,7 @@ def test_what_was_hidden_is_missed_only_by_who_needs_it(told: events.ToolFinishe
     first = [make_node("zero", "work"), make_node("one", "work")]
     before = [make_call("zero"), make_finished("zero"), make_call("one"), told]
 
-    with pytest.raises(calls.FlowStateLost, match="`two` needs what `one` gave"):
+    with pytest.raises(progress.FlowStateLost, match="`two` needs what `one` gave"):
         compute_progress([*first, needs], *before, edges=edges)
     assert set(compute_progress([*first, needs_not], *before, edges=edges).before.ended) == {"zero", "one"}
     assert "two" in compute_progress([*first, needs], *before, make_call("two"), make_finished("two"), edges=edges).before.ended
@@ -163,12 +164,12 @@ def test_a_switch_misses_what_was_hidden_too() -> None:
     ]
     edges = [make_edge("one", "way"), make_edge("way", "two")]
 
-    with pytest.raises(calls.FlowStateLost, match="`way` needs"):
+    with pytest.raises(progress.FlowStateLost, match="`way` needs"):
         compute_progress(nodes, make_call("one"), make_finished("one", outputs={"token": MARK}), edges=edges)
 
 
 def test_outputs_of_the_flow_that_were_not_kept_end_it() -> None:
-    with pytest.raises(calls.FlowStateLost, match="too large to be kept"):
+    with pytest.raises(progress.FlowStateLost, match="too large to be kept"):
         compute_progress([make_node("tell", "dsl.emit")], make_call("tell", 0, "dsl.emit"), make_finished("tell", outputs=None))
 
 

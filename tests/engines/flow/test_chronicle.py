@@ -10,7 +10,7 @@ from tests.engines.flow.recording import RecordingFlowContext
 from tests.engines.flow.runtime.stage import make_document, make_edge, make_node
 
 from switchtower.core import events
-from switchtower.engines.flow import calls, chronicle
+from switchtower.engines.flow import progress, recorder
 
 NODES = [make_node("one", "log", message="hello"), make_node("two", "work")]
 FLOW = events.Flow(name="staged", document=make_document(NODES, [make_edge("one", "two")]), inputs={"city": "Bern"})
@@ -31,7 +31,7 @@ def record_events(
 
     async def tell() -> RecordingFlowContext:
         desk = RecordingFlowContext()
-        writing = chronicle.FlowRecorder(desk, flow, "run_1", calls.StepCalls())
+        writing = recorder.FlowRecorder(desk, flow, "run_1", progress.StepCalls())
         await writing.record_start()
         for event in given:
             await writing.record_event(event)
@@ -183,7 +183,7 @@ def test_a_failure_without_an_error_is_one_all_the_same(error: object) -> None:
 
 
 def test_outputs_that_are_too_large_are_not_kept_and_that_is_said() -> None:
-    end = record_events(make_step(state="succeeded", attempt=0, outputs={"a": "x" * (chronicle.MOST_OUTPUTS + 1)})).ends[
+    end = record_events(make_step(state="succeeded", attempt=0, outputs={"a": "x" * (recorder.MOST_OUTPUTS + 1)})).ends[
         "step:one:0"
     ]
 
@@ -194,7 +194,7 @@ def test_outputs_that_are_too_large_are_not_kept_and_that_is_said() -> None:
 
 
 def test_an_error_that_is_too_large_still_tells_the_beginning_of_it() -> None:
-    error = {"code": 2001, "message": "y" * (chronicle.MOST_OUTPUTS + 1)}
+    error = {"code": 2001, "message": "y" * (recorder.MOST_OUTPUTS + 1)}
     end = record_events(make_step(state="failed", attempt=0, error=error)).ends["step:one:0"]
 
     assert (end.is_error, end.outputs) == (True, None)
@@ -205,7 +205,7 @@ def test_an_error_that_is_too_large_still_tells_the_beginning_of_it() -> None:
 @pytest.mark.parametrize("status", ["completed", "failed"])
 def test_how_a_flow_ended_is_kept_however_much_it_put_out(status: str) -> None:
     more = {"error": {"code": 2001, "message": "no"}} if status == "failed" else {}
-    huge = {"a": "x" * chronicle.MOST_SUMMARY}
+    huge = {"a": "x" * recorder.MOST_SUMMARY}
     desk = record_events(status=status, completed_steps=3, failed_steps=1, outputs=huge, **more)
 
     outputs = desk.ends["run_1"].outputs
@@ -217,9 +217,7 @@ def test_how_a_flow_ended_is_kept_however_much_it_put_out(status: str) -> None:
 
 
 def test_a_summary_of_nonsense_is_no_larger_than_others() -> None:
-    outputs = (
-        record_events(status="completed", completed_steps="x" * chronicle.MOST_SUMMARY, failed_steps=0).ends["run_1"].outputs
-    )
+    outputs = record_events(status="completed", completed_steps="x" * recorder.MOST_SUMMARY, failed_steps=0).ends["run_1"].outputs
 
     summary = {"failed_steps": 0, "outputs_left_out": True}
     assert outputs == {"status": "completed", "summary": summary, "events": [], "events_left_out": 0}
@@ -231,16 +229,16 @@ def test_of_a_flood_of_events_the_first_are_kept_and_the_others_counted() -> Non
 
     assert outputs is not None
     assert len(outputs["events"]) + outputs["events_left_out"] == 60
-    assert 0 < len(str(outputs["events"])) <= chronicle.MOST_EVENT_BYTES
+    assert 0 < len(str(outputs["events"])) <= recorder.MOST_EVENT_BYTES
 
 
 def test_of_a_flow_that_was_interrupted_only_its_calls_are_known() -> None:
     async def tell() -> RecordingFlowContext:
         desk, before = (
             RecordingFlowContext(),
-            calls.StepCalls(called={"run_1": events.ToolCalled(call_id="run_1", tool="flow", args={})}),
+            progress.StepCalls(called={"run_1": events.ToolCalled(call_id="run_1", tool="flow", args={})}),
         )
-        writing = chronicle.FlowRecorder(desk, FLOW, "run_1", before)
+        writing = recorder.FlowRecorder(desk, FLOW, "run_1", before)
         await writing.record_event(make_step())
         await writing.record_end("completed", {})
         return desk
@@ -283,14 +281,14 @@ def test_steps_that_a_runtime_left_open_end_with_the_flow() -> None:
 
 
 def test_a_runtime_that_opens_tries_without_end_is_not_followed_for_ever() -> None:
-    desk = record_events(*(make_step(attempt=number) for number in range(chronicle.MOST_OPEN + 500)), status="failed")
+    desk = record_events(*(make_step(attempt=number) for number in range(recorder.MOST_OPEN + 500)), status="failed")
 
-    assert len(desk.called) <= chronicle.MOST_OPEN + 2
+    assert len(desk.called) <= recorder.MOST_OPEN + 2
     assert desk.ends.keys() == set(desk.called)
 
 
 def test_a_large_graph_is_not_drawn() -> None:
-    nodes = [make_node(f"n{number}", "log") for number in range(chronicle.MOST_NODES_DRAWN + 1)]
+    nodes = [make_node(f"n{number}", "log") for number in range(recorder.MOST_NODES_DRAWN + 1)]
     (flow_call,) = record_events(flow=events.Flow(name="large", document=make_document(nodes), inputs={})).told
 
     assert isinstance(flow_call, events.ToolCalled)
@@ -313,11 +311,11 @@ def test_long_inputs_and_parameters_are_shown_as_they_begin() -> None:
 def test_what_stood_open_before_a_restart_is_ended_and_nothing_begins_twice() -> None:
     async def tell() -> RecordingFlowContext:
         first = RecordingFlowContext()
-        writing = chronicle.FlowRecorder(first, FLOW, "run_1", calls.StepCalls())
+        writing = recorder.FlowRecorder(first, FLOW, "run_1", progress.StepCalls())
         await writing.record_start()
         await writing.record_event(make_step(attempt=0))
         desk = RecordingFlowContext()
-        again = chronicle.FlowRecorder(desk, FLOW, "run_1", calls.read_calls(first.steps))
+        again = recorder.FlowRecorder(desk, FLOW, "run_1", progress.read_calls(first.steps))
         await again.record_start()
         await again.record_event(make_step(attempt=0))
         await again.record_interruption("one", 0, {"code": 2001, "message": "nobody knows"})

@@ -5,13 +5,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.engines.flow.recording import FakeFlowAgents, RecordingFlowContext, FakeFlowRuntimes, make_task
+from tests.engines.flow.recording import FakeFlowAgents, FakeFlowRuntimes, RecordingFlowContext, make_task
 from tests.engines.flow.runtime.stage import make_document, make_edge, make_node
 
-from switchtower.core import engine, events
+from switchtower.core import events
 from switchtower.core.events import Outcome, Verdict
+from switchtower.core.ports import engine
 from switchtower.core.redact import MARK
-from switchtower.engines.flow import calls, ports
+from switchtower.engines.flow import ports, progress
 from switchtower.engines.flow.engine import FlowEngine
 
 ASKS = make_document(
@@ -260,11 +261,11 @@ def make_earlier_steps(*told: engine.FlowEvent) -> tuple[engine.FlowEvent, ...]:
 
 
 def make_call(step: str, kind: str, attempt: int = 0, **more: Any) -> events.ToolCalled:
-    return events.ToolCalled(calls.make_call_id(step, attempt), kind, {"step": step, "attempt": attempt, "with": {}, **more})
+    return events.ToolCalled(progress.make_call_id(step, attempt), kind, {"step": step, "attempt": attempt, "with": {}, **more})
 
 
 def make_finished(step: str, **outputs: Any) -> events.ToolFinished:
-    return events.ToolFinished(calls.make_call_id(step, 0), "work", 1, f"{step}: succeeded", outputs=outputs)
+    return events.ToolFinished(progress.make_call_id(step, 0), "work", 1, f"{step}: succeeded", outputs=outputs)
 
 
 FIRST_IS_DONE = (make_call("first", "work"), make_finished("first", text="a"))

@@ -11,10 +11,11 @@ from tests.engines.flow.recording import RecordingFlowContext
 from tests.engines.flow.runtime.stage import CountingStepKind, make_document, make_node
 from tests.engines.flow.runtime.test_against_a_reference import Graph, graphs, interpret
 
-from switchtower.core import engine, events
-from switchtower.engines.flow import calls, chronicle, ir
-from switchtower.engines.flow.runtime import events as runtime_events
-from switchtower.engines.flow.runtime import executor, reading, run
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.engines.flow import ir, progress, recorder
+from switchtower.engines.flow.runtime import event_buffer as runtime_events
+from switchtower.engines.flow.runtime import executor, run
 from switchtower.engines.flow.runtime.kinds import port, registry
 
 INPUTS = {letter: letter for letter in "abcdz"}
@@ -25,20 +26,20 @@ class FlowProcessLife:
 
     def __init__(self, described: dict[str, Any], journal: tuple[engine.FlowEvent, ...]) -> None:
         self.context = RecordingFlowContext()
-        before = calls.read_calls(journal)
-        self.standing = calls.compute_progress(ir.parse_flow(described), before)
-        flow = reading.load_flow(described)
+        before = progress.read_calls(journal)
+        self.standing = progress.compute_progress(ir.parse_flow(described), before)
+        flow = run.load_flow(described)
         setting = port.StepEnvironment(run_id="run_1", workspace="/nonexistent", events=runtime_events.EventBuffer())
         self.work = CountingStepKind()
         self.run = run.FlowRunState(
             flow,
-            reading.resolve_inputs(flow, INPUTS),
+            run.resolve_inputs(flow, INPUTS),
             registry.KindRegistry({"work": self.work}),
             setting,
             before=self.standing.before,
         )
         of = events.Flow(name="staged", document=described, inputs=INPUTS)
-        self.chronicle = chronicle.FlowRecorder(self.context, of, "run_1", before)
+        self.chronicle = recorder.FlowRecorder(self.context, of, "run_1", before)
 
     async def run_to_end(self) -> dict[str, Any]:
         for step_id, attempt, failure in self.standing.interrupted:
@@ -87,7 +88,7 @@ def test_a_run_that_was_cut_off_ends_like_one_in_one_piece(graph: Graph, cuts: l
     told = asyncio.run(last.run_to_end())
 
     wanted, fatal = interpret(add_lost_tries(graph, lost), stop_at_failure=False)
-    began = [*calls.read_calls(journal).called, *last.context.called]
+    began = [*progress.read_calls(journal).called, *last.context.called]
     assert len(began) == len(set(began)), "a try begins once"
     assert not list_succeeded(journal) & set(last.context.ends), "what succeeded is not done again"
     executed = {call_id.split(":")[1] for call_id in began}
@@ -98,4 +99,4 @@ def test_a_run_that_was_cut_off_ends_like_one_in_one_piece(graph: Graph, cuts: l
     else:
         assert executed == wanted
         assert told["summary"]["completed_steps"] + told["summary"]["failed_steps"] == len(wanted)
-        assert calls.read_calls((*journal, *last.context.steps)).open == []
+        assert progress.read_calls((*journal, *last.context.steps)).open == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from switchtower.core import redact
-from switchtower.engines.agent.presets.catalogue import PresetCatalog
+from switchtower.engines.agent.presets import PresetCatalog
 
 Put = Callable[[Path, str], None]
 

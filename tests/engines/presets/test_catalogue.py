@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from switchtower.core import redact
-from switchtower.engines.agent.presets.catalogue import PresetCatalog
+from switchtower.engines.agent.presets import PresetCatalog
 
 
 def write_workspace_preset(workspace: Path, name: str, text: str) -> Path:

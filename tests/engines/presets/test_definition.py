@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.core import events, redact
-from switchtower.engines.agent.presets import definition
+from switchtower.engines.agent import presets
 
 WHOLE = """
 description = "Looks  a change over"
@@ -29,20 +29,20 @@ timeout = 2020-01-01
 """
 
 
-def parse(text: str, origin: definition.PresetOrigin = "user") -> definition.PresetDefinition:
-    return definition.parse_preset(text, origin, redact.Redactor())
+def parse(text: str, origin: presets.PresetOrigin = "user") -> presets.PresetDefinition:
+    return presets.parse_preset(text, origin, redact.Redactor())
 
 
-def get_complaint(text: str, origin: definition.PresetOrigin = "user") -> str:
-    with pytest.raises(definition.InvalidPreset) as unusable:
+def get_complaint(text: str, origin: presets.PresetOrigin = "user") -> str:
+    with pytest.raises(presets.InvalidPreset) as unusable:
         parse(text, origin)
     return str(unusable.value)
 
 
 @pytest.mark.parametrize("origin", ["user", "workspace"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_a_preset_says_what_a_session_begins_with(origin: definition.PresetOrigin, line_end: str) -> None:
-    assert parse(WHOLE.replace("\n", line_end), origin) == definition.PresetDefinition(
+def test_a_preset_says_what_a_session_begins_with(origin: presets.PresetOrigin, line_end: str) -> None:
+    assert parse(WHOLE.replace("\n", line_end), origin) == presets.PresetDefinition(
         description="Looks a change over",
         system="You are a reviewer.",
         provider="anthropic",
@@ -55,7 +55,7 @@ def test_a_preset_says_what_a_session_begins_with(origin: definition.PresetOrigi
 
 
 def test_an_empty_file_is_a_preset_that_leaves_everything_open() -> None:
-    assert parse("") == definition.PresetDefinition()
+    assert parse("") == presets.PresetDefinition()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_workspace_may_not_decide_that_less_is_asked(policy: str) -> None:
 
 
 def test_a_system_text_has_its_limit_in_bytes() -> None:
-    most = definition.SYSTEM_LIMIT
+    most = presets.SYSTEM_LIMIT
     assert parse(f'system = "{"x" * most}"').system == "x" * most
     assert get_complaint(f'system = "{"x" * (most + 1)}"') == "`system` is longer than 64 KiB"
     assert get_complaint(f'system = "{"é" * (most // 2 + 1)}"') == "`system` is longer than 64 KiB"
@@ -112,8 +112,8 @@ def test_a_secret_is_refused_and_not_repeated() -> None:
 def test_a_secret_that_only_the_daemon_knows_is_refused_as_well() -> None:
     text = '[mcpServers.x]\ncommand = "x"\nargs = ["plainest-of-words"]'
     assert parse(text).servers
-    with pytest.raises(definition.InvalidPreset, match="seems to hold a secret"):
-        definition.parse_preset(text, "user", redact.Redactor(["plainest-of-words"]))
+    with pytest.raises(presets.InvalidPreset, match="seems to hold a secret"):
+        presets.parse_preset(text, "user", redact.Redactor(["plainest-of-words"]))
 
 
 @pytest.mark.parametrize(
@@ -131,5 +131,5 @@ def test_a_key_that_would_keep_the_parser_busy_is_not_given_to_it(text: str) -> 
 
 @given(text=st.text() | st.sampled_from(WHOLE.split()).map(lambda word: WHOLE.replace(word, "0", 1)))
 def test_any_text_is_a_preset_that_weakens_nothing_or_a_complaint(text: str) -> None:
-    with suppress(definition.InvalidPreset):
+    with suppress(presets.InvalidPreset):
         assert parse(text, "workspace").policy in (None, "read-only", "ask")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from switchtower.engines.agent.prompts import filling
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.prompts import expansion
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 
 Put = Callable[[Path, str], None]
 BlocksOf = Callable[[str], list[Any]]
@@ -47,7 +47,7 @@ def test_a_prompt_takes_the_place_of_the_message(prompt_catalog: PromptCatalog, 
     ],
 )
 def test_arguments_go_where_the_prompt_has_a_place_for_them(text: str, arguments: str, filled: str) -> None:
-    assert filling.fill_template(text, arguments) == filled
+    assert expansion.fill_template(text, arguments) == filled
 
 
 def test_an_argument_is_never_looked_at_as_a_place(prompt_catalog: PromptCatalog, workspace: Path, write_file: Put) -> None:
@@ -167,5 +167,5 @@ def test_a_long_argument_fits_once(prompt_catalog: PromptCatalog, workspace: Pat
 def test_a_megabyte_of_quotes_is_split_without_trouble(piece: str) -> None:
     arguments = piece * (1_000_000 // len(piece))
 
-    assert len(filling.split_arguments(arguments)) <= 9
-    assert filling.fill_template("$ARGUMENTS", arguments) == arguments
+    assert len(expansion.split_arguments(arguments)) <= 9
+    assert expansion.fill_template("$ARGUMENTS", arguments) == arguments

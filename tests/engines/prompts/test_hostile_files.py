@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from switchtower.engines.agent.prompts import blocks
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.prompts import files
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 
 BlocksOf = Callable[[str], list[Any]]
 MARK = re.compile(r'mark="([0-9a-f]{16})"')
@@ -61,7 +61,7 @@ def test_a_file_that_holds_the_mark_it_had_has_another_one_now(
 
 
 def test_the_same_text_under_another_name_has_another_mark() -> None:
-    one, other = blocks.quote_block("file", "x", path="a"), blocks.quote_block("file", "x", path="b")
+    one, other = files.quote_block("file", "x", path="a"), files.quote_block("file", "x", path="b")
 
     assert MARK.findall(one)[0] != MARK.findall(other)[0]
     assert len(set(MARK.findall(one))) == 1

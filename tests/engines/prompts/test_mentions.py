@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from switchtower.engines.agent.prompts import mentions, reading
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.prompts import expansion, files
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 
 BlocksOf = Callable[[str], list[Any]]
 
@@ -186,13 +186,13 @@ def test_an_empty_folder_and_an_endless_one_say_so(
 ) -> None:
     (workspace / "empty").mkdir()
     (workspace / "full").mkdir()
-    for number in range(mentions.MOST_LISTED + 1):
+    for number in range(expansion.MOST_LISTED + 1):
         (workspace / "full" / str(number)).touch()
 
     empty, full = read_prompt_blocks(prompt_catalog.expand_message("@empty/ @full/", str(workspace)).text)
     assert empty.text == "[empty folder]"
-    assert len(full.text.split("\n")) == mentions.MOST_LISTED
-    assert full.attributes["cut"] == f"{mentions.MOST_LISTED} of its names"
+    assert len(full.text.split("\n")) == expansion.MOST_LISTED
+    assert full.attributes["cut"] == f"{expansion.MOST_LISTED} of its names"
 
 
 def test_a_file_comes_in_once_however_often_and_however_it_is_named(
@@ -207,7 +207,7 @@ def test_a_file_comes_in_once_however_often_and_however_it_is_named(
 
 
 def test_a_file_that_is_named_again_takes_no_more_room(prompt_catalog: PromptCatalog, workspace: Path) -> None:
-    (workspace / "full").write_text("x" * mentions.FILE_LIMIT)
+    (workspace / "full").write_text("x" * expansion.FILE_LIMIT)
 
     expanded = prompt_catalog.expand_message("@full @./full @././full @src/../full @.//full @a.py", str(workspace))
     assert expanded.sources == ("full", "a.py")
@@ -232,45 +232,45 @@ def test_two_ranges_of_one_file_are_two_blocks_and_one_source(
 def test_a_long_file_is_cut_at_a_whole_character_and_says_so(
     prompt_catalog: PromptCatalog, workspace: Path, read_prompt_blocks: BlocksOf
 ) -> None:
-    (workspace / "long.txt").write_text("x" + "é" * mentions.FILE_LIMIT)
+    (workspace / "long.txt").write_text("x" + "é" * expansion.FILE_LIMIT)
 
     (block,) = read_prompt_blocks(prompt_catalog.expand_message("@long.txt", str(workspace)).text)
-    assert block.text == "x" + "é" * (mentions.FILE_LIMIT // 2 - 1)
-    assert block.attributes["cut"] == f"the first {mentions.FILE_LIMIT} bytes of {2 * mentions.FILE_LIMIT + 1} bytes"
+    assert block.text == "x" + "é" * (expansion.FILE_LIMIT // 2 - 1)
+    assert block.attributes["cut"] == f"the first {expansion.FILE_LIMIT} bytes of {2 * expansion.FILE_LIMIT + 1} bytes"
 
 
 def test_a_file_of_exactly_the_limit_is_whole(
     prompt_catalog: PromptCatalog, workspace: Path, read_prompt_blocks: BlocksOf
 ) -> None:
-    (workspace / "full.txt").write_text("x" * mentions.FILE_LIMIT)
+    (workspace / "full.txt").write_text("x" * expansion.FILE_LIMIT)
 
     (block,) = read_prompt_blocks(prompt_catalog.expand_message("@full.txt", str(workspace)).text)
     assert "cut" not in block.attributes
-    assert len(block.text) == mentions.FILE_LIMIT
+    assert len(block.text) == expansion.FILE_LIMIT
 
 
 def test_a_range_longer_than_the_limit_is_cut(
     prompt_catalog: PromptCatalog, workspace: Path, read_prompt_blocks: BlocksOf
 ) -> None:
-    (workspace / "wide.txt").write_text("first\n" + "y" * (3 * mentions.FILE_LIMIT))
+    (workspace / "wide.txt").write_text("first\n" + "y" * (3 * expansion.FILE_LIMIT))
 
     (block,) = read_prompt_blocks(prompt_catalog.expand_message("@wide.txt:2-9", str(workspace)).text)
-    assert block.text == "y" * mentions.FILE_LIMIT
+    assert block.text == "y" * expansion.FILE_LIMIT
     assert "cut" in block.attributes
 
 
 def test_a_message_brings_in_so_many_files_and_no_more(
     prompt_catalog: PromptCatalog, workspace: Path, read_prompt_blocks: BlocksOf
 ) -> None:
-    for number in range(mentions.MOST_FILES + 30):
+    for number in range(expansion.MOST_FILES + 30):
         (workspace / f"f{number}").write_text("small")
 
     expanded = prompt_catalog.expand_message(
-        " ".join(f"@f{number}" for number in range(mentions.MOST_FILES + 30)), str(workspace)
+        " ".join(f"@f{number}" for number in range(expansion.MOST_FILES + 30)), str(workspace)
     )
-    assert len(read_prompt_blocks(expanded.text)) == len(expanded.sources) == mentions.MOST_FILES
-    assert len(expanded.problems) == mentions.MOST_PROBLEMS + 1
-    assert expanded.problems[0] == f"`f20` was not brought in: a message brings in {mentions.MOST_FILES} files at most"
+    assert len(read_prompt_blocks(expanded.text)) == len(expanded.sources) == expansion.MOST_FILES
+    assert len(expanded.problems) == expansion.MOST_PROBLEMS + 1
+    assert expanded.problems[0] == f"`f20` was not brought in: a message brings in {expansion.MOST_FILES} files at most"
     assert expanded.problems[-1] == "10 more were not brought in"
 
 
@@ -278,11 +278,11 @@ def test_a_message_brings_in_so_many_bytes_and_no_more(
     prompt_catalog: PromptCatalog, workspace: Path, read_prompt_blocks: BlocksOf
 ) -> None:
     for number in range(6):
-        (workspace / f"f{number}").write_text("é" * (mentions.FILE_LIMIT // 2))
+        (workspace / f"f{number}").write_text("é" * (expansion.FILE_LIMIT // 2))
 
     expanded = prompt_catalog.expand_message("@f0 @f1 @f2 @f3 @f4 @f5 @a.py:1", str(workspace))
     assert expanded.sources == ("f0", "f1", "f2", "f3")
-    assert sum(len(block.text.encode()) for block in read_prompt_blocks(expanded.text)) == mentions.TOTAL_LIMIT
+    assert sum(len(block.text.encode()) for block in read_prompt_blocks(expanded.text)) == expansion.TOTAL_LIMIT
     assert len(expanded.problems) == 3
 
 
@@ -347,7 +347,7 @@ def test_a_file_that_nobody_may_read_is_a_problem(workspace: Path) -> None:
         pytest.skip("root may read everything")
     (workspace / "closed").touch(mode=0o000)
 
-    assert mentions.expand_mentions(["@closed"], str(workspace)).problems
+    assert expansion.expand_mentions(["@closed"], str(workspace)).problems
 
 
 def test_what_a_file_mentions_is_not_brought_in(prompt_catalog: PromptCatalog, workspace: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_megabyte_of_mentions_is_looked_at_and_not_followed_for_ever(
     prompt_catalog: PromptCatalog, workspace: Path, piece: str
 ) -> None:
     message = "".join(piece.format(number) for number in range(100_000)).ljust(1 << 20)
-    looked_up = mentions.MOST_LOOKUPS
+    looked_up = expansion.MOST_LOOKUPS
 
     expanded = prompt_catalog.expand_message(message, str(workspace))
     assert expanded.text.startswith(message)
@@ -391,8 +391,8 @@ def test_a_megabyte_of_mentions_is_looked_at_and_not_followed_for_ever(
 
 
 def test_reading_stops_where_it_said(workspace: Path) -> None:
-    folder = reading.PromptFolder(str(workspace))
+    folder = files.PromptFolder(str(workspace))
 
-    assert reading.read_document(folder, "a.py", limit=10).text == "line 1\nlin"
-    assert reading.read_document(folder, "a.py", limit=10, lines=reading.LineRange(2, 90)).text == "line 2\nlin"
-    assert len(reading.list_folder(folder, ".", most=1).entries) == 1
+    assert files.read_document(folder, "a.py", limit=10).text == "line 1\nlin"
+    assert files.read_document(folder, "a.py", limit=10, lines=files.LineRange(2, 90)).text == "line 2\nlin"
+    assert len(files.list_folder(folder, ".", most=1).entries) == 1

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.engines.agent.prompts import blocks, expansion, filling, frontmatter
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.prompts import expansion, files, templates
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 
 anything = st.text(st.characters(codec=None))
 SPECIAL = ("@", "/", ".", "..", '"', "'", ":", "1", "-", "9", " ", "\n", "\0", "~", "$1", "$", "\\", "é", "\ud800", "(", ")", ",")
@@ -74,7 +74,7 @@ def test_no_file_raises_wherever_it_is_used(content: bytes, text: str) -> None:
 
 @given(kind=st.just("file"), text=anything, path=anything)
 def test_a_block_is_two_lines_around_exactly_the_text(kind: str, text: str, path: str) -> None:
-    opening, inner = blocks.quote_block(kind, text, path=path).split("\n", 1)
+    opening, inner = files.quote_block(kind, text, path=path).split("\n", 1)
     mark = re.fullmatch(r'<file path=".*" mark="([0-9a-f]{16})">', opening)
 
     assert mark
@@ -84,16 +84,16 @@ def test_a_block_is_two_lines_around_exactly_the_text(kind: str, text: str, path
 
 @given(text=messages, arguments=messages)
 def test_what_was_written_behind_a_name_is_never_lost(text: str, arguments: str) -> None:
-    filled = filling.fill_template(text, arguments)
+    filled = expansion.fill_template(text, arguments)
 
-    assert len(filling.split_arguments(arguments)) <= 9
+    assert len(expansion.split_arguments(arguments)) <= 9
     if "$" not in text:
         assert arguments in filled
 
 
 @given(text=messages)
 def test_front_matter_and_body_make_up_the_file(text: str) -> None:
-    fields, body = frontmatter.split_front_matter(text)
+    fields, body = templates.split_front_matter(text)
 
     assert text.endswith(body)
     assert body == text or fields or text.startswith("---")

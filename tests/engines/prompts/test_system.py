@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from switchtower.core import events
-from switchtower.engines.agent.prompts import instructions, system
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.prompts import system_prompt
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 
 Put = Callable[[Path, str], None]
 BlocksOf = Callable[[str], list[Any]]
@@ -149,11 +149,11 @@ def test_two_files_that_say_the_same_are_shown_once(
 def test_long_instructions_are_cut_and_say_so(
     prompt_catalog: PromptCatalog, workspace: Path, write_file: Put, read_prompt_blocks: BlocksOf
 ) -> None:
-    write_file(workspace / "AGENTS.md", "x" * (instructions.INSTRUCTIONS_LIMIT + 1))
+    write_file(workspace / "AGENTS.md", "x" * (system_prompt.INSTRUCTIONS_LIMIT + 1))
 
     (block,) = read_prompt_blocks(build_prompt(prompt_catalog, workspace))
-    assert len(block.text) == instructions.INSTRUCTIONS_LIMIT
-    assert block.attributes["cut"].startswith(f"the first {instructions.INSTRUCTIONS_LIMIT} of")
+    assert len(block.text) == system_prompt.INSTRUCTIONS_LIMIT
+    assert block.attributes["cut"].startswith(f"the first {system_prompt.INSTRUCTIONS_LIMIT} of")
 
 
 def test_instructions_that_cannot_be_shown_are_left_out_and_it_says_why(
@@ -209,13 +209,13 @@ def test_the_search_for_more_instructions_ends(workspace: Path, write_file: Put)
     for _ in range(60):
         deep = deep / "d"
         write_file(deep / "AGENTS.md", "deep")
-    assert len(instructions.list_nested_instructions(str(workspace))) == instructions.MOST_NESTED
+    assert len(system_prompt.list_nested_instructions(str(workspace))) == system_prompt.MOST_NESTED
 
-    for number in range(instructions.MOST_FOLDERS + 10):
+    for number in range(system_prompt.MOST_FOLDERS + 10):
         (workspace / f"a{number:04}").mkdir()
     (workspace / "z").mkdir()
     write_file(workspace / "z" / "AGENTS.md", "too far")
-    assert "z/AGENTS.md" not in instructions.list_nested_instructions(str(workspace))
+    assert "z/AGENTS.md" not in system_prompt.list_nested_instructions(str(workspace))
 
 
 def test_skills_are_listed_with_the_file_that_has_the_whole_of_them(
@@ -238,7 +238,7 @@ def test_with_a_tool_for_skills_they_are_asked_for_by_name(
 ) -> None:
     write_file(user_folder / "skills/git.md", "Use git well.")
 
-    text = build_prompt(prompt_catalog, workspace, tools=(*TOOLS, system.READ_SKILL))
+    text = build_prompt(prompt_catalog, workspace, tools=(*TOOLS, system_prompt.READ_SKILL))
     assert read_prompt_blocks(text)[0].text == "- git: Use git well."
     assert "`read_skill` with its name gives it" in text
 
@@ -246,11 +246,11 @@ def test_with_a_tool_for_skills_they_are_asked_for_by_name(
 def test_so_many_skills_are_listed_and_no_more(
     prompt_catalog: PromptCatalog, workspace: Path, write_file: Put, read_prompt_blocks: BlocksOf
 ) -> None:
-    for number in range(system.MOST_SKILLS + 7):
+    for number in range(system_prompt.MOST_SKILLS + 7):
         write_file(workspace / f".tower/skills/s{number}.md", "y" * 1000)
 
     (block,) = read_prompt_blocks(build_prompt(prompt_catalog, workspace))
-    assert len(block.text.split("\n")) == system.MOST_SKILLS + 1
+    assert len(block.text.split("\n")) == system_prompt.MOST_SKILLS + 1
     assert block.text.endswith("[7 more]")
     assert len(block.text) < 30_000
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.engines.agent.prompts import folders, frontmatter, templates
-from switchtower.engines.agent.prompts.shelf import PromptCatalog
+from switchtower.engines.agent.prompts import files, templates
+from switchtower.engines.agent.prompts.catalog import PromptCatalog
 
 Put = Callable[[Path, str], None]
 
@@ -212,12 +212,12 @@ def test_a_template_that_has_grown_since_it_was_listed_is_not_cut_but_refused(wo
 def test_so_many_names_are_looked_at_and_no_more(
     prompt_catalog: PromptCatalog, workspace: Path, user_folder: Path, write_file: Put
 ) -> None:
-    for number in range(folders.MOST_SCANNED + 50):
+    for number in range(files.MOST_SCANNED + 50):
         write_file(workspace / f".tower/prompts/p{number}.md", "text")
     write_file(user_folder / "prompts/mine.md", "the user's own")
 
     listed = list_names(prompt_catalog, workspace)
-    assert len(listed) == folders.MOST_SCANNED + 1
+    assert len(listed) == files.MOST_SCANNED + 1
     assert "mine" in listed
 
 
@@ -226,7 +226,7 @@ def test_names_in_inner_folders_count_too(prompt_catalog: PromptCatalog, workspa
         write_file(workspace / f".tower/prompts/one/p{number}.md", "text")
         write_file(workspace / f".tower/prompts/two/p{number}.md", "text")
 
-    assert len(list_names(prompt_catalog, workspace)) == folders.MOST_SCANNED - 2
+    assert len(list_names(prompt_catalog, workspace)) == files.MOST_SCANNED - 2
 
 
 def test_folders_count_as_deep_as_a_name_may_be_and_circles_end(
@@ -272,7 +272,7 @@ def test_a_description_stays_on_one_short_line(prompt_catalog: PromptCatalog, wo
     ],
 )
 def test_front_matter_is_key_and_value_at_the_left_edge(text: str, fields: dict[str, str], body: str) -> None:
-    assert frontmatter.split_front_matter(text) == (fields, body)
+    assert templates.split_front_matter(text) == (fields, body)
 
 
 def test_a_file_with_windows_line_ends_is_read_like_any_other(prompt_catalog: PromptCatalog, workspace: Path) -> None:

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 from tests.runtime.parts import KEEP_ALL, RecordingSubscriber
 
-from switchtower.core import commands, errors, events, journal, redact, terminals, tower
+from switchtower.core import commands, errors, events, redact
+from switchtower.core.ports import journal, session_service
+from switchtower.core.rules import terminals
 from switchtower.engines.pty.engine import TerminalEngine
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores.memory import MemoryJournal
-from switchtower.testing.sessions import OWNER
-from switchtower.testing.workshop import StubHostServices
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.memory.journal import MemoryJournal
+from switchtower.testing.session_driver import OWNER
 
 SESSION = "sess_1"
 TIMEOUT = 60
@@ -62,14 +64,14 @@ class PtyHarness:
     def watch(self, session_id: str = SESSION) -> "PtySubscriber":
         outlet = PtySubscriber(self, session_id)
 
-        def attached(attachment: tower.Attachment | errors.CoreError) -> None:
-            assert isinstance(attachment, tower.Attachment)
+        def attached(attachment: session_service.Attachment | errors.CoreError) -> None:
+            assert isinstance(attachment, session_service.Attachment)
             attachment.subscription.start()
 
         self.runtime.attach(session_id, 0, outlet, admit=lambda session: None, done=attached)
         return outlet
 
-    async def ask(self, command: commands.AnyCommand) -> tower.SubmitOutcome:
+    async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
         async with asyncio.timeout(TIMEOUT):
             return await self.runtime.ask(command)
 
@@ -99,7 +101,7 @@ class PtySubscriber(RecordingSubscriber):
         completed: events.RunCompleted = await self.wait_for_event(events.RunCompleted)
         return completed
 
-    async def type(self, text: str, input_id: str = "1") -> tower.SubmitOutcome:
+    async def type(self, text: str, input_id: str = "1") -> session_service.SubmitOutcome:
         typed = commands.TypeInput(
             session_id=self._session_id,
             actor=OWNER,

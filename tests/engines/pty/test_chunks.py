@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from switchtower.engines.pty import chunks
+from switchtower.engines.pty import output as pty_output
 
 TERMINAL_WORDS = [
     *(b"plain text", b"\r\n", b"\0", b"\x07", b"\x1b", b"\x1b[", b"\x1b[31", b"\x1b[1;31m", b"\x1b]0;title\x07", b"\x1b]8;;http"),
@@ -27,7 +27,7 @@ def split(whole: bytes, cuts: list[int]) -> list[bytes]:
 def test_however_it_is_split_the_pieces_together_are_the_whole_decoded(
     whole: bytes, cuts: list[int], limit: int, flushes: bool
 ) -> None:
-    pieces = chunks.OutputChunker(limit)
+    pieces = pty_output.OutputChunker(limit)
     texts: list[str] = []
     for part in split(whole, cuts):
         texts += pieces.feed(part)
@@ -36,14 +36,14 @@ def test_however_it_is_split_the_pieces_together_are_the_whole_decoded(
     texts.append(pieces.close())
 
     assert "".join(texts) == whole.decode(errors="replace")
-    assert all(len(text) <= limit + chunks.NEAR for text in texts)
+    assert all(len(text) <= limit + pty_output.NEAR for text in texts)
     "".join(texts).encode()  # no lone surrogates
     assert pieces.is_empty
 
 
 @hypothesis.given(output, limits)
 def test_byte_by_byte_is_the_same_as_at_once(whole: bytes, limit: int) -> None:
-    at_once, byte_by_byte = chunks.OutputChunker(limit), chunks.OutputChunker(limit)
+    at_once, byte_by_byte = pty_output.OutputChunker(limit), pty_output.OutputChunker(limit)
     texts = [text for number in whole for text in byte_by_byte.feed(bytes([number]))]
 
     assert at_once.feed(whole) == texts
@@ -53,7 +53,7 @@ def test_byte_by_byte_is_the_same_as_at_once(whole: bytes, limit: int) -> None:
 @hypothesis.given(strategies.text(), strategies.lists(strategies.integers(0, 2000), max_size=20))
 def test_good_text_never_gets_a_replacement_character(text: str, cuts: list[int]) -> None:
     hypothesis.assume("\ufffd" not in text)
-    pieces = chunks.OutputChunker(4)
+    pieces = pty_output.OutputChunker(4)
     texts: list[str] = []
     for part in split(text.encode(), cuts):
         texts += [*pieces.feed(part), pieces.flush()]
@@ -62,7 +62,7 @@ def test_good_text_never_gets_a_replacement_character(text: str, cuts: list[int]
 
 
 def test_pieces_come_as_soon_as_they_are_full() -> None:
-    pieces = chunks.OutputChunker(8)
+    pieces = pty_output.OutputChunker(8)
 
     assert pieces.feed(b"1234567") == []
     assert pieces.feed(b"8") == ["12345678"]
@@ -72,7 +72,7 @@ def test_pieces_come_as_soon_as_they_are_full() -> None:
 
 
 def test_a_character_waits_for_its_rest_over_a_flush_and_becomes_a_replacement_at_the_end() -> None:
-    pieces = chunks.OutputChunker()
+    pieces = pty_output.OutputChunker()
     pieces.feed("a💩".encode()[:-1])
 
     assert [pieces.flush(), pieces.flush(), pieces.flush()] == ["a", "", ""]
@@ -97,7 +97,7 @@ def test_a_character_waits_for_its_rest_over_a_flush_and_becomes_a_replacement_a
 )
 def test_no_piece_ends_inside_an_escape_sequence(sequence: bytes) -> None:
     for room in range(1, len(sequence)):
-        pieces = chunks.OutputChunker(100)
+        pieces = pty_output.OutputChunker(100)
         begun = b"x" * (100 - room) + sequence[:room]
 
         assert pieces.feed(begun) == [], "its rest is waited for"
@@ -106,15 +106,15 @@ def test_no_piece_ends_inside_an_escape_sequence(sequence: bytes) -> None:
 
 
 def test_a_boundary_right_behind_an_escape_sequence_is_none_inside_it() -> None:
-    assert chunks.OutputChunker(10).feed(b"12345\x1b[31m") == ["12345\x1b[31m"]
+    assert pty_output.OutputChunker(10).feed(b"12345\x1b[31m") == ["12345\x1b[31m"]
 
 
 def test_a_sequence_that_is_cut_off_by_another_ends_there() -> None:
-    assert chunks.OutputChunker(8).feed(b"123456\x1b[3\x1b[31mabcdef") == ["123456\x1b[3", "\x1b[31mabc"]
+    assert pty_output.OutputChunker(8).feed(b"123456\x1b[3\x1b[31mabcdef") == ["123456\x1b[3", "\x1b[31mabc"]
 
 
 def test_the_rest_of_a_long_sequence_is_not_waited_for() -> None:
-    pieces = chunks.OutputChunker(100)
+    pieces = pty_output.OutputChunker(100)
     picture = b"\x1bPq" + b"~" * 1000
 
     [first, *_] = pieces.feed(picture)
@@ -122,7 +122,7 @@ def test_the_rest_of_a_long_sequence_is_not_waited_for() -> None:
 
 
 def test_a_flush_keeps_the_beginning_of_a_sequence_once_and_no_longer() -> None:
-    pieces = chunks.OutputChunker()
+    pieces = pty_output.OutputChunker()
     for begun in (b"\x1b", b"\x1b[31", b"\x1b]0;ti", b"\x1b]0;title\x1b"):
         pieces.feed(b"a" + begun)
         assert pieces.flush() == "a"
@@ -139,14 +139,14 @@ def test_a_flush_keeps_the_beginning_of_a_sequence_once_and_no_longer() -> None:
 
 
 def test_a_flush_does_not_keep_a_long_beginning() -> None:
-    pieces = chunks.OutputChunker()
+    pieces = pty_output.OutputChunker()
     pieces.feed(b"\x1b]52;c;" + b"A" * 100)
 
     assert len(pieces.flush()) == 107
 
 
 def test_control_characters_pass() -> None:
-    pieces = chunks.OutputChunker()
+    pieces = pty_output.OutputChunker()
     controls = bytes(range(32)).replace(b"\x1b", b"") + b"\x7f"
     pieces.feed(controls)
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from tests.engines.pty.stages import SESSION, MakePtyHarness, PtyHarness
-from tests.runtime.parts import RecordingSubscriber, ControlledJournal
+from tests.runtime.parts import ControlledJournal, RecordingSubscriber
 from tests.tools.running.watching import PidReports, is_alive
 
-from switchtower.core import commands, errors, events, journal, tower
-from switchtower.stores.memory import MemoryJournal
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.sessions import OWNER
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import journal, session_service
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.memory.journal import MemoryJournal
+from switchtower.testing.session_driver import OWNER
 
 PROMPT = "printf 'Proceed? (y/n) '; read x; echo got $x"
 SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
@@ -227,7 +228,7 @@ class CountingSubscriber(RecordingSubscriber):
         super().__init__()
         self.size = 0
 
-    def deliver(self, batch: tower.Batch) -> None:
+    def deliver(self, batch: session_service.Batch) -> None:
         self.size += sum(len(entry.data) for entry in batch.entries)
         self.notify_changed()
 

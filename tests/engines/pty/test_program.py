@@ -17,8 +17,8 @@ import uvloop
 from tests.tools.running.watching import PidReports, is_alive, open_descriptors
 
 from switchtower.engines.pty import program, terminal
-from switchtower.engines.pty.starting import ProgramNotStarted
-from switchtower.tools.running import marks, orphans, processes
+from switchtower.engines.pty.program import ProgramNotStarted
+from switchtower.tools.processes import commands, marks, orphans
 
 TIMEOUT = 60
 SHORT_GRACE = 0.1
@@ -502,7 +502,7 @@ async def test_the_runs_end_finds_it_after_it_has_dropped_its_environment(
     [pid] = await reports.wait_for_pids(1)
     assert pid == running.pid
     assert orphans.has_marked_processes(run_id)
-    await processes.end_run(run_id, grace_s=SHORT_GRACE)
+    await commands.end_run(run_id, grace_s=SHORT_GRACE)
 
     await read_rest(running)
     assert running.exit_code == 143

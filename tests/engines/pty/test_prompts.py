@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.security import terminal_screens
 
-from switchtower.engines.pty import prompts, prompts_rows, rules, screen
+from switchtower.engines.pty import prompts, rules, screen, screen_rows
 
 SCREENS = Path(__file__).parent / "screens"
 NAMES = sorted(file.stem for file in SCREENS.glob("*.ansi"))
@@ -242,10 +242,10 @@ _LINES = st.lists(
 def test_no_screen_makes_it_fail_and_what_it_says_is_short(lines: list[str], cursor: tuple[int, int], tool: str, columns: int):
     found = prompts.find_prompt(lines, cursor, tool, RULES, columns=columns)
     if found is not None:
-        assert 0 < len(found.prompt) <= prompts_rows.PROMPT_LIMIT
+        assert 0 < len(found.prompt) <= screen_rows.PROMPT_LIMIT
         assert "\n" not in found.prompt
         assert not any("\u2500" <= char <= "\u259f" for char in found.prompt)
-        assert len(found.details) <= prompts_rows.DETAILS_LIMIT
+        assert len(found.details) <= screen_rows.DETAILS_LIMIT
         assert len(found.options) <= prompts.OPTIONS_LIMIT
         assert (found.approve_text is None) == (found.deny_text is None)
 
@@ -253,9 +253,9 @@ def test_no_screen_makes_it_fail_and_what_it_says_is_short(lines: list[str], cur
 def test_long_questions_and_details_are_cut():
     found = find_prompt_on("".join("detail " * 130 + "\r\n" for _ in range(20)) + "x" * 500 + " continue? [y/N] ", cols=950)
     assert found is not None
-    assert len(found.prompt) == prompts_rows.PROMPT_LIMIT
+    assert len(found.prompt) == screen_rows.PROMPT_LIMIT
     assert found.prompt.endswith("continue? [y/N]")
-    assert len(found.details) == prompts_rows.DETAILS_LIMIT
+    assert len(found.details) == screen_rows.DETAILS_LIMIT
 
 
 def test_a_question_that_is_too_long_for_a_title_is_shown_whole_below_it():

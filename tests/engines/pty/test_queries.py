@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.pty.test_engine import PtyHarness
 
-from switchtower.engines.pty import queries
+from switchtower.engines.pty import output
 
 CURSOR = (4, 9)
 COLS = 80
@@ -42,14 +42,14 @@ NO_QUERIES = (
 
 
 def answer_queries(text: str, cursor: tuple[int, int] = CURSOR) -> list[str]:
-    return [queries.answer_query(query, cursor, COLS) for query in queries.QUERY.finditer(text)]
+    return [output.answer_query(query, cursor, COLS) for query in output.QUERY.finditer(text)]
 
 
 @pytest.mark.parametrize(("query", "answer"), ANSWERS.items(), ids=repr)
 def test_each_question_has_its_answer(query: str, answer: str) -> None:
     assert answer_queries(query) == [answer]
     assert answer_queries(f"before{query}after") == [answer]
-    assert queries.QUERY.sub("", f"before{query}after") == "beforeafter"
+    assert output.QUERY.sub("", f"before{query}after") == "beforeafter"
 
 
 @pytest.mark.parametrize("text", NO_QUERIES, ids=repr)
@@ -123,7 +123,7 @@ async def run_script(stage: PtyHarness, script: str) -> str:
     assert "run.completed" not in program.kinds
     await program.send_keys("q")
     assert (await program.end()).exit_code == 0
-    assert not queries.QUERY.search(program.output)
+    assert not output.QUERY.search(program.output)
     return program.output
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from tests.protocols.minicodex import closed
 
-from switchtower.core import codec, events, ids, journal
-from switchtower.protocols.minicodex import story
-from switchtower.protocols.minicodex.plot import MiniCodexStreamState
+from switchtower.core import codec, events, ids
+from switchtower.core.ports import journal
+from switchtower.protocols.minicodex import encoder
+from switchtower.protocols.minicodex.encoder import MiniCodexStreamState
 
 SESSION = "sess_01JCQ0TA0E"
 START_MS = 1_760_000_000_000
@@ -43,7 +44,7 @@ def make_entries(happened: Iterable[events.AnyEvent], *, run_id: str | None = RU
 
 
 def encode_entries(*happened: events.AnyEvent) -> list[dict[str, Any]]:
-    frames, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries(happened))
+    frames, _ = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries(happened))
     return [closed.check(frame) for frame in frames]
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.protocols.minicodex import closed
 
-from switchtower.protocols.minicodex import messages, typescript
+from switchtower.protocols.minicodex import messages, schemas
 
 COMMITTED = Path(__file__).parents[3] / "documents" / "typescript" / "minicodex.ts"
 WIRE = [
@@ -45,7 +45,7 @@ def test_what_the_document_lists_as_null_is_sent_and_what_is_optional_is_left_ou
 
 
 def test_the_committed_typescript_is_what_the_wire_types_make() -> None:
-    assert COMMITTED.read_text() == typescript.generate_source(), "hint: make schemas"
+    assert COMMITTED.read_text() == schemas.generate_source(), "hint: make schemas"
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_the_committed_typescript_is_what_the_wire_types_make() -> None:
     ],
 )
 def test_the_typescript_says_what_the_document_does(line: str) -> None:
-    assert line in typescript.generate_source().splitlines()
+    assert line in schemas.generate_source().splitlines()
 
 
 def test_every_message_has_its_typescript() -> None:
-    made = typescript.generate_source()
+    made = schemas.generate_source()
     for union in (messages.ClientMessage, messages.ServerEvent, messages.TranscriptItem):
         for member in get_args(union):
             assert f'{{ type: "{member.__struct_config__.tag}"' in made

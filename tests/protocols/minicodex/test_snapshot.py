@@ -16,15 +16,16 @@ from tests.protocols.minicodex.tales import (
     STARTED,
     THINKING,
     FoldingClient,
-    make_run_completed,
     make_entries,
+    make_run_completed,
 )
 from tests.protocols.pi.strategies import ANY_EVENT, runs
 
-from switchtower.core import codec, events, journal
-from switchtower.protocols.minicodex import stamps, story
-from switchtower.protocols.minicodex.plot import MiniCodexStreamState
-from switchtower.protocols.minicodex.snapshot import TranscriptSnapshot
+from switchtower.core import codec, events
+from switchtower.core.ports import journal
+from switchtower.protocols.minicodex import encoder, frame_writer
+from switchtower.protocols.minicodex.encoder import MiniCodexStreamState
+from switchtower.protocols.minicodex.session_views import TranscriptSnapshot
 
 HISTORIES = st.lists(ANY_EVENT, max_size=25) | st.lists(runs(), max_size=3).map(
     lambda several: [e for run in several for e in run]
@@ -52,7 +53,7 @@ def test_a_client_that_folds_every_frame_holds_what_the_snapshot_says_at_every_p
     at = 0
     while at < len(entries):
         batch = entries[at : at + data.draw(st.integers(1, len(entries) - at))]
-        frames, state = story.encode_batch(state, SESSION, batch)
+        frames, state = encoder.encode_batch(state, SESSION, batch)
         for frame in frames:
             client.apply_frame(frame)
         assert snapshot.add(batch) == frames
@@ -181,22 +182,22 @@ def test_retention_takes_nothing_from_the_transcript(happened: list[events.AnyEv
 @pytest.mark.parametrize(("happened", "pruned_up_to"), PRUNED)
 def test_who_comes_back_after_pruning_is_told_exactly_what_is_missing(happened: list[events.AnyEvent], pruned_up_to: int) -> None:
     entries = make_entries(happened)
-    live, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, entries)
+    live, _ = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, entries)
     left = [entry for entry in entries if entry.seq > pruned_up_to or not events.BY_KIND[entry.kind].prunable]
     for index, frame in enumerate(live):
         event_id = json.loads(frame)["event_id"]
-        seq, _ = stamps.parse_event_id(event_id)
+        seq, _ = frame_writer.parse_event_id(event_id)
         if any(entry.seq > seq and entry not in left for entry in entries):
             continue  # a gap: the peer says so
-        _, state = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [entry for entry in left if entry.seq < seq])
+        _, state = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [entry for entry in left if entry.seq < seq])
         last_seen = next((entry for entry in left if entry.seq == seq), None)
-        told, state = story.encode_rest_of_entry(state, SESSION, last_seen, event_id)
-        rest, _ = story.encode_batch(state, SESSION, [entry for entry in left if entry.seq > seq])
+        told, state = encoder.encode_rest_of_entry(state, SESSION, last_seen, event_id)
+        rest, _ = encoder.encode_batch(state, SESSION, [entry for entry in left if entry.seq > seq])
         assert told + rest == live[index + 1 :]
 
 
 def test_who_has_seen_nothing_is_told_everything() -> None:
-    assert story.encode_rest_of_entry(MiniCodexStreamState.make_empty(), SESSION, None, 0) == (
+    assert encoder.encode_rest_of_entry(MiniCodexStreamState.make_empty(), SESSION, None, 0) == (
         [],
         MiniCodexStreamState.make_empty(),
     )
@@ -214,5 +215,5 @@ def test_frames_without_a_run_do_not_move_the_runs_last_event() -> None:
     aside = events.ErrorRaised("LOW_DISK", "Little space is left")
     later = journal.Entry(4, 1_760_000_009_000, None, aside.kind, codec.encode(aside))
     snapshot = list_texts(make_snapshot([*entries, later]))
-    assert snapshot["event_id"] == stamps.make_event_id(4, 0)
-    assert stamps.parse_event_id(snapshot["run_state"]["last_event_id"])[0] == 3
+    assert snapshot["event_id"] == frame_writer.make_event_id(4, 0)
+    assert frame_writer.parse_event_id(snapshot["run_state"]["last_event_id"])[0] == 3

@@ -21,16 +21,17 @@ from tests.protocols.minicodex.tales import (
     SESSION,
     STARTED,
     THINKING,
-    make_run_completed,
-    make_entries,
-    summarise_frames,
     encode_entries,
+    make_entries,
+    make_run_completed,
+    summarise_frames,
 )
 from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH, runs
 
-from switchtower.core import codec, events, ids, journal
-from switchtower.protocols.minicodex import scribe, stamps, story
-from switchtower.protocols.minicodex.plot import MiniCodexStreamState
+from switchtower.core import codec, events, ids
+from switchtower.core.ports import journal
+from switchtower.protocols.minicodex import encoder, frame_writer
+from switchtower.protocols.minicodex.encoder import MiniCodexStreamState
 
 APPROVED = events.ApprovalDecided("appr_1", events.Verdict.APPROVE, OWNER)
 CANCEL = events.RunCancelRequested(OWNER)
@@ -95,9 +96,9 @@ def test_a_status_has_the_whole_state_of_its_run() -> None:
 
 
 def test_times_are_written_to_the_millisecond_in_utc() -> None:
-    frames, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED]))
+    frames, _ = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED]))
     assert json.loads(frames[0])["ts"] == "2025-10-09T08:53:20.001Z"
-    assert stamps.format_timestamp(0) == b"1970-01-01T00:00:00.000Z"
+    assert frame_writer.format_timestamp(0) == b"1970-01-01T00:00:00.000Z"
 
 
 def test_an_approved_call_is_called_asked_about_and_answered() -> None:
@@ -265,7 +266,7 @@ def test_each_message_is_told_by_its_own_pieces() -> None:
 
 def test_what_belongs_to_no_run_does_not_make_one_running() -> None:
     aside = make_entries([events.ErrorRaised("LOW_DISK", "Little space is left")], run_id=None, first=2)
-    frames, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [*make_entries([STARTED]), *aside])
+    frames, _ = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [*make_entries([STARTED]), *aside])
     assert summarise_frames([closed.check(frame) for frame in frames]) == [
         "run_status starting",
         "user_text hello",
@@ -273,13 +274,13 @@ def test_what_belongs_to_no_run_does_not_make_one_running() -> None:
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, story.SMALL_BATCH + 1])
+@pytest.mark.parametrize("size", [1, 2, encoder.SMALL_BATCH + 1])
 def test_missing_pieces_are_noticed_in_batches_of_any_size(size: int) -> None:
-    _, state = story.encode_batch(
+    _, state = encoder.encode_batch(
         MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED, THINKING, events.TextDelta("He")])
     )
-    _, whole = story.encode_batch(state, SESSION, make_entries([events.TextDelta("l")] * size, first=4))
-    _, torn = story.encode_batch(state, SESSION, make_entries([events.TextDelta("l")] * size, first=5))
+    _, whole = encoder.encode_batch(state, SESSION, make_entries([events.TextDelta("l")] * size, first=4))
+    _, torn = encoder.encode_batch(state, SESSION, make_entries([events.TextDelta("l")] * size, first=5))
     assert (whole.torn, torn.torn) == (False, True)
 
 
@@ -311,7 +312,7 @@ def test_what_was_said_elsewhere_is_part_of_the_transcript_without_a_run() -> No
         events.MessageImported("assistant", "I will", 2, thinking="Hm", calls=(CALL,)),
         events.MessageImported("tool", "found", 3, call_id="call_1", tool="docs_search"),
     ]
-    frames, after = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries(happened, run_id=None))
+    frames, after = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries(happened, run_id=None))
     told = [closed.check(frame) for frame in frames]
     assert summarise_frames(told) == [
         "user_text look",
@@ -328,14 +329,14 @@ def test_outside_of_a_run_nothing_is_remembered() -> None:
     for event in ONE_OF_EACH:
         if event.kind != "run.started":
             assert (
-                story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([event]))[1]
+                encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([event]))[1]
                 is MiniCodexStreamState.make_empty()
             )
 
 
 def test_after_a_run_everybody_has_the_same_state() -> None:
     assert (
-        story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED, CALLED, make_run_completed()]))[1]
+        encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, make_entries([STARTED, CALLED, make_run_completed()]))[1]
         is MiniCodexStreamState.make_empty()
     )
 
@@ -344,18 +345,18 @@ def test_after_a_run_everybody_has_the_same_state() -> None:
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
     entries = make_entries(happened)
-    whole, last = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, entries)
+    whole, last = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, entries)
     frames: list[bytes] = []
     state = MiniCodexStreamState.make_empty()
     at = 0
     while at < len(entries):
         batch = entries[at : at + data.draw(st.integers(1, len(entries) - at))]
-        told, state = story.encode_batch(state, SESSION, batch)
+        told, state = encoder.encode_batch(state, SESSION, batch)
         frames += told
         at += len(batch)
     assert frames == whole
     assert state == last
-    places = [stamps.parse_event_id(closed.check(frame)["event_id"]) for frame in frames]
+    places = [frame_writer.parse_event_id(closed.check(frame)["event_id"]) for frame in frames]
     assert all(before < after for before, after in pairwise(places))
     assert all(place == 0 or places[index - 1] == (seq, place - 1) for index, (seq, place) in enumerate(places))
 
@@ -374,7 +375,7 @@ def test_every_run_ends_and_every_call_has_one_output(happened: list[events.AnyE
 
 def test_pieces_are_stored_as_they_are_sent() -> None:
     """A second field of theirs would reach strict clients."""
-    for kind in scribe.PIECES:
+    for kind in frame_writer.PIECES:
         piece = events.BY_KIND[kind]("words")
         assert msgspec.json.decode(codec.encode(piece)) == {"text": "words"}
         # What another host told is stored with it; such sessions have no pieces of these kinds.
@@ -390,27 +391,27 @@ def test_a_piece_arrives_as_it_was_said(text: str) -> None:
 def test_a_piece_that_is_stored_in_another_way_is_told_all_the_same() -> None:
     spaced = journal.Entry(3, 1_760_000_000_003, RUN, "text.delta", b'{ "text" : "Hi" }')
     entries = make_entries([STARTED, THINKING])
-    whole, _ = story.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [*entries, spaced])
+    whole, _ = encoder.encode_batch(MiniCodexStreamState.make_empty(), SESSION, [*entries, spaced])
     assert closed.check(whole[-1])["text"] == "Hi"
 
 
-@given(st.integers(1, 2**40), st.integers(0, stamps.LAST_FRAME_INDEX))
+@given(st.integers(1, 2**40), st.integers(0, frame_writer.LAST_FRAME_INDEX))
 def test_an_event_id_says_where_to_go_on_and_fits_into_a_json_number(seq: int, place: int) -> None:
-    assert stamps.parse_event_id(stamps.make_event_id(seq, place)) == (seq, place)
-    assert stamps.make_event_id(seq, place) < 2**53
-    assert stamps.make_event_id(seq, place) < stamps.make_event_id(seq + 1, 0)
+    assert frame_writer.parse_event_id(frame_writer.make_event_id(seq, place)) == (seq, place)
+    assert frame_writer.make_event_id(seq, place) < 2**53
+    assert frame_writer.make_event_id(seq, place) < frame_writer.make_event_id(seq + 1, 0)
 
 
 def test_a_run_id_is_the_same_bits_as_a_uuid_or_one_made_from_its_name() -> None:
-    assert stamps.make_run_uuid(RUN).decode() == str(ids.to_uuid(RUN))
-    made = {stamps.make_run_uuid(name) for name in ("run_LOUIE", "run_" + "Z" * 26, "not ours")}
+    assert frame_writer.make_run_uuid(RUN).decode() == str(ids.to_uuid(RUN))
+    made = {frame_writer.make_run_uuid(name) for name in ("run_LOUIE", "run_" + "Z" * 26, "not ours")}
     assert len(made) == 3
     assert all(len(uuid) == 36 for uuid in made)
 
 
 def test_any_number_of_calls_at_once_stays_within_the_places_of_its_entry() -> None:
     calls = tuple(events.ToolRequest(f"call_{number}", "run", {}) for number in range(9_000))
-    frames, _ = story.encode_batch(
+    frames, _ = encoder.encode_batch(
         MiniCodexStreamState.make_empty(), SESSION, make_entries([events.MessageImported("assistant", "", 1, calls=calls)])
     )
-    assert stamps.parse_event_id(json.loads(frames[-1])["event_id"])[0] == 1
+    assert frame_writer.parse_event_id(json.loads(frames[-1])["event_id"])[0] == 1

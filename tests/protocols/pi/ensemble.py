@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
-from switchtower.core import errors, journal
-from switchtower.protocols.pi import messages
-from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.order.conductor import CommandDispatcher
-from switchtower.protocols.pi.order.limits import DispatchLimits
+from switchtower.core import errors
+from switchtower.core.ports import journal
+from switchtower.protocols.pi import inbound, messages
+from switchtower.protocols.pi.dispatch import ports
+from switchtower.protocols.pi.dispatch.dispatcher import CommandDispatcher
+from switchtower.protocols.pi.dispatch.limits import DispatchLimits
+from switchtower.protocols.pi.errors import PiCommandError
 
 Handle = Callable[[inbound.PiRequest], ports.HandlerResult | Awaitable[ports.HandlerResult]]
 UNLIMITED = DispatchLimits(session_rate=0, client_rate=0)
@@ -134,7 +136,7 @@ class DispatcherHarness:
 
     def refuse_handler(self, name: str, error: str) -> None:
         def refuse(_: inbound.PiRequest) -> ports.HandlerResult:
-            raise ports.PiCommandError(error)
+            raise PiCommandError(error)
 
         self.handles[name] = refuse
 

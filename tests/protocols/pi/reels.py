@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from switchtower.core import codec, events, journal
-from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.footage import PiStreamState
-from switchtower.protocols.pi.view.streaming import MAX_CALLS_LISTED, AssistantInfo
+from switchtower.core import codec, events
+from switchtower.core.ports import journal
+from switchtower.protocols.pi import encoder
+from switchtower.protocols.pi.stream_state import MAX_CALLS_LISTED, AssistantInfo, PiStreamState
 
 SESSION, RUN = "sess_01JCQREEL", "run_01JCQREEL"
 START_MS = 1_760_000_000_000
@@ -40,12 +40,12 @@ def make_entries(told: Iterable[events.AnyEvent]) -> list[journal.Entry]:
 
 def encode_entries(*happened: events.AnyEvent, state: PiStreamState | None = None) -> list[dict[str, Any]]:
     """The events of the frames for these."""
-    frames, _ = reel.encode_batch(state or PiStreamState.empty(), SESSION, make_entries(happened), CAST)
+    frames, _ = encoder.encode_batch(state or PiStreamState.empty(), SESSION, make_entries(happened), CAST)
     return list_events(frames)
 
 
 def fold_entries(*happened: events.AnyEvent) -> PiStreamState:
-    return reel.encode_batch(PiStreamState.empty(), SESSION, make_entries(happened), CAST)[1]
+    return encoder.encode_batch(PiStreamState.empty(), SESSION, make_entries(happened), CAST)[1]
 
 
 def list_events(frames: Sequence[bytes]) -> list[dict[str, Any]]:

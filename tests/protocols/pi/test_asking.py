@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from tests.runtime.conftest import make_runtime as make_runtime
-from tests.runtime.parts import RuntimeHarness, MakeRuntime
+from tests.runtime.parts import MakeRuntime, RuntimeHarness
 
-from switchtower.core import commands, errors, events, journal
-from switchtower.protocols.pi import asking
-from switchtower.protocols.pi.order import ports
-from switchtower.testing.sessions import OWNER, start_session
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import journal
+from switchtower.protocols.pi.dispatch import ports, receipts
+from switchtower.protocols.pi.errors import PiCommandError
+from switchtower.testing.session_driver import OWNER, start_session
 
 SESSION = "sess_1"
 NAME = '["id","",null,"c1"]'
@@ -37,8 +38,8 @@ class ExactlyOnceHarness:
     def __init__(self, runtime_harness: RuntimeHarness) -> None:
         self.runtime = runtime_harness
 
-    def make_submission(self, holds: Callable[[], bool] | None = None) -> asking.CommandSubmitter:
-        made = asking.CommandSubmitter(self.runtime.runtime, holds)
+    def make_submission(self, holds: Callable[[], bool] | None = None) -> receipts.CommandSubmitter:
+        made = receipts.CommandSubmitter(self.runtime.runtime, holds)
         made.resolve = resolve
         return made
 
@@ -61,7 +62,7 @@ async def exactly_once_harness(make_runtime: MakeRuntime) -> ExactlyOnceHarness:
     return ExactlyOnceHarness(house)
 
 
-async def wait_for_outcome(asker: asking.CommandSubmitter, command: commands.AnyCommand) -> ports.HandlerResult:
+async def wait_for_outcome(asker: receipts.CommandSubmitter, command: commands.AnyCommand) -> ports.HandlerResult:
     with pytest.raises(ports.CommandAlreadyStarted) as before:
         await asker.submit(command)
     return await before.value.ended
@@ -88,7 +89,7 @@ async def test_a_command_that_failed_there_fails_here(exactly_once_harness: Exac
     await exactly_once_harness.make_submission().submit(make_rename())
     response = {"type": "response", "command": "set_session_name", "success": False, "error": "no"}
     await exactly_once_harness.make_submission().submit(make_rename("end", state="finished", response=response))
-    with pytest.raises(ports.PiCommandError, match="no"):
+    with pytest.raises(PiCommandError, match="no"):
         await wait_for_outcome(exactly_once_harness.make_submission(), make_rename())
 
 

@@ -9,9 +9,11 @@ import pytest
 from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
 from switchtower.core import errors
-from switchtower.protocols.pi.order import inbound, lifecycle, ports, receipts
-from switchtower.protocols.pi.order.limits import DispatchLimits
-from switchtower.protocols.pi.order.outcomes import CompletedCommand
+from switchtower.protocols.pi import inbound, responses
+from switchtower.protocols.pi.dispatch import ports, receipts
+from switchtower.protocols.pi.dispatch.limits import DispatchLimits
+from switchtower.protocols.pi.dispatch.outcomes import CompletedCommand
+from switchtower.protocols.pi.errors import PiCommandError, SessionLimitReached
 
 
 async def test_a_read_is_accepted_started_finished_and_answered_in_one_breath() -> None:
@@ -223,7 +225,7 @@ async def test_a_handler_may_settle_for_itself() -> None:
 @pytest.mark.parametrize(
     ("problem", "error"),
     [
-        (ports.PiCommandError("Model not found: p/m"), "Model not found: p/m"),
+        (PiCommandError("Model not found: p/m"), "Model not found: p/m"),
         (errors.RunInProgress(), "A run is already active in this session"),
         (RuntimeError("secret=hunter2"), "Internal error"),
         (RecursionError(), "Internal error"),
@@ -339,7 +341,7 @@ async def test_shutdown_refuses_before_anything_else_and_lets_work_finish() -> N
 def restart_dispatcher(dispatcher_harness: DispatcherHarness) -> dict[str, dict[str, Any]]:
     """The answers by id, as the next process would replay them."""
     return {
-        name.value: msgspec.json.decode(lifecycle.encode_response(kept.outcome, name.value))
+        name.value: msgspec.json.decode(responses.encode_response(kept.outcome, name.value))
         for name, kept, _ in receipts.decode_receipts(dispatcher_harness.ledger.receipts.values(), now_ms=0)
         if isinstance(kept, CompletedCommand)
     }
@@ -417,7 +419,7 @@ async def test_metrics_count_what_was_executed_and_refused() -> None:
     ensemble = DispatcherHarness(DispatchLimits(session_rate=2, client_rate=3))
 
     def full(_: inbound.PiRequest) -> ports.HandlerResult:
-        raise ports.SessionLimitReached("Session limit reached (1 sessions)")
+        raise SessionLimitReached("Session limit reached (1 sessions)")
 
     ensemble.handles["create_session"] = full
     client = ensemble.make_client()

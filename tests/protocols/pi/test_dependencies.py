@@ -5,7 +5,8 @@ import asyncio
 import msgspec
 from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
-from switchtower.protocols.pi.order import ports
+from switchtower.protocols.pi.dispatch import ports
+from switchtower.protocols.pi.errors import PiCommandError
 
 
 async def test_a_dependency_that_succeeded_lets_the_command_go_on_at_once() -> None:
@@ -61,7 +62,7 @@ async def test_a_dependency_in_another_lane_is_awaited_in_its_success_and_in_its
     client.send("abort", id="a", sessionId="s", dependsOn=["good"])
     client.send("abort", id="b", sessionId="t", dependsOn=["good", "bad"])
     assert ensemble.list_phases("a") == ["command_accepted", "command_started"]
-    bad.set_exception(ports.PiCommandError("no room"))
+    bad.set_exception(PiCommandError("no room"))
     assert (await ensemble.wait_finished("b"))["error"] == "Dependency 'bad' failed: no room"
     good.set_result(ports.HandlerResult())
     assert (await ensemble.wait_finished("a"))["success"]
@@ -103,7 +104,7 @@ async def test_waiting_for_a_dependency_ends_with_its_timeout_and_the_lane_goes_
     finished = await ensemble.wait_finished("a")
     assert finished["error"] == "Dependency 'never' timed out after 20ms"
     assert (await ensemble.wait_finished("b"))["success"]
-    never.set_exception(ports.PiCommandError("and then it failed"))
+    never.set_exception(PiCommandError("and then it failed"))
     await ensemble.wait_finished("never")
     assert (await client.ask("compact", id="a", sessionId="s", dependsOn=["never"]))["error"] == finished["error"]
     assert ensemble.began == ["never", "b"]
@@ -137,7 +138,7 @@ async def test_long_chains_of_dependencies_succeed_and_fail_without_exhausting_a
         for number in range(1, 3_000):
             client.send("get_state", id=f"c{number}", sessionId=f"s{number}", dependsOn=[f"c{number - 1}"])
         if fails:
-            root.set_exception(ports.PiCommandError("no"))
+            root.set_exception(PiCommandError("no"))
         else:
             root.set_result(ports.HandlerResult())
         last = await ensemble.wait_finished("c2999")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.protocols.pi.view import shapes
-from switchtower.protocols.pi.view.export import document
+from switchtower.protocols.pi import event_messages
+from switchtower.protocols.pi.sessions import html_export
 
-MODEL = shapes.Model(
+MODEL = event_messages.Model(
     id="gpt-6.1-terra",
     name="Terra",
     api="openai-completions",
@@ -17,11 +17,11 @@ MODEL = shapes.Model(
     baseUrl="",
     reasoning=True,
     input=("text",),
-    cost=shapes.ModelCost(),
+    cost=event_messages.ModelCost(),
     contextWindow=100_000,
     maxTokens=8_000,
 )
-INFO = shapes.SessionInfo(
+INFO = event_messages.SessionInfo(
     sessionId="sess_1",
     sessionName="Fix the tests",
     model=MODEL,
@@ -30,14 +30,14 @@ INFO = shapes.SessionInfo(
     messageCount=4,
     createdAt="2026-02-28T10:00:00.000Z",
 )
-FIGURES = shapes.SessionStats(
+FIGURES = event_messages.SessionStats(
     sessionId="sess_1",
     userMessages=1,
     assistantMessages=2,
     toolCalls=1,
     toolResults=1,
     totalMessages=4,
-    tokens=shapes.Tokens(input=1_000, output=200, cacheRead=500, cacheWrite=0, total=1_700),
+    tokens=event_messages.Tokens(input=1_000, output=200, cacheRead=500, cacheWrite=0, total=1_700),
     cost=0.1234,
 )
 AT = 1_772_272_800_000
@@ -45,12 +45,12 @@ HOSTILE = "</pre><script>alert(1)</script>\"' onload=x <img src=x onerror=alert(
 
 
 def make_assistant_message(
-    *content: shapes.Text | shapes.Thinking | shapes.ToolCall, error: str | None = None
-) -> shapes.Assistant:
-    plain = shapes.Assistant(content=content, api="a", provider="openai", model="terra", timestamp=AT)
+    *content: event_messages.Text | event_messages.Thinking | event_messages.ToolCall, error: str | None = None
+) -> event_messages.Assistant:
+    plain = event_messages.Assistant(content=content, api="a", provider="openai", model="terra", timestamp=AT)
     if error is None:
         return plain
-    return shapes.Assistant(
+    return event_messages.Assistant(
         content=content, api="a", provider="openai", model="terra", timestamp=AT, stopReason="error", errorMessage=error
     )
 
@@ -81,15 +81,17 @@ class ExportOutlineParser(HTMLParser):
 
 
 def test_a_page_has_the_sessions_figures_and_each_result_with_its_call() -> None:
-    call = shapes.ToolCall("call_1", "run", {"command": "make test"})
-    page = document.render_page(
+    call = event_messages.ToolCall("call_1", "run", {"command": "make test"})
+    page = html_export.render_page(
         INFO,
         FIGURES,
         [
-            shapes.User((shapes.Text("Please fix"), shapes.Image("aGk=", "image/png")), AT),
-            make_assistant_message(shapes.Thinking("Hm"), shapes.Text("I run it:\n```sh\nmake test\n```\nNow."), call),
-            shapes.ToolResult("call_1", "run", (shapes.Text("2 failed"),), True, AT),
-            make_assistant_message(shapes.Text("It fails"), error="the model went away"),
+            event_messages.User((event_messages.Text("Please fix"), event_messages.Image("aGk=", "image/png")), AT),
+            make_assistant_message(
+                event_messages.Thinking("Hm"), event_messages.Text("I run it:\n```sh\nmake test\n```\nNow."), call
+            ),
+            event_messages.ToolResult("call_1", "run", (event_messages.Text("2 failed"),), True, AT),
+            make_assistant_message(event_messages.Text("It fails"), error="the model went away"),
         ],
     )
     body = page[page.index("<main>") : page.index("</main>")]
@@ -126,7 +128,7 @@ def test_a_page_has_the_sessions_figures_and_each_result_with_its_call() -> None
 
 
 def test_a_page_loads_nothing_and_runs_nothing() -> None:
-    page = document.render_page(INFO, FIGURES, [shapes.User((shapes.Text("hi"),), AT)])
+    page = html_export.render_page(INFO, FIGURES, [event_messages.User((event_messages.Text("hi"),), AT)])
     assert (
         "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\"" in page
     )
@@ -140,17 +142,24 @@ def test_a_page_loads_nothing_and_runs_nothing() -> None:
     "hostile", [HOSTILE, "javascript:alert(1)", '"><svg onload=alert(1)>', "```\n</code></pre><script>x</script>"]
 )
 def test_hostile_content_stays_text_wherever_it_stands(hostile: str) -> None:
-    call = shapes.ToolCall(hostile, hostile, {hostile: hostile, "nested": [hostile]})
-    messages: list[shapes.Message] = [
-        shapes.User((shapes.Text(hostile), shapes.Image(hostile, "image/png"), shapes.Image("aGk=", f"image/png{hostile}")), AT),
-        make_assistant_message(shapes.Thinking(hostile), shapes.Text(hostile), call, error=hostile),
-        shapes.ToolResult(hostile, hostile, (shapes.Text(hostile),), False, AT),
-        shapes.ToolResult("orphan", hostile, (shapes.Text(hostile),), False, AT),
+    call = event_messages.ToolCall(hostile, hostile, {hostile: hostile, "nested": [hostile]})
+    messages: list[event_messages.Message] = [
+        event_messages.User(
+            (
+                event_messages.Text(hostile),
+                event_messages.Image(hostile, "image/png"),
+                event_messages.Image("aGk=", f"image/png{hostile}"),
+            ),
+            AT,
+        ),
+        make_assistant_message(event_messages.Thinking(hostile), event_messages.Text(hostile), call, error=hostile),
+        event_messages.ToolResult(hostile, hostile, (event_messages.Text(hostile),), False, AT),
+        event_messages.ToolResult("orphan", hostile, (event_messages.Text(hostile),), False, AT),
     ]
-    info = shapes.SessionInfo(
+    info = event_messages.SessionInfo(
         sessionId=hostile, sessionName=hostile, thinkingLevel=hostile, isStreaming=False, messageCount=0, createdAt=hostile
     )
-    outline = ExportOutlineParser(document.render_page(info, FIGURES, messages))
+    outline = ExportOutlineParser(html_export.render_page(info, FIGURES, messages))
     assert outline.open == []
     allowed = "html head meta title style body header h1 dl div dt dd main article h2 span time p pre code details summary footer"
     assert set(outline.tags) <= set(allowed.split())
@@ -160,19 +169,23 @@ def test_hostile_content_stays_text_wherever_it_stands(hostile: str) -> None:
 
 @given(st.text())
 def test_any_text_gives_a_page_that_is_valid_utf_8_and_without_control_characters(text: str) -> None:
-    page = document.render_page(INFO, FIGURES, [shapes.User((shapes.Text(text),), AT), make_assistant_message(shapes.Text(text))])
+    page = html_export.render_page(
+        INFO, FIGURES, [event_messages.User((event_messages.Text(text),), AT), make_assistant_message(event_messages.Text(text))]
+    )
     page.encode()
     assert not any(ord(character) < 0x20 and character not in "\t\n" for character in page)
     assert ExportOutlineParser(page).open == []
 
 
 def test_a_picture_that_is_none_is_said_to_be_one_that_cannot_be_shown() -> None:
-    pictures = (shapes.Image("<b>", "image/png"), shapes.Image("aGk=", "image/svg+xml"))
-    page = document.render_page(INFO, FIGURES, [shapes.User(pictures, AT)])
+    pictures = (event_messages.Image("<b>", "image/png"), event_messages.Image("aGk=", "image/svg+xml"))
+    page = html_export.render_page(INFO, FIGURES, [event_messages.User(pictures, AT)])
     assert "<img" not in page
     assert page.count("A picture that cannot be shown.") == 2
 
 
 def test_an_empty_session_says_so_and_unanswered_calls_do_too() -> None:
-    assert "Nothing has been said yet." in document.render_page(INFO, FIGURES, [])
-    assert "No result." in document.render_page(INFO, FIGURES, [make_assistant_message(shapes.ToolCall("call_1", "run", {}))])
+    assert "Nothing has been said yet." in html_export.render_page(INFO, FIGURES, [])
+    assert "No result." in html_export.render_page(
+        INFO, FIGURES, [make_assistant_message(event_messages.ToolCall("call_1", "run", {}))]
+    )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.protocols.pi.order import fingerprints, inbound
+from switchtower.protocols.pi import inbound
 
 
 def fingerprint_frame(frame: str) -> str:
@@ -62,11 +62,11 @@ def test_numbers_beyond_what_a_double_holds_are_still_told_apart() -> None:
 def test_shuffled_keys_keep_the_fingerprint_whatever_the_size(fields: dict[str, Any], chance: Any) -> None:
     names = list(fields)
     chance.shuffle(names)
-    for padding in ("", "x" * fingerprints.KEPT_FRAME):
+    for padding in ("", "x" * inbound.KEPT_FRAME):
         whole = {"type": "list_sessions", "extra": fields, "padding": padding}
         shuffled = {"padding": padding, "extra": {name: fields[name] for name in names}, "type": "list_sessions"}
         prints = {fingerprint_frame(json.dumps({**command, "id": id_})) for command, id_ in ((whole, "a"), (shuffled, "b"))}
-        assert prints == {fingerprints.compute_digest(json.loads(json.dumps(whole)))}
+        assert prints == {inbound.compute_digest(json.loads(json.dumps(whole)))}
 
 
 def test_a_command_without_identity_has_no_fingerprint() -> None:

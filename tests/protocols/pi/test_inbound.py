@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from switchtower.protocols.pi import messages
-from switchtower.protocols.pi.order import inbound, lifecycle
+from switchtower.protocols.pi import inbound, messages, responses
 
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 COMMANDS: dict[str, dict[str, Any]] = {
@@ -57,7 +56,7 @@ def parse_frame(frame: bytes) -> inbound.PiRequest | inbound.PiRequestError:
         assert (request.fingerprint == "") == (request.id is None and request.idempotency_key is None)
         return request
     except inbound.PiRequestError as invalid:
-        answer = lifecycle.encode_error_response(invalid.command, invalid.id, invalid.error)
+        answer = responses.encode_error_response(invalid.command, invalid.id, invalid.error)
         assert len(answer) < 5_000
         return invalid
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.protocols.pi.reels import READ, make_entries
 from tests.protocols.pi.strategies import TEXTS
 
-from switchtower.core import codec, engine, events
-from switchtower.protocols.pi.stored import jsonl
-from switchtower.protocols.pi.view import transcript
+from switchtower.core import codec, events
+from switchtower.core.ports import engine
+from switchtower.protocols.pi.sessions import jsonl, transcript
 
 HEADER = {
     "type": "session",

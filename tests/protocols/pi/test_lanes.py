@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
-from switchtower.protocols.pi import messages
-from switchtower.protocols.pi.order import contracts, inbound, metrics, ports
+from switchtower.protocols.pi import inbound, messages
+from switchtower.protocols.pi.dispatch import limits, ports
+from switchtower.protocols.pi.errors import PiCommandError, SessionBusy
 
 PASSING = [
     ("get_state", {}),
@@ -99,7 +100,7 @@ class BusySession:
     def __call__(self, _: inbound.PiRequest) -> ports.HandlerResult:
         self.calls += 1
         if self.calls <= self._times:
-            raise ports.SessionBusy(self.until)
+            raise SessionBusy(self.until)
         return ports.HandlerResult("at last")
 
 
@@ -200,12 +201,10 @@ async def test_the_expected_version_is_looked_at_again_after_a_wait() -> None:
 
 
 def test_every_command_of_the_document_is_a_passer_or_is_not() -> None:
-    assert set(messages.COMMANDS) >= contracts.OVERTAKING
-    assert {type_ for type_, _ in PASSING} - {"prompt"} <= contracts.OVERTAKING
-    assert not {type_ for type_, _ in STAYING} & contracts.OVERTAKING
-    assert contracts.MUTATING | contracts.READS | {"switch_session", "extension_ui_response", "health_check"} == set(
-        messages.COMMANDS
-    )
+    assert set(messages.COMMANDS) >= limits.OVERTAKING
+    assert {type_ for type_, _ in PASSING} - {"prompt"} <= limits.OVERTAKING
+    assert not {type_ for type_, _ in STAYING} & limits.OVERTAKING
+    assert limits.MUTATING | limits.READS | {"switch_session", "extension_ui_response", "health_check"} == set(messages.COMMANDS)
 
 
 # Any interleaving
@@ -224,7 +223,7 @@ STEP = st.fixed_dictionaries(
 FIELDS: dict[str, dict[str, Any]] = {"bash": {"command": "ls"}, "steer": {"message": "m"}}
 
 
-async def play(steps: list[dict[str, Any]]) -> tuple[DispatcherHarness, list[str], metrics.StoreCounts]:
+async def play(steps: list[dict[str, Any]]) -> tuple[DispatcherHarness, list[str], limits.StoreCounts]:
     """Sends the commands, letting stalled work go on at the places that the steps say, and then all of it."""
     # Some interleavings are circles of dependencies over both lanes, which end with this timeout.
     ensemble = DispatcherHarness(msgspec.structs.replace(UNLIMITED, dependency_timeout_s=0.1))
@@ -253,17 +252,17 @@ async def play(steps: list[dict[str, Any]]) -> tuple[DispatcherHarness, list[str
                 case "later":
                     return future("later")
                 case "refused later":
-                    return future(ports.PiCommandError("no"))
+                    return future(PiCommandError("no"))
                 case "resting":
                     return ports.HandlerResult(rest=future("rested"))
                 case "failing rest":
-                    return ports.HandlerResult(rest=future(ports.PiCommandError("no")))
+                    return ports.HandlerResult(rest=future(PiCommandError("no")))
                 case "refused":
-                    raise ports.PiCommandError("no")
+                    raise PiCommandError("no")
                 case "busy" if next(calls) == 0:
                     until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     held.append(until)
-                    raise ports.SessionBusy(until)
+                    raise SessionBusy(until)
             return ports.HandlerResult("at once")
 
         return handle

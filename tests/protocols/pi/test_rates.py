@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.pi.ensemble import DispatcherHarness
 
-from switchtower.protocols.pi.order import rates
-from switchtower.protocols.pi.order.limits import DispatchLimits
+from switchtower.protocols.pi.dispatch import limits
+from switchtower.protocols.pi.dispatch.limits import DispatchLimits
 
 
 def test_the_defaults_are_the_originals() -> None:
@@ -15,7 +15,7 @@ def test_the_defaults_are_the_originals() -> None:
 
 
 def test_a_session_has_its_own_limit_and_the_window_slides() -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=2, client_rate=100))
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=2, client_rate=100))
     assert [limiter.find_exceeded("c", "s", now) for now in (0.0, 30.0, 59.0, 60.0, 61.0, 90.0)] == [
         None,
         None,
@@ -29,7 +29,7 @@ def test_a_session_has_its_own_limit_and_the_window_slides() -> None:
 
 
 def test_the_limit_in_all_counts_every_session_and_the_server() -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=2, client_rate=3))
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=2, client_rate=3))
     assert [limiter.find_exceeded("c", session, 0.0) for session in ("s", "t", None, None, "u")] == [
         None,
         None,
@@ -42,34 +42,34 @@ def test_the_limit_in_all_counts_every_session_and_the_server() -> None:
 
 
 def test_what_is_refused_does_not_count() -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=1, client_rate=0))
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=1, client_rate=0))
     assert limiter.find_exceeded("c", "s", 0.0) is None
     assert all(limiter.find_exceeded("c", "s", float(now)) == "session" for now in range(1, 60))
     assert limiter.find_exceeded("c", "s", 60.0) is None
 
 
 def test_no_limit_where_none_is_set() -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=0, client_rate=0))
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=0, client_rate=0))
     assert all(limiter.find_exceeded("c", "s", 0.0) is None for _ in range(5_000))
 
 
 def test_invented_sessions_and_clients_do_not_grow_the_memory() -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=5, client_rate=0))
-    for number in range(rates.SESSIONS_WATCHED * 3):
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=5, client_rate=0))
+    for number in range(limits.SESSIONS_WATCHED * 3):
         assert limiter.find_exceeded("c", f"s{number}", 0.0) is None
-    assert len(limiter._clients["c"].sessions) == rates.SESSIONS_WATCHED
-    for number in range(rates.CLIENTS_WATCHED + 10):
+    assert len(limiter._clients["c"].sessions) == limits.SESSIONS_WATCHED
+    for number in range(limits.CLIENTS_WATCHED + 10):
         limiter.find_exceeded(f"c{number}", None, 0.0)
-    assert len(limiter._clients) == rates.CLIENTS_WATCHED
+    assert len(limiter._clients) == limits.CLIENTS_WATCHED
     limiter.forget("c5000")
-    assert len(limiter._clients) == rates.CLIENTS_WATCHED - 1
+    assert len(limiter._clients) == limits.CLIENTS_WATCHED - 1
 
 
 def test_a_client_cannot_shed_the_count_of_a_session_that_it_keeps_using() -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=3, client_rate=0))
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=3, client_rate=0))
     limiter.find_exceeded("c", "s", 0.0)
     for round_ in range(2):
-        for number in range(rates.SESSIONS_WATCHED - 1):
+        for number in range(limits.SESSIONS_WATCHED - 1):
             limiter.find_exceeded("c", f"{round_}-{number}", 0.0)
         assert limiter.find_exceeded("c", "s", 0.0) is None
     assert limiter.find_exceeded("c", "s", 0.0) == "session"
@@ -77,12 +77,12 @@ def test_a_client_cannot_shed_the_count_of_a_session_that_it_keeps_using() -> No
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.sampled_from(["s", "t", None])), max_size=60))
 def test_no_window_ever_holds_more_than_the_limits_and_none_is_refused_too_early(steps: list[tuple[float, str | None]]) -> None:
-    limiter = rates.RateLimiter(DispatchLimits(session_rate=3, client_rate=5))
+    limiter = limits.RateLimiter(DispatchLimits(session_rate=3, client_rate=5))
     taken: list[tuple[float, str | None]] = []
     now = 0.0
     for wait, session_id in steps:
         now += wait
-        recent = [session for time, session in taken if time > now - rates.WINDOW_S]
+        recent = [session for time, session in taken if time > now - limits.WINDOW_S]
         full = session_id is not None and recent.count(session_id) >= 3
         expected = "session" if full else "client" if len(recent) >= 5 else None
         assert limiter.find_exceeded("c", session_id, now) == expected
@@ -119,6 +119,6 @@ async def test_what_stops_or_decides_passes_a_rate_that_is_used_up_and_has_a_gen
     for command in ("abort", "abort_bash", "abort_retry", "abort_compaction", "delete_session", "extension_ui_response"):
         fields = answer if command == "extension_ui_response" else {}
         assert (await client.ask(command, sessionId="s", **fields))["success"], command
-    for _ in range(3 * rates.CONTROL_SHARE - 6):
+    for _ in range(3 * limits.CONTROL_SHARE - 6):
         assert (await client.ask("abort", sessionId="s"))["success"]
     assert (await client.ask("abort", sessionId="s"))["error"] == "Rate limit exceeded (30 commands/minute)"

@@ -13,18 +13,19 @@ from tests.protocols.pi.reels import (
     SUCCESS,
     THINKING,
     USAGE,
-    fold_entries,
-    make_entries,
-    list_events,
-    summarise_frames,
-    filter_by_type,
     encode_entries,
+    filter_by_type,
+    fold_entries,
+    list_events,
+    make_entries,
+    summarise_frames,
 )
 from tests.protocols.pi.strategies import ONE_OF_EACH
 
-from switchtower.core import events, journal
-from switchtower.protocols.pi.view import reel
-from switchtower.protocols.pi.view.footage import PiStreamState
+from switchtower.core import events
+from switchtower.core.ports import journal
+from switchtower.protocols.pi import encoder
+from switchtower.protocols.pi.stream_state import PiStreamState
 
 ZEROS = {
     "input": 0,
@@ -448,8 +449,8 @@ def test_between_runs_the_state_is_one_shared_object() -> None:
 def test_what_changes_nothing_leaves_the_very_same_state() -> None:
     state = fold_entries(STARTED, events.TextDelta("Hi"))
     aside = make_entries([events.SessionConfigured(by=OWNER, title="Mine"), events.CheckpointTaken("before", "t")])
-    assert reel.encode_batch(state, SESSION, aside, CAST)[1] is state
-    assert reel.encode_batch(state, SESSION, [], CAST) == ([], state)
+    assert encoder.encode_batch(state, SESSION, aside, CAST)[1] is state
+    assert encoder.encode_batch(state, SESSION, [], CAST) == ([], state)
 
 
 def test_a_state_can_be_gone_on_from_twice() -> None:
@@ -465,19 +466,21 @@ def test_whoever_joins_gets_the_message_so_far_the_tools_at_work_and_the_open_qu
     state = fold_entries(
         STARTED, events.MessageCompleted("asst_1", "", calls=(READ,)), USAGE, CALLED, events.ApprovalRequested(APPROVAL)
     )
-    started, asked = list_events(reel.encode_catch_up(state, now_ms=START_MS + 59_000))
+    started, asked = list_events(encoder.encode_catch_up(state, now_ms=START_MS + 59_000))
     assert started == {"type": "tool_execution_start", "toolCallId": "call_1", "toolName": "read_file", "args": {"path": "a.txt"}}
     assert (asked["requestId"], asked["timeout"]) == ("appr_1", 1_000)
     long = "x" * 3_000
     (begun,) = list_events(
-        reel.encode_catch_up(fold_entries(STARTED, events.ThinkingDelta("Hm"), events.TextDelta(long), events.TextDelta("é\n")))
+        encoder.encode_catch_up(
+            fold_entries(STARTED, events.ThinkingDelta("Hm"), events.TextDelta(long), events.TextDelta("é\n"))
+        )
     )
     assert begun["type"] == "message_start"
     assert begun["message"]["content"] == [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": long + "é\n"}]
     assert "truncated" not in begun["message"]
-    (held,) = list_events(reel.encode_catch_up(fold_entries(STARTED, ANSWER)))
+    (held,) = list_events(encoder.encode_catch_up(fold_entries(STARTED, ANSWER)))
     assert held["message"]["content"] == [{"type": "text", "text": "It says contents"}]
-    assert reel.encode_catch_up(PiStreamState.empty()) == []
+    assert encoder.encode_catch_up(PiStreamState.empty()) == []
 
 
 def test_a_run_whose_beginning_was_missed_is_still_told() -> None:
@@ -507,5 +510,5 @@ def test_an_entry_of_every_kind_can_be_told() -> None:
     assert {event.kind for event in ONE_OF_EACH} == events.BY_KIND.keys()
     for event in ONE_OF_EACH:
         entry = journal.Entry(1, START_MS, RUN, event.kind, make_entries([event])[0].data)
-        frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, [entry], CAST)
+        frames, _ = encoder.encode_batch(PiStreamState.empty(), SESSION, [entry], CAST)
         list_events(frames)

@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
-from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.order.limits import DispatchLimits
+from switchtower.protocols.pi import inbound
+from switchtower.protocols.pi.dispatch import ports
+from switchtower.protocols.pi.dispatch.limits import DispatchLimits
+from switchtower.protocols.pi.errors import PiCommandError
 
 
 def make_limited_store(**changes: Any) -> DispatchLimits:
@@ -335,7 +337,7 @@ async def test_a_begun_command_is_resolved_once_when_it_is_first_asked_for() -> 
 
 
 async def test_a_begun_command_that_failed_is_a_stored_failure() -> None:
-    resolver = FakeResolver(ports.PiCommandError("The run was interrupted"))
+    resolver = FakeResolver(PiCommandError("The run was interrupted"))
     after = restart_store(await make_interrupted_prompt(id="p"), resolver)
     client = after.make_client()
     dependent = await client.ask("abort", id="d", sessionId="s", dependsOn=["p"])

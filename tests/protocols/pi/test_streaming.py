@@ -13,34 +13,35 @@ from tests.protocols.pi.reels import (
     STARTED,
     SUCCESS,
     USAGE,
-    make_entries,
-    list_events,
-    summarise_frames,
-    filter_by_type,
     encode_entries,
+    filter_by_type,
+    list_events,
+    make_entries,
+    summarise_frames,
 )
 from tests.protocols.pi.strategies import ANY_EVENT, LONG_TEXTS, PIECES, runs
 
-from switchtower.core import events, journal
-from switchtower.protocols.pi.view import reel, shapes, streaming
-from switchtower.protocols.pi.view.footage import PiStreamState
+from switchtower.core import events
+from switchtower.core.ports import journal
+from switchtower.protocols.pi import encoder, event_messages, stream_state
+from switchtower.protocols.pi.stream_state import PiStreamState
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40), st.data())
 def test_any_way_to_cut_entries_into_batches_gives_the_same_frames(happened: list[events.AnyEvent], data: st.DataObject) -> None:
     entries = make_entries(happened)
-    whole, last = reel.encode_batch(PiStreamState.empty(), SESSION, entries, CAST)
+    whole, last = encoder.encode_batch(PiStreamState.empty(), SESSION, entries, CAST)
     frames: list[bytes] = []
     state = PiStreamState.empty()
     at = 0
     while at < len(entries):
         size = data.draw(st.integers(1, len(entries) - at))
-        batch, state = reel.encode_batch(state, SESSION, entries[at : at + size], CAST)
+        batch, state = encoder.encode_batch(state, SESSION, entries[at : at + size], CAST)
         frames += batch
         at += size
     assert frames == whole
-    assert reel.encode_catch_up(state) == reel.encode_catch_up(last)
+    assert encoder.encode_catch_up(state) == encoder.encode_catch_up(last)
     list_events(frames)
 
 
@@ -71,7 +72,7 @@ def test_what_begins_ends_however_a_run_does(several: list[list[events.AnyEvent]
 def test_a_client_that_draws_from_the_pieces_loses_nothing(pieces: list[events.TextDelta | events.ThinkingDelta]) -> None:
     wholes = {"text": "", "thinking": ""}
     for piece in pieces:
-        wholes[streaming.FIELDS[piece.kind]] += piece.text
+        wholes[stream_state.FIELDS[piece.kind]] += piece.text
     happened = encode_entries(
         STARTED, *pieces, events.MessageCompleted("asst_1", wholes["text"], wholes["thinking"]), USAGE, SUCCESS
     )
@@ -112,10 +113,10 @@ def test_the_message_of_an_update_shows_all_of_a_short_text_and_the_end_of_a_lon
 @given(LONG_TEXTS, LONG_TEXTS)
 def test_an_update_from_the_template_is_what_the_encoder_would_send(first: str, second: str) -> None:
     pieces = make_entries([events.ThinkingDelta(first), events.TextDelta(second)])
-    frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, pieces, CAST)
+    frames, _ = encoder.encode_batch(PiStreamState.empty(), SESSION, pieces, CAST)
     is_cut = len(first) > 1_024 or len(second) > 1_024
-    message = shapes.Assistant(
-        content=(shapes.Thinking(_show_text(first)), shapes.Text(_show_text(second))),
+    message = event_messages.Assistant(
+        content=(event_messages.Thinking(_show_text(first)), event_messages.Text(_show_text(second))),
         api=CAST.api,
         provider=CAST.provider,
         model=CAST.model,
@@ -139,7 +140,7 @@ def _encode_tokens(tokens: int) -> int:
     words = [f" token{number % 7}" for number in range(tokens)]
     pieces = map(events.TextDelta, words)
     happened = [STARTED, *pieces, events.MessageCompleted("asst_1", "".join(words)), USAGE, SUCCESS]
-    frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, make_entries(happened), CAST)
+    frames, _ = encoder.encode_batch(PiStreamState.empty(), SESSION, make_entries(happened), CAST)
     return sum(map(len, frames))
 
 
@@ -151,7 +152,7 @@ def test_a_message_twice_as_long_takes_twice_the_bytes_and_not_four_times() -> N
 def test_going_back_and_forth_between_thinking_and_text_stays_linear() -> None:
     def size(turns: int) -> int:
         pieces = [piece for _ in range(turns) for piece in (events.ThinkingDelta("hm " * 20), events.TextDelta("so " * 20))]
-        return sum(map(len, reel.encode_batch(PiStreamState.empty(), SESSION, make_entries(pieces), CAST)[0]))
+        return sum(map(len, encoder.encode_batch(PiStreamState.empty(), SESSION, make_entries(pieces), CAST)[0]))
 
     assert size(2_000) < 2.1 * size(1_000)
 
@@ -194,7 +195,7 @@ def test_the_output_of_a_tool_is_shown_by_its_end_and_told_by_its_pieces() -> No
 
 def test_a_piece_that_another_encoder_stored_is_told_too() -> None:
     entry = journal.Entry(1, 1, "run_1", "text.delta", b'{ "text" : "a\\u0062\\n" }')
-    frames, _ = reel.encode_batch(PiStreamState.empty(), SESSION, [entry], CAST)
+    frames, _ = encoder.encode_batch(PiStreamState.empty(), SESSION, [entry], CAST)
     assert list_events(frames)[-1]["assistantMessageEvent"]["delta"] == "ab\n"
 
 

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 from tests.protocols.pi.ensemble import UNLIMITED, DispatcherHarness
 
-from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.order.limits import DispatchLimits
+from switchtower.protocols.pi import inbound
+from switchtower.protocols.pi.dispatch import ports
+from switchtower.protocols.pi.dispatch.limits import DispatchLimits
+from switchtower.protocols.pi.errors import SessionBusy
 
 SOON = msgspec.structs.replace(UNLIMITED, read_timeout_s=0.02, command_timeout_s=0.03)
 
@@ -77,7 +79,7 @@ async def test_the_time_that_people_take_for_an_answer_does_not_count() -> None:
 
     def handle(_: inbound.PiRequest) -> ports.HandlerResult:
         if next(tries):
-            raise ports.SessionBusy(busy)
+            raise SessionBusy(busy)
         return ports.HandlerResult("done")
 
     ensemble.handles["p"] = handle
@@ -123,7 +125,7 @@ async def test_waiting_at_the_head_counts_and_leaves_what_it_waited_for_alone() 
     until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def busy(_: inbound.PiRequest) -> ports.HandlerResult:
-        raise ports.SessionBusy(until)
+        raise SessionBusy(until)
 
     ensemble.handles["c"] = busy
     answer = await client.ask("compact", id="c", sessionId="s")
@@ -144,7 +146,7 @@ async def test_a_wait_that_is_our_own_ends_with_the_timeout() -> None:
             ended.set()
 
     def busy(_: inbound.PiRequest) -> ports.HandlerResult:
-        raise ports.SessionBusy(until())
+        raise SessionBusy(until())
 
     ensemble.handles["c"] = busy
     assert (await ensemble.make_client().ask("compact", id="c", sessionId="s"))["timedOut"] is True

@@ -7,13 +7,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocols.pi.reels import CAST, OWNER, READ, START_MS, STARTED, SUCCESS, USAGE, make_entries, encode_entries
+from tests.protocols.pi.reels import CAST, OWNER, READ, START_MS, STARTED, SUCCESS, USAGE, encode_entries, make_entries
 from tests.protocols.pi.strategies import ANY_EVENT, ONE_OF_EACH
 
-from switchtower.core import engine, events, journal
+from switchtower.core import events
 from switchtower.core.conversation import Conversation
+from switchtower.core.ports import engine, journal
 from switchtower.core.session import MessageCounts, Run, Session, UsageTotals
-from switchtower.protocols.pi.view import shapes, stats, transcript
+from switchtower.protocols.pi import event_messages
+from switchtower.protocols.pi.sessions import info, transcript
 
 FINISHED = events.ToolFinished("call_1", "read_file", 1, "contents")
 TWO_RUNS = (
@@ -34,7 +36,7 @@ TWO_RUNS = (
 )
 
 
-def list_texts(messages: list[shapes.Message]) -> list[str]:
+def list_texts(messages: list[event_messages.Message]) -> list[str]:
     """The text of each message; of a summary, its own."""
     encoded = json.loads(msgspec.json.encode(messages))
     return [message["summary"] if "summary" in message else message["content"][0].get("text", "") for message in encoded]
@@ -88,9 +90,9 @@ def test_messages_are_what_was_said_with_each_ones_usage() -> None:
 def test_the_usage_of_a_call_that_said_nothing_is_no_messages() -> None:
     said = events.MessageCompleted("asst_1", "", calls=(READ,))
     messages = transcript.read_messages(make_entries((STARTED, said, FINISHED, events.CompactionStarted("threshold"), USAGE)))
-    assert [message.usage.output for message in messages if isinstance(message, shapes.Assistant)] == [0]
+    assert [message.usage.output for message in messages if isinstance(message, event_messages.Assistant)] == [0]
     twice = transcript.read_messages(make_entries((STARTED, said, USAGE, msgspec.structs.replace(USAGE, output_tokens=7))))
-    assert [message.usage.output for message in twice if isinstance(message, shapes.Assistant)] == [20]
+    assert [message.usage.output for message in twice if isinstance(message, event_messages.Assistant)] == [20]
 
 
 def test_an_expansion_belongs_to_the_users_last_message() -> None:
@@ -104,7 +106,7 @@ def test_a_cleared_conversation_begins_anew_with_what_is_imported() -> None:
     entries = make_entries((*TWO_RUNS, events.ConversationCleared(OWNER), imported))
     assert list_texts(transcript.read_messages(entries)) == ["once"]
     assert transcript.read_messages(entries)[0].timestamp == 5
-    assert transcript.list_fork_points(entries) == [shapes.ForkPoint("e16", "once")]
+    assert transcript.list_fork_points(entries) == [event_messages.ForkPoint("e16", "once")]
     assert transcript.find_last_assistant_text(entries) is None
 
 
@@ -117,17 +119,17 @@ def test_a_summary_takes_the_place_of_what_it_stands_for(kept: int, first_kept: 
     said = ["hello", "", "contents", "and hurry", "Done", "thanks", "Welcome"]
     left = {0: [], 1: said[-1:], 3: said[-3:], 4: said[-4:], 99: said}[kept]
     assert list_texts(read.list_messages()) == ["So far", *left]
-    assert read.list_messages()[0] == shapes.CompactionSummary("So far", 900, START_MS + 15)
+    assert read.list_messages()[0] == event_messages.CompactionSummary("So far", 900, START_MS + 15)
     assert read.list_imported()[0].text == f"{engine.SUMMARY_HEADING}\n\nSo far"
-    assert read.compaction == shapes.CompactionResult("So far", first_kept, 900)
+    assert read.compaction == event_messages.CompactionResult("So far", first_kept, 900)
     assert [point.text for point in read.points] == ["hello", "and hurry", "thanks"]
 
 
 def test_fork_points_are_the_users_messages_as_they_were_typed() -> None:
     assert transcript.list_fork_points(make_entries(TWO_RUNS)) == [
-        shapes.ForkPoint("e1", "hello"),
-        shapes.ForkPoint("e8", "and hurry"),
-        shapes.ForkPoint("e12", "thanks"),
+        event_messages.ForkPoint("e1", "hello"),
+        event_messages.ForkPoint("e8", "and hurry"),
+        event_messages.ForkPoint("e12", "thanks"),
     ]
 
 
@@ -187,7 +189,7 @@ def test_a_session_says_who_speaks_until_a_call_of_the_model_does() -> None:
     said = events.MessageCompleted("asst_1", "Hi")
     configured = events.SessionConfigured(OWNER, provider="openai")
     messages = transcript.read_messages(make_entries((started, said, configured, said)))
-    assert [(message.provider, message.model) for message in messages if isinstance(message, shapes.Assistant)] == [
+    assert [(message.provider, message.model) for message in messages if isinstance(message, event_messages.Assistant)] == [
         ("anthropic", "sonnet"),
         ("openai", "openai"),
     ]
@@ -245,7 +247,7 @@ def make_session(**changes: object) -> Session:
 
 
 def test_session_info_has_only_what_is_known() -> None:
-    assert json.loads(msgspec.json.encode(stats.make_session_info(make_session(title=""), None))) == {
+    assert json.loads(msgspec.json.encode(info.make_session_info(make_session(title=""), None))) == {
         "sessionId": "sess_1",
         "thinkingLevel": "off",
         "isStreaming": False,
@@ -253,7 +255,7 @@ def test_session_info_has_only_what_is_known() -> None:
         "createdAt": "2026-02-28T10:00:00.000Z",
     }
     counts = MessageCounts(user=1, assistant=2, tool_calls=1, tool_results=1)
-    known = stats.make_session_info(make_session(counts=counts, thinking="high"), None, "/s/sess_1.jsonl")
+    known = info.make_session_info(make_session(counts=counts, thinking="high"), None, "/s/sess_1.jsonl")
     assert (known.sessionName, known.sessionFile, known.thinkingLevel, known.messageCount) == (
         "Mine",
         "/s/sess_1.jsonl",
@@ -265,13 +267,13 @@ def test_session_info_has_only_what_is_known() -> None:
 @pytest.mark.parametrize(("purpose", "streams"), [(events.Purpose.WORK, True), (events.Purpose.COMPACT, False)])
 def test_only_work_of_the_agent_counts_as_streaming(purpose: events.Purpose, streams: bool) -> None:
     run = Run(id="run_1", started_at_ms=1, headless=False, purpose=purpose)
-    assert stats.make_session_info(make_session(run=run), None).isStreaming is streams
+    assert info.make_session_info(make_session(run=run), None).isStreaming is streams
 
 
 def test_stats_add_up_as_pis_clients_add_them() -> None:
     usage = UsageTotals(calls=2, input_tokens=1_000, output_tokens=50, cache_read_tokens=700, cache_write_tokens=100, cost=0.5)
     counts = MessageCounts(user=1, assistant=2, tool_calls=3, tool_results=3)
-    told = stats.make_session_stats(make_session(usage=usage, counts=counts), "/s/x.jsonl")
+    told = info.make_session_stats(make_session(usage=usage, counts=counts), "/s/x.jsonl")
     assert json.loads(msgspec.json.encode(told)) == {
         "sessionFile": "/s/x.jsonl",
         "sessionId": "sess_1",
@@ -286,9 +288,9 @@ def test_stats_add_up_as_pis_clients_add_them() -> None:
 
 
 def test_the_use_of_a_context_is_known_once_its_window_is() -> None:
-    assert stats.make_context_usage(make_session()) is None
-    assert stats.make_context_usage(make_session(), 2_000) == shapes.ContextUsage(None, 2_000, None)
-    assert stats.make_context_usage(make_session(context_tokens=500, context_window=1_000), 2_000) == shapes.ContextUsage(
+    assert info.make_context_usage(make_session()) is None
+    assert info.make_context_usage(make_session(), 2_000) == event_messages.ContextUsage(None, 2_000, None)
+    assert info.make_context_usage(make_session(context_tokens=500, context_window=1_000), 2_000) == event_messages.ContextUsage(
         500, 1_000, 50.0
     )
 
@@ -306,7 +308,7 @@ def test_a_stored_session_has_one_path_under_both_names() -> None:
         alias="s1",
     )
     assert json.loads(
-        msgspec.json.encode(stats.make_stored_session_info(card, "/s/sess_1.jsonl", name="s1", file_exists=False))
+        msgspec.json.encode(info.make_stored_session_info(card, "/s/sess_1.jsonl", name="s1", file_exists=False))
     ) == {
         "sessionId": "s1",
         "sessionFile": "/s/sess_1.jsonl",
@@ -319,8 +321,8 @@ def test_a_stored_session_has_one_path_under_both_names() -> None:
 
 
 def test_moments_beyond_the_calendar_are_told_as_its_end() -> None:
-    assert stats.format_iso_time(10**18) == "9999-12-31T23:59:59.999Z"
-    assert stats.format_iso_time(-5) == "1970-01-01T00:00:00.000Z"
+    assert info.format_iso_time(10**18) == "9999-12-31T23:59:59.999Z"
+    assert info.format_iso_time(-5) == "1970-01-01T00:00:00.000Z"
 
 
 def test_a_fork_takes_along_what_people_ran_themselves_and_told_the_model() -> None:
@@ -338,8 +340,8 @@ def test_a_fork_takes_along_what_people_ran_themselves_and_told_the_model() -> N
     assert "make test" in taken[2]
     assert "1 failed" in taken[2]
     assert not any("private" in text for text in taken)
-    assert [type(message) for message in transcript.read_messages(entries)][2:4] == [shapes.BashExecution] * 2
-    assert transcript.read_messages(entries)[2] == shapes.BashExecution(
+    assert [type(message) for message in transcript.read_messages(entries)][2:4] == [event_messages.BashExecution] * 2
+    assert transcript.read_messages(entries)[2] == event_messages.BashExecution(
         command="make test", output="1 failed", exitCode=2, cancelled=False, truncated=False, timestamp=START_MS + 5
     )
     assert transcript.read_messages(entries)[3].excludeFromContext is True

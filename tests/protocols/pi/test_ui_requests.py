@@ -8,11 +8,11 @@ import pytest
 from tests.protocols.pi.reels import APPROVAL, START_MS
 
 from switchtower.core import events
-from switchtower.protocols.pi.view import ui_requests
+from switchtower.protocols.pi import responses
 
 
 def encode_request(question: events.Approval | events.Dialog, now_ms: int = START_MS) -> dict[str, Any]:
-    request: dict[str, Any] = json.loads(msgspec.json.encode(ui_requests.make_ui_request(question, now_ms)))
+    request: dict[str, Any] = json.loads(msgspec.json.encode(responses.make_ui_request(question, now_ms)))
     assert request.pop("type") == "extension_ui_request"
     return request
 

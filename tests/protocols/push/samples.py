@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from switchtower.core import codec, events, journal
-from switchtower.protocols.push import outbound
+from switchtower.core import codec, events
+from switchtower.core.ports import journal
+from switchtower.protocols.push import encoder
 
 GOLDEN = Path(__file__).parent / "golden"
 SESSION, RUN = "sess_01JCQGOLDEN", "run_01JCQGOLDEN"
@@ -178,7 +179,7 @@ SAMPLES: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     ],
     "tool.called": [
         (RUN, events.ToolCalled(call_id="call_1", tool=tool, args={"path": "README.md"}))
-        for tool in (*outbound.TOOL_NAMES, "a_tool_of_tomorrow")
+        for tool in (*encoder.TOOL_NAMES, "a_tool_of_tomorrow")
     ],
     "tool.finished": [
         (RUN, events.ToolFinished(call_id="call_1", tool="read_file", duration_ms=12, text="# Title\n")),
@@ -257,7 +258,7 @@ def make_entry(run_id: str | None, event: events.AnyEvent, seq: int = 42) -> jou
 
 def encode_sample(kind: str) -> list[bytes]:
     entries = [make_entry(run_id, event, seq) for seq, (run_id, event) in enumerate(SAMPLES[kind], start=1)]
-    return outbound.encode_batch(SESSION, entries)
+    return encoder.encode_batch(SESSION, entries)
 
 
 def encode_golden(kind: str) -> bytes:

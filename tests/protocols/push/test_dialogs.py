@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from switchtower.core import commands, errors, events
-from switchtower.protocols.push import extensions, inbound
-from switchtower.protocols.push.peer import CAPABILITIES
+from switchtower.protocols.push import extension_messages, inbound
+from switchtower.protocols.push.connection import CAPABILITIES
 
 OWNER = events.Actor(name="owner", via="cli")
 
@@ -19,7 +19,7 @@ def make_frame(payload: dict[str, Any]) -> bytes:
 
 def make_command(**payload: Any) -> commands.AnswerDialog:
     request = inbound.parse(make_frame({"sessionId": "sess_1", "dialogId": "dlg_1", **payload}))
-    assert isinstance(request.payload, extensions.AnswerDialog)
+    assert isinstance(request.payload, extension_messages.AnswerDialog)
     assert request.session_id == "sess_1"
     return inbound.build_answer_dialog(request.payload, "sess_1", OWNER)
 

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.conformance import samples, schema_check
 
-from switchtower.protocols.push import inbound, messages, outbound
+from switchtower.protocols.push import encoder, inbound, messages
 
 SCALARS = (
     st.none()
@@ -37,7 +37,7 @@ def parse_frame(frame: bytes) -> inbound.PushRequest | inbound.PushRequestError:
         return inbound.parse(frame)
     except inbound.PushRequestError as refused:
         # Whatever was refused can be answered, and the answer is valid.
-        answer = outbound.encode_error_response(refused.request_id, refused.type, None, refused.error)
+        answer = encoder.encode_error_response(refused.request_id, refused.type, None, refused.error)
         checked = msgspec.json.decode(answer, type=messages.ResponseEnvelope)
         assert checked.error is not None
         assert len(checked.error.message) < 2_000

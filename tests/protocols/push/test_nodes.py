@@ -8,14 +8,14 @@ import pytest
 from tests.conformance.schema_check import check
 from tests.runtime.parts import RuntimeHarness, start_session
 
-from switchtower.core import leases, nodes
-from switchtower.core.access import Access
-from switchtower.protocols.push.peer import PushConnection
-from switchtower.transports.pair import RecordingReceiver, join_receivers
+from switchtower.core.ports import cluster
+from switchtower.core.roles import Access
+from switchtower.protocols.push.connection import PushConnection
+from switchtower.testing.memory.stream import RecordingReceiver, join_receivers
 
 OWNER = Access(name="owner", via="cli", trusted=True)
-HERE = leases.Node("node_1", "10.0.0.1:7000", 1_000, 9_000, True, 2, name="attic", version="0.1.0")
-THERE = leases.Node("node_2", "10.0.0.2:7000", 2_000, 3_000, False, 1, draining=True)
+HERE = cluster.Node("node_1", "10.0.0.1:7000", 1_000, 9_000, True, 2, name="attic", version="0.1.0")
+THERE = cluster.Node("node_2", "10.0.0.2:7000", 2_000, 3_000, False, 1, draining=True)
 
 
 class TwoNodeCluster:
@@ -23,24 +23,24 @@ class TwoNodeCluster:
 
     node_id = HERE.node_id
 
-    def __init__(self, problem: leases.LeasesUnavailable | None = None) -> None:
+    def __init__(self, problem: cluster.LeasesUnavailable | None = None) -> None:
         self.problem = problem
         self.waits: list[float] = []
         self.let_go = asyncio.Event()
         self.drained = asyncio.Event()
 
-    async def list_nodes(self) -> list[leases.Node]:
+    async def list_nodes(self) -> list[cluster.Node]:
         if self.problem is not None:
             raise self.problem
         return [HERE, THERE]
 
-    async def drain(self, wait_s: float) -> nodes.DrainResult:
+    async def drain(self, wait_s: float) -> cluster.DrainResult:
         self.waits.append(wait_s)
         await self.let_go.wait()
         if self.problem is not None:
             raise self.problem
         self.drained.set()
-        return nodes.DrainResult(sessions=2, interrupted=1)
+        return cluster.DrainResult(sessions=2, interrupted=1)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_a_daemon_that_is_alone_lists_no_nodes_and_cannot_be_drained(runti
 async def test_while_the_store_is_away_the_client_may_ask_again(
     runtime_harness: RuntimeHarness, type_: str, let_go: bool
 ) -> None:
-    runtime_harness.runtime.nodes = known = TwoNodeCluster(leases.LeasesUnavailable("it hung up", hint="see whether it runs"))
+    runtime_harness.runtime.nodes = known = TwoNodeCluster(cluster.LeasesUnavailable("it hung up", hint="see whether it runs"))
     if let_go:
         known.let_go.set()
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from switchtower.core import commands, errors, events, journal, tower, workshop
-from switchtower.core.access import Access
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import host_services, journal, session_service
+from switchtower.core.roles import Access
 from switchtower.core.session import Session
-from switchtower.protocols.push.peer import MAX_PENDING_REQUESTS, PushConnection
+from switchtower.protocols.push.connection import MAX_PENDING_REQUESTS, PushConnection
+from switchtower.testing.memory.stream import MemoryStream, RecordingReceiver, join_receivers
 from switchtower.testing.push_client import check_closed, make_start_payload
-from switchtower.transports.packet import Packet
-from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
-from switchtower.transports.stream import ConnectionOrigin
+from switchtower.transports.stream import ConnectionOrigin, Packet
 
 SECRET = "/home/owner/.ssh/id_ed25519 is not where I expected it"
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -45,25 +45,25 @@ class FailingSessionService:
     def mint_secret(self, prefix: str) -> str:
         return f"{prefix}_secret"
 
-    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
+    def submit(self, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
         raise self._failure
 
     def attach(
         self,
         session_id: str,
         after_seq: int,
-        outlet: tower.Subscriber,
+        outlet: session_service.Subscriber,
         *,
         admit: Callable[[Session], None],
-        done: Callable[[tower.Attachment | errors.CoreError], None],
+        done: Callable[[session_service.Attachment | errors.CoreError], None],
     ) -> None:
         raise self._failure
 
-    def subscribe(self, session_id: str, after_seq: int, outlet: tower.Subscriber) -> tower.Subscription:
+    def subscribe(self, session_id: str, after_seq: int, outlet: session_service.Subscriber) -> session_service.Subscription:
         raise self._failure
 
     @property
-    def workshop(self) -> workshop.HostServices:
+    def workshop(self) -> host_services.HostServices:
         raise self._failure
 
     async def session(self, session_id: str) -> Session:
@@ -78,13 +78,13 @@ class SlowSessionService(FailingSessionService):
 
     def __init__(self) -> None:
         super().__init__(AssertionError("not asked for here"))
-        self.waiting: list[tower.OutcomeCallback] = []
+        self.waiting: list[session_service.OutcomeCallback] = []
 
-    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
+    def submit(self, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
         self.waiting.append(done)
 
 
-def connect_client(tower_: tower.SessionService) -> RecordingReceiver:
+def connect_client(tower_: session_service.SessionService) -> RecordingReceiver:
     client = RecordingReceiver()
     join_receivers(PushConnection(tower_, Access(name="owner", via="cli", trusted=True), "0"), client)
     return client
@@ -183,7 +183,7 @@ class RecordingStream:
 
 def test_a_batch_is_encoded_once_for_all_its_subscribers() -> None:
     entry = journal.Entry(1, 1_760_000_000_000, "run_1", events.TextDelta.kind, b'{"text":"hello"}')
-    batch = tower.Batch("sess_1", [entry])
+    batch = session_service.Batch("sess_1", [entry])
     streams = [RecordingStream() for _ in range(3)]
     for stream in streams:
         peer = PushConnection(FailingSessionService(RuntimeError()), Access(name="owner", via="cli", trusted=True), "0")
@@ -199,7 +199,7 @@ def test_a_batch_is_encoded_once_for_all_its_subscribers() -> None:
 # When the daemon goes
 
 
-def connect_authenticated(tower_: tower.SessionService) -> tuple[PushConnection, RecordingReceiver, MemoryStream]:
+def connect_authenticated(tower_: session_service.SessionService) -> tuple[PushConnection, RecordingReceiver, MemoryStream]:
     peer, client = PushConnection(tower_, Access(name="owner", via="cli", trusted=True), "0"), RecordingReceiver()
     stream, _ = join_receivers(peer, client)
     return peer, client, stream

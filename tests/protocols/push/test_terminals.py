@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from tests.protocols.push.test_peer import FailingSessionService
 
-from switchtower.core import commands, errors, events, journal, tower
-from switchtower.core.access import Access
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import journal, session_service
+from switchtower.core.roles import Access
 from switchtower.core.session import Session, Terminal, TerminalPrompt
-from switchtower.protocols.push import extensions, inbound, messages, outbound
-from switchtower.protocols.push.peer import CAPABILITIES, PushConnection
+from switchtower.protocols.push import encoder, extension_messages, inbound, messages
+from switchtower.protocols.push.connection import CAPABILITIES, PushConnection
+from switchtower.testing.memory.stream import RecordingReceiver, join_receivers
 from switchtower.testing.push_client import check_closed
-from switchtower.transports.pair import RecordingReceiver, join_receivers
 
 OWNER = events.Actor(name="owner", via="cli")
 
@@ -35,7 +36,7 @@ class RecordingSessionService(FailingSessionService):
         self._cards = list(cards)
         self._refusal = refusal
 
-    def submit(self, command: commands.AnyCommand, done: tower.OutcomeCallback) -> None:
+    def submit(self, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
         self.taken.append(command)
         done(self._refusal or {"after_seq": 1})
 
@@ -207,10 +208,10 @@ def test_a_session_that_is_a_program_is_described_with_where_its_screen_is() -> 
         "sess_1", host="host_1", terminal=Terminal(program, 80, 24, waiting=TerminalPrompt("prompt", ":"), screen_seq=7)
     )
 
-    assert outbound.make_session_info(session).terminal == extensions.Terminal(
+    assert encoder.make_session_info(session).terminal == extension_messages.Terminal(
         tool="less", command="less x", cols=80, rows=24, screenSeq=7, waitsFor="prompt", exitCode=None, host="host_1"
     )
-    assert outbound.make_session_info(Session("sess_2")).terminal is None
+    assert encoder.make_session_info(Session("sess_2")).terminal is None
 
 
 def test_an_older_client_s_cancel_is_unchanged() -> None:

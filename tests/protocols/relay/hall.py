@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 from tests.core.test_mirrors import make_ended, make_opened
-from tests.runtime.parts import TIMEOUT, RuntimeHarness, RecordingSubscriber
+from tests.runtime.parts import TIMEOUT, RecordingSubscriber, RuntimeHarness
 
-from switchtower.core import commands, events, registry
-from switchtower.protocols.relay import messages, names
-from switchtower.protocols.relay.hub.dispatch import HostDispatcher
-from switchtower.protocols.relay.hub.host_peer import HostConnection
+from switchtower.core import commands, events
+from switchtower.core.ports import registry
+from switchtower.protocols.relay import messages, wire_values
+from switchtower.protocols.relay.hub.dispatcher import HostDispatcher
+from switchtower.protocols.relay.hub.host_connection import HostConnection
 from switchtower.protocols.relay.hub.presence import HostPresence
-from switchtower.stores.registry_memory import MemoryRegistry
-from switchtower.transports.pair import RecordingReceiver, MemoryStream, join_receivers
+from switchtower.testing.memory.registry import MemoryRegistry
+from switchtower.testing.memory.stream import MemoryStream, RecordingReceiver, join_receivers
 
 LONG = 3_600.0
 OWN = messages.HostRow(id="hub", name="the hub", last_seen_at=None, online=True, is_this_daemon=True)
@@ -90,12 +91,12 @@ class HubHarness:
 
 async def report_run(runtime_harness: RuntimeHarness, host_id: str, run_id: str, *, ended: bool = False) -> RecordingSubscriber:
     """A run that this host has told of, and one who follows it."""
-    session_id = names.parse_run_id(run_id)
+    session_id = wire_values.parse_run_id(run_id)
     begins = commands.HostReport(1, _make_report(host_id, make_opened(1)))
     mirror = commands.MirrorRun(
         session_id=session_id,
         host=host_id,
-        run_id=names.make_core_run_id(session_id),
+        run_id=wire_values.make_core_run_id(session_id),
         reports=(begins, make_ended(2)) if ended else (begins,),
         opening=_make_report(host_id, make_opened()),
     )

@@ -14,21 +14,22 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from switchtower.core import codec, commands, engine, events, journal, redact
-from switchtower.daemon import web
-from switchtower.daemon.accounts import Accounts
-from switchtower.daemon.passwords import HashCost
-from switchtower.protocols.relay import messages, names
+from switchtower.accounts.accounts import Accounts
+from switchtower.accounts.passwords import HashCost
+from switchtower.core import codec, commands, events, redact
+from switchtower.core.ports import engine, journal
+from switchtower.protocols.relay import messages, wire_values
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.hub.hub import Hub
 from switchtower.protocols.relay.hub.mirror import Mirror
+from switchtower.protocols.relay.settings import HostSettings
 from switchtower.runtime.runtime import Runtime
-from switchtower.stores.memory import MemoryJournal
-from switchtower.stores.registry_memory import MemoryRegistry
-from switchtower.testing.workshop import StubHostServices
+from switchtower.testing.host_services import StubHostServices
+from switchtower.testing.memory.journal import MemoryJournal
+from switchtower.testing.memory.registry import MemoryRegistry
 from switchtower.transports import http, upgrade
 from switchtower.transports.stream import ConnectionOrigin
+from switchtower.web_api import app as web_api_app
 
 TIMEOUT = 60.0
 OWNER_TOKEN = "owner-token-that-nobody-guesses"
@@ -213,7 +214,7 @@ class WebApiHarness:
             await self.hub.start()
             stack.push_async_callback(self.hub.close)
             stack.callback(self.accounts.close)
-            app = web.make_app(
+            app = web_api_app.make_app(
                 self.hub,
                 self.accounts,
                 version="1.2.3",
@@ -226,7 +227,7 @@ class WebApiHarness:
                 app, "127.0.0.1", 0, _reject_websockets, max_message_bytes=100_000, output_limit_bytes=100_000
             )
             stack.push_async_callback(self.listener.close, grace=0)
-            local = web.make_owner_app(
+            local = web_api_app.make_owner_app(
                 self.hub,
                 self.accounts,
                 self.runtime,
@@ -277,7 +278,7 @@ class WebApiHarness:
         return run_id
 
     async def list_events(self, run_id: str) -> list[events.AnyEvent]:
-        entries = await self.runtime.read_entries(names.parse_run_id(run_id), 0, 1_000_000)
+        entries = await self.runtime.read_entries(wire_values.parse_run_id(run_id), 0, 1_000_000)
         return [codec.decode(entry.kind, entry.data) for entry in entries]
 
     async def wait_for_events(self, run_id: str, kind: type[events.Event], count: int = 1) -> list[Any]:

@@ -7,19 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.runtime.parts import Waitable, RuntimeHarness, Work, finish_at_once
+from tests.runtime.parts import RuntimeHarness, Waitable, Work, finish_at_once
 
-from switchtower.core import engine, events, journal
-from switchtower.protocols.relay import outbound
+from switchtower.core import events
+from switchtower.core.ports import engine, journal
+from switchtower.protocols.relay import encoder
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.host.settings import HostSettings
 from switchtower.protocols.relay.link.link import HubLink
-from switchtower.protocols.relay.link.settings import LinkSettings
-from switchtower.stores.registry_memory import MemoryRegistry
-from switchtower.testing.sessions import start_session
+from switchtower.protocols.relay.settings import HostSettings, LinkSettings
+from switchtower.testing.memory.registry import MemoryRegistry
+from switchtower.testing.session_driver import start_session
 from switchtower.transports import http, upgrade, ws_client
-from switchtower.transports.packet import Packet
-from switchtower.transports.stream import Stream
+from switchtower.transports.stream import Packet, Stream
 
 HOST = "host_1"
 TOKEN = "the-host's-s3cret"
@@ -234,8 +233,8 @@ class LinkedHost:
         """What the hub has when it has everything: the journal's events in relay's words, each with the one before it."""
         card = await self.runtime.runtime.find_card(session_id)
         assert card is not None
-        about = outbound.EnvelopeHeader.from_card(card, HOST)
-        told = [json.loads(frame) for frame in outbound.encode_batch(about, await self.runtime.list_stored(session_id))]
+        about = encoder.EnvelopeHeader.from_card(card, HOST)
+        told = [json.loads(frame) for frame in encoder.encode_batch(about, await self.runtime.list_stored(session_id))]
         for before, frame in zip([{"seq": 0}, *told], told, strict=False):
             frame["prev_seq"] = before["seq"]
         return told

@@ -10,15 +10,15 @@ import msgspec
 from tests.protocols.push.samples import RUN, SAMPLES, SESSION, make_entry
 
 from switchtower.core import codec, events
-from switchtower.protocols.relay import outbound
+from switchtower.protocols.relay import encoder
 
 GOLDEN = Path(__file__).parent / "golden"
 HOST = "host_1"
 RELAYED = events.Relayed(seq=7, at_ms=1_759_000_000_123, extra={"theirs": [1, None]})
 
-AGENT = outbound.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=False, is_terminal=False, ends=False)
-TERMINAL = outbound.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=False, is_terminal=True, ends=False)
-MIRRORED = outbound.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=True, is_terminal=True, ends=False)
+AGENT = encoder.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=False, is_terminal=False, ends=False)
+TERMINAL = encoder.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=False, is_terminal=True, ends=False)
+MIRRORED = encoder.EnvelopeHeader(SESSION, SESSION, HOST, mirrored=True, is_terminal=True, ends=False)
 
 MORE: dict[str, list[tuple[str | None, events.AnyEvent]]] = {
     "approval.requested": [
@@ -86,8 +86,8 @@ def make_own(event: events.AnyEvent) -> events.AnyEvent:
     return msgspec.structs.replace(event, relayed=None)
 
 
-def encode_frame(about: outbound.EnvelopeHeader, run_id: str | None, event: events.AnyEvent, seq: int) -> Any:
-    told = outbound.encode_event(about, make_entry(run_id, event, seq))
+def encode_frame(about: encoder.EnvelopeHeader, run_id: str | None, event: events.AnyEvent, seq: int) -> Any:
+    told = encoder.encode_event(about, make_entry(run_id, event, seq))
     return None if told is None else msgspec.json.decode(told)
 
 

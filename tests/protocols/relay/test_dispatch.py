@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.protocols.relay.hall import MemoryHost, HubHarness, open_hub
+from tests.protocols.relay.hall import HubHarness, MemoryHost, open_hub
 
 from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, messages, names
-from switchtower.protocols.relay.hub import dispatch as dispatching
-from switchtower.protocols.relay.hub import roster
-from switchtower.protocols.relay.hub.dispatch import NO_SENDER, RequestSender
-from switchtower.testing.sessions import OWNER
+from switchtower.protocols.relay import errors, messages, wire_values
+from switchtower.protocols.relay.hub import connected_hosts
+from switchtower.protocols.relay.hub import dispatcher as dispatching
+from switchtower.protocols.relay.hub.dispatcher import NO_SENDER, RequestSender
+from switchtower.testing.session_driver import OWNER
 
 ANN = events.Actor(name="ann", via="web")
 SAID_BY_ANN = {"actor": "web", "by": "ann"}
@@ -184,7 +184,7 @@ async def test_who_waits_is_told_when_the_host_goes_or_comes_anew(hub_harness: H
 
 async def test_an_id_in_use_and_more_calls_than_a_host_answers_are_refused(hub_harness: HubHarness) -> None:
     host = await hub_harness.connect_host("a")
-    waiting = [start_call(hub_harness, f"q{number}") for number in range(roster.MAX_PENDING_CALLS)]
+    waiting = [start_call(hub_harness, f"q{number}") for number in range(connected_hosts.MAX_PENDING_CALLS)]
     asked = [await host.list_messages() for _ in waiting]
     with pytest.raises(errors.RelayError, match="already in use"):
         await start_call(hub_harness, "q0")
@@ -192,7 +192,7 @@ async def test_an_id_in_use_and_more_calls_than_a_host_answers_are_refused(hub_h
         await start_call(hub_harness, "one more")
     for frame in asked:
         host.respond(frame, result=frame["data"]["request_id"])
-    assert await asyncio.gather(*waiting) == [f"q{number}" for number in range(roster.MAX_PENDING_CALLS)]
+    assert await asyncio.gather(*waiting) == [f"q{number}" for number in range(connected_hosts.MAX_PENDING_CALLS)]
 
 
 async def test_another_hosts_answer_is_no_answer(hub_harness: HubHarness) -> None:
@@ -207,11 +207,11 @@ async def test_another_hosts_answer_is_no_answer(hub_harness: HubHarness) -> Non
 
 # What other protocols ask
 
-SESSION = names.parse_run_id("run-7")
+SESSION = wire_values.parse_run_id("run-7")
 REQUEST = "00000000-0000-0000-0000-00000000002a"
-APPROVAL = names.parse_request_id(REQUEST)
+APPROVAL = wire_values.parse_request_id(REQUEST)
 SAID_BY_OWNER = {"actor": "cli", "by": "owner"}
-RUN = names.make_core_run_id(SESSION)
+RUN = wire_values.make_core_run_id(SESSION)
 
 
 def make_command(kind: type[commands.Command], **fields: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from switchtower.protocols.relay import errors, frame_limits
+from switchtower.protocols.relay import errors, wire_values
 
 LIMIT = 10_000
 
@@ -15,7 +15,7 @@ def make_event(type_: str, **data: Any) -> bytes:
 
 
 def shorten_frame(frame: bytes) -> dict[str, Any]:
-    short = frame_limits.shorten_event(frame, LIMIT)
+    short = wire_values.shorten_event(frame, LIMIT)
     assert short is not None
     assert len(short) <= LIMIT
     decoded: dict[str, Any] = msgspec.json.decode(short)
@@ -46,7 +46,7 @@ def test_several_long_fields_are_cut_until_all_fit() -> None:
 
 
 def test_a_screen_is_left_out_and_not_cut() -> None:
-    assert frame_limits.shorten_event(make_event("run.screen", text="x" * 20_000, cols=80, rows=24), LIMIT) is None
+    assert wire_values.shorten_event(make_event("run.screen", text="x" * 20_000, cols=80, rows=24), LIMIT) is None
 
 
 def test_a_question_that_is_not_whole_cannot_be_approved() -> None:
@@ -57,7 +57,7 @@ def test_a_question_that_is_not_whole_cannot_be_approved() -> None:
 @pytest.mark.parametrize(("keeps_end", "kept"), [(False, "0123"), (True, "9999")])
 def test_a_long_result_says_that_it_was_cut(keeps_end: bool, kept: str) -> None:
     text = "".join(f"{number:04}" for number in range(10_000)).replace("0000", "0123", 1)
-    result = frame_limits.shorten_result({"path": "p", "text": text, "truncated": False}, LIMIT, keeps_end=keeps_end)
+    result = wire_values.shorten_result({"path": "p", "text": text, "truncated": False}, LIMIT, keeps_end=keeps_end)
     assert len(msgspec.json.encode(result)) <= LIMIT
     assert (result["path"], result["truncated"]) == ("p", True)
     assert result["text"].strip("…").endswith(kept) if keeps_end else result["text"].startswith(kept)
@@ -65,6 +65,6 @@ def test_a_long_result_says_that_it_was_cut(keeps_end: bool, kept: str) -> None:
 
 def test_a_short_result_is_passed_as_it_is_and_a_hopeless_one_is_refused() -> None:
     result = {"n": 1}
-    assert frame_limits.shorten_result(result, LIMIT, keeps_end=False) is result
+    assert wire_values.shorten_result(result, LIMIT, keeps_end=False) is result
     with pytest.raises(errors.RelayError, match="the answer has 40,"):
-        frame_limits.shorten_result("x" * 40_000, LIMIT, keeps_end=False)
+        wire_values.shorten_result("x" * 40_000, LIMIT, keeps_end=False)

@@ -5,15 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from tests.runtime.parts import RuntimeHarness, RecordingSubscriber, cancel, decide, work_until_cancelled
+from tests.runtime.parts import RecordingSubscriber, RuntimeHarness, cancel, decide, work_until_cancelled
 
-from switchtower.core import commands, events, tower
+from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, names
-from switchtower.protocols.relay.gate import Gate
+from switchtower.core.ports import session_service
+from switchtower.protocols.relay import errors, wire_values
+from switchtower.protocols.relay.host.gate import Gate
 
 REQUEST = "2f1e4a52-8f2f-4c6a-9a53-0c6a2f9d1b11"
-APPROVAL = names.parse_request_id(REQUEST)
+APPROVAL = wire_values.parse_request_id(REQUEST)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ async def test_a_call_waits_for_its_decision(
     call = pass_request(gate, "sess_1", run_id)
     asked = (await outlet.wait_for_event(events.ApprovalRequested)).approval
     assert (asked.id, asked.details) == (APPROVAL, {"tool": "rpc.bash", "args": {"cmd": "make"}})
-    assert names.format_request_id(asked.id) == REQUEST, "relay: the question has the call's own id"
+    assert wire_values.format_request_id(asked.id) == REQUEST, "relay: the question has the call's own id"
     assert not call.done()
 
     await runtime_harness.ask(decide(asked.id, verdict, "sess_1"))
@@ -154,19 +155,19 @@ class ForgetfulSessionService:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
-    def attach(self, session_id: str, after_seq: int, outlet: tower.Subscriber, **options: Any) -> None:
+    def attach(self, session_id: str, after_seq: int, outlet: session_service.Subscriber, **options: Any) -> None:
         self._runtime.attach(session_id, after_seq, GappedSessionService(self, outlet), **options)
 
 
 class GappedSessionService:
     is_ready = True
 
-    def __init__(self, forgetful: ForgetfulSessionService, inner: tower.Subscriber) -> None:
+    def __init__(self, forgetful: ForgetfulSessionService, inner: session_service.Subscriber) -> None:
         self._forgetful = forgetful
         self._inner = inner
         self._over = False
 
-    def deliver(self, batch: tower.Batch) -> None:
+    def deliver(self, batch: session_service.Batch) -> None:
         found = [entry.kind for entry in batch.entries if entry.kind in self._forgetful.kinds]
         if found and not self._over:
             self._over = True
@@ -181,7 +182,7 @@ class GappedSessionService:
 
 async def test_a_hole_behind_the_question_is_stepped_over(runtime_harness: RuntimeHarness) -> None:
     forgetful = ForgetfulSessionService(runtime_harness, events.ApprovalRequested)
-    gate = Gate(cast(tower.SessionService, forgetful), 60_000)
+    gate = Gate(cast(session_service.SessionService, forgetful), 60_000)
     run_id, outlet = await start_run(runtime_harness, "sess_1")
     call = pass_request(gate, "sess_1", run_id)
     await outlet.wait_for_event(events.ApprovalRequested)
@@ -207,7 +208,7 @@ async def test_a_hole_behind_the_question_is_stepped_over(runtime_harness: Runti
 async def test_an_answer_in_a_hole_is_looked_up(
     runtime_harness: RuntimeHarness, end: commands.AnyCommand, event: type[events.Event], refusal: str | None
 ) -> None:
-    gate = Gate(cast(tower.SessionService, ForgetfulSessionService(runtime_harness, event)), 60_000)
+    gate = Gate(cast(session_service.SessionService, ForgetfulSessionService(runtime_harness, event)), 60_000)
     run_id, outlet = await start_run(runtime_harness, "sess_1")
     call = pass_request(gate, "sess_1", run_id)
     await outlet.wait_for_event(events.ApprovalRequested)

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.protocols.relay.http_parts import OWNER_TOKEN, PASSWORD, WebApiHarness, open_stage, put_out, make_success
+from tests.protocols.relay.http_parts import OWNER_TOKEN, PASSWORD, WebApiHarness, make_success, open_stage, put_out
 
-from switchtower.core import engine, events, registry
+from switchtower.core import events
+from switchtower.core.ports import engine, registry
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.relay.http_parts import ORIGIN, OWNER_TOKEN, PASSWORD, TIMEOUT, HttpExchange, WebApiHarness, open_stage
 
-from switchtower.core import registry
-from switchtower.protocols.relay.http import bodies, problems
-from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.core.ports import registry
+from switchtower.testing.memory.registry import MemoryRegistry
+from switchtower.web_api import requests, responses
 
 ALWAYS = {
     "cache-control": "no-store",
@@ -169,8 +169,8 @@ async def test_a_body_that_cannot_be_understood_is_told_as_such(web_api_harness:
 
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_decoded_or_refused(content: bytes) -> None:
-    with contextlib.suppress(problems.HttpError):
-        assert isinstance(bodies.decode_body(content, bodies.NewUserBody), bodies.NewUserBody)
+    with contextlib.suppress(responses.HttpError):
+        assert isinstance(requests.decode_body(content, requests.NewUserBody), requests.NewUserBody)
 
 
 async def test_what_is_typed_into_the_wrong_field_is_not_said_back(web_api_harness: WebApiHarness) -> None:
@@ -180,7 +180,7 @@ async def test_what_is_typed_into_the_wrong_field_is_not_said_back(web_api_harne
 
 async def test_a_body_that_is_announced_too_long_is_refused_before_it_comes(web_api_harness: WebApiHarness) -> None:
     exchange = await web_api_harness.app.open(
-        "POST", "/users", Content_Length=str(bodies.MAX_BODY_BYTES + 1), Expect="100-continue"
+        "POST", "/users", Content_Length=str(requests.MAX_BODY_BYTES + 1), Expect="100-continue"
     )
     answer = await exchange.answer()
     assert (answer.status, answer.headers["connection"]) == (413, "close")
@@ -198,7 +198,7 @@ async def test_a_client_that_sends_all_before_it_reads_hears_why_it_was_refused(
     def send_all(path: str, **headers: str) -> tuple[int, str | None]:
         connection = HTTPConnection("127.0.0.1", web_api_harness.listener.port, timeout=TIMEOUT)
         try:
-            connection.request("POST", path, b" " * (4 * bodies.MAX_BODY_BYTES), headers)
+            connection.request("POST", path, b" " * (4 * requests.MAX_BODY_BYTES), headers)
             response = connection.getresponse()
             response.read()
             return response.status, response.headers["Connection"]
@@ -221,7 +221,7 @@ async def test_a_body_that_nobody_wants_is_not_read_without_end(web_api_harness:
 
 async def test_a_body_of_exactly_the_limit_is_read(web_api_harness: WebApiHarness) -> None:
     said = json.dumps({"name": "ann", "password": PASSWORD}).encode()
-    assert (await web_api_harness.app.post("/users", said.ljust(bodies.MAX_BODY_BYTES))).status == 201
+    assert (await web_api_harness.app.post("/users", said.ljust(requests.MAX_BODY_BYTES))).status == 201
 
 
 async def test_a_body_that_does_not_come_is_given_up(web_api_harness: WebApiHarness) -> None:

@@ -5,10 +5,11 @@ import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.protocols.relay.http_parts import PASSWORD, WebApiHarness, open_stage, make_success
+from tests.protocols.relay.http_parts import PASSWORD, WebApiHarness, make_success, open_stage
 
-from switchtower.core import engine, events
-from switchtower.protocols.relay import names
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.protocols.relay import wire_values
 
 LOCAL = events.Actor(name="owner", via="local", address="local")
 
@@ -110,7 +111,7 @@ async def test_a_question_is_decided_once(web_api_harness: WebApiHarness, decisi
     (asked,) = await web_api_harness.wait_for_events(run_id, events.ApprovalRequested)
     row = (await web_api_harness.local.get(f"/runs/{run_id}")).json
     assert (row["status"], row["awaiting_input"]) == ("awaiting_approval", True)
-    assert row["pending_request_id"] == names.format_request_id(asked.approval.id)
+    assert row["pending_request_id"] == wire_values.format_request_id(asked.approval.id)
     told = {"request_id": row["pending_request_id"], "decision": decision}
     assert (await web_api_harness.local.post(f"/runs/{run_id}/permission", told)).status == 204
     (decided,) = await web_api_harness.wait_for_events(run_id, events.ApprovalDecided)
@@ -121,7 +122,7 @@ async def test_a_question_is_decided_once(web_api_harness: WebApiHarness, decisi
 async def test_what_is_asked_anew_each_time_cannot_be_approved_for_the_session(web_api_harness: WebApiHarness) -> None:
     run_id = await web_api_harness.start_run(ask_once)
     (asked,) = await web_api_harness.wait_for_events(run_id, events.ApprovalRequested)
-    told = {"request_id": names.format_request_id(asked.approval.id), "decision": "approve_for_session"}
+    told = {"request_id": wire_values.format_request_id(asked.approval.id), "decision": "approve_for_session"}
     answer = await web_api_harness.local.post(f"/runs/{run_id}/permission", told)
     assert answer.status == 409
     assert "approve it once" in answer.json["error"]

@@ -5,10 +5,11 @@ import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.protocols.relay.http_parts import WebApiHarness, open_stage, put_out, make_success
+from tests.protocols.relay.http_parts import WebApiHarness, make_success, open_stage, put_out
 
-from switchtower.core import engine, events, journal, tower
-from switchtower.protocols.relay.http import stdout
+from switchtower.core import events
+from switchtower.core.ports import engine, journal, session_service
+from switchtower.web_api.endpoints import terminal_stream
 
 
 @pytest.fixture
@@ -101,8 +102,8 @@ async def test_the_stream_of_a_run_that_has_ended_ends_wherever_it_begins(web_ap
     await web_api_harness.local.get(f"/runs/{run_id}/fs/list")
     await web_api_harness.wait_for_events(run_id, events.RemoteCallFinished)
     for after_seq in range((await web_api_harness.runtime.get_session(run_id)).seq + 1):
-        following = stdout.TerminalSubscriber()
-        attached: asyncio.Future[tower.Attachment] = asyncio.get_running_loop().create_future()
+        following = terminal_stream.TerminalSubscriber()
+        attached: asyncio.Future[session_service.Attachment] = asyncio.get_running_loop().create_future()
         web_api_harness.runtime.attach(run_id, after_seq, following, admit=lambda _: None, done=attached.set_result)  # type: ignore[arg-type]
         following.start(await attached)
         async with asyncio.timeout(60):
@@ -213,8 +214,8 @@ async def test_who_falls_behind_what_is_kept_goes_on_from_the_screen() -> None:
     async with open_stage(retention=journal.Retention(10, 0)) as stage:
         talker = TalkingEngine()
         run_id = await stage.start_run(talker.work)
-        following = await stdout.follow_terminal(stage.runtime, run_id, stdout.START)
-        answer = stdout.TerminalOutputResponse(stage.runtime, run_id, following)
+        following = await terminal_stream.follow_terminal(stage.runtime, run_id, terminal_stream.START)
+        answer = terminal_stream.TerminalOutputResponse(stage.runtime, run_id, following)
         sent: list[bytes] = []
         taken = asyncio.Event()
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.protocols.relay import messages
-from switchtower.protocols.relay.hub import intake
+from switchtower.protocols.relay.hub import mirror
 
 
 def make_message(seq: int, prev_seq: int | None = None) -> messages.Envelope:
@@ -18,20 +18,20 @@ def list_seqs(envelopes: list[messages.Envelope]) -> list[int | None]:
 
 
 def test_what_comes_in_order_goes_through_at_once() -> None:
-    run = intake.ReorderBuffer(0)
+    run = mirror.ReorderBuffer(0)
     assert [list_seqs(run.add(make_message(seq))) for seq in (1, 2, 3)] == [[1], [2], [3]]
     assert run.last_seq == 3
     assert not run.has_gap
 
 
 def test_it_goes_on_from_what_we_have() -> None:
-    run = intake.ReorderBuffer(7)
+    run = mirror.ReorderBuffer(7)
     assert list_seqs(run.add(make_message(7))) == []
     assert list_seqs(run.add(make_message(8))) == [8]
 
 
 def test_what_was_let_through_is_not_let_through_again() -> None:
-    run = intake.ReorderBuffer(0)
+    run = mirror.ReorderBuffer(0)
     run.add(make_message(1))
     run.add(make_message(2))
     assert [list_seqs(run.add(make_message(seq))) for seq in (1, 2, 1)] == [[], [], []]
@@ -39,7 +39,7 @@ def test_what_was_let_through_is_not_let_through_again() -> None:
 
 
 def test_what_is_behind_a_hole_waits_for_it() -> None:
-    run = intake.ReorderBuffer(0)
+    run = mirror.ReorderBuffer(0)
     assert list_seqs(run.add(make_message(3))) == []
     assert list_seqs(run.add(make_message(2))) == []
     assert run.has_gap
@@ -49,7 +49,7 @@ def test_what_is_behind_a_hole_waits_for_it() -> None:
 
 
 def test_a_hole_that_the_host_says_is_none_is_none() -> None:
-    run = intake.ReorderBuffer(0)
+    run = mirror.ReorderBuffer(0)
     assert list_seqs(run.add(make_message(2, prev_seq=0))) == [2]
     assert list_seqs(run.add(make_message(9, prev_seq=2))) == [9]
     assert list_seqs(run.add(make_message(12, prev_seq=11))) == []
@@ -58,12 +58,12 @@ def test_a_hole_that_the_host_says_is_none_is_none() -> None:
 
 def test_a_host_that_forgot_what_came_before_is_believed() -> None:
     """Its `prev_seq` is older than what we have: nothing is missing between."""
-    run = intake.ReorderBuffer(5)
+    run = mirror.ReorderBuffer(5)
     assert list_seqs(run.add(make_message(8, prev_seq=3))) == [8]
 
 
 def test_what_will_not_come_is_given_up_up_to_the_next_hole() -> None:
-    run = intake.ReorderBuffer(0)
+    run = mirror.ReorderBuffer(0)
     for seq in (3, 4, 7, 8, 12):
         assert run.add(make_message(seq)) == []
     assert list_seqs(run.skip_gap()) == [3, 4]
@@ -77,12 +77,12 @@ def test_what_will_not_come_is_given_up_up_to_the_next_hole() -> None:
 
 
 def test_there_is_an_end_to_what_is_held_back() -> None:
-    run = intake.ReorderBuffer(0)
-    for seq in range(2, intake.MAX_HELD + 2):
+    run = mirror.ReorderBuffer(0)
+    for seq in range(2, mirror.MAX_HELD + 2):
         assert not run.is_full
         run.add(make_message(seq))
     assert run.is_full
-    assert list_seqs(run.skip_gap()) == list(range(2, intake.MAX_HELD + 2))
+    assert list_seqs(run.skip_gap()) == list(range(2, mirror.MAX_HELD + 2))
     assert not run.is_full
 
 
@@ -102,7 +102,7 @@ def test_whatever_the_order_and_however_often_the_exact_sequence_comes_out(
     again = data.draw(st.lists(st.sampled_from(told), max_size=20))
     arriving = data.draw(st.permutations([*told, *again]))
     known = data.draw(st.sampled_from([0, *[envelope.seq or 0 for envelope in told]]))
-    run = intake.ReorderBuffer(known)
+    run = mirror.ReorderBuffer(known)
     out: list[messages.Envelope] = []
     for envelope in arriving:
         out += run.add(envelope)
@@ -116,7 +116,7 @@ def test_whatever_the_order_and_however_often_the_exact_sequence_comes_out(
 def test_whatever_a_hostile_host_numbers_nothing_goes_through_twice_or_backwards(
     arriving: list[tuple[int, int | None, bool]],
 ) -> None:
-    run = intake.ReorderBuffer(0)
+    run = mirror.ReorderBuffer(0)
     out: list[int | None] = []
     for seq, prev_seq, impatient in arriving:
         out += list_seqs(run.add(make_message(seq, prev_seq)))

@@ -11,19 +11,20 @@ import pytest
 from tests.protocols.relay.link_parts import (
     HOST,
     TOKEN,
-    ScriptedHostConnection,
     Frame,
     LinkedHost,
+    ScriptedHostConnection,
     ScriptedHub,
-    make_output_tool,
     find_unsettled_seq,
+    make_output_tool,
 )
 from tests.runtime.parts import work_until_cancelled
 
-from switchtower.core import engine, errors, events, journal, tower
-from switchtower.protocols.relay.link import settings as link_settings
-from switchtower.stores.memory import MemoryJournal
-from switchtower.stores.registry_memory import MemoryRegistry
+from switchtower.core import errors, events
+from switchtower.core.ports import engine, journal, session_service
+from switchtower.protocols.relay import settings as link_settings
+from switchtower.testing.memory.journal import MemoryJournal
+from switchtower.testing.memory.registry import MemoryRegistry
 from switchtower.transports import upgrade
 
 A, B, C = "sess_a", "sess_b", "sess_c"
@@ -54,7 +55,7 @@ async def make_host(hub: ScriptedHub) -> AsyncIterator[MakeHost]:
 
 async def run(host: LinkedHost, session_id: str) -> None:
     """One run, to its end."""
-    outlet = await host.runtime.attach_subscriber(session_id, tower.HEAD_CURSOR)
+    outlet = await host.runtime.attach_subscriber(session_id, session_service.HEAD_CURSOR)
     await host.runtime.send(session_id=session_id)
     await outlet.wait_for_event(events.RunCompleted)
 

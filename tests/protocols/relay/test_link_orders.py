@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from tests.protocols.relay.link_parts import HOST, ScriptedHostConnection, Frame, LinkedHost, ScriptedHub
+from tests.protocols.relay.link_parts import HOST, Frame, LinkedHost, ScriptedHostConnection, ScriptedHub
 from tests.runtime.parts import ask_once, work_until_cancelled
 
 from switchtower.core import commands, events
-from switchtower.protocols.relay import messages, names, reports
+from switchtower.protocols.relay import inbound, messages, wire_values
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.link import orders
-from switchtower.testing.sessions import start_session
-from switchtower.transports.packet import Packet
+from switchtower.protocols.relay.link import hub_requests
+from switchtower.testing.session_driver import start_session
+from switchtower.transports.stream import Packet
 
 RUN = "sess_run"
 NOT_TEXT = "Expected `str`, got `int` - at `$.text`"
@@ -239,7 +239,7 @@ async def test_unknown_types_are_passed_over(hub_request_harness: HubRequestHarn
 
 
 async def test_too_many_calls_at_once_are_refused(hub_request_harness: HubRequestHarness) -> None:
-    for number in range(orders.MAX_CONCURRENT_CALLS + 3):
+    for number in range(hub_requests.MAX_CONCURRENT_CALLS + 3):
         data = {"request_id": f"req_{number}", "path": f"new_{number}", "content": "x"}
         hub_request_harness.call.send("rpc.fs.write", data, run_id=RUN)
     await hub_request_harness.hub.wait_until(lambda: len(hub_request_harness.call.list_messages("rpc.response")) == 3)
@@ -247,12 +247,12 @@ async def test_too_many_calls_at_once_are_refused(hub_request_harness: HubReques
         "too many calls at once"
     }
     await hub_request_harness.hub.wait_until(
-        lambda: len(hub_request_harness.call.list_messages("run.permission_requested")) == orders.MAX_CONCURRENT_CALLS
+        lambda: len(hub_request_harness.call.list_messages("run.permission_requested")) == hub_requests.MAX_CONCURRENT_CALLS
     )
-    for number in range(orders.MAX_CONCURRENT_CALLS):
+    for number in range(hub_requests.MAX_CONCURRENT_CALLS):
         hub_request_harness.call.send("run.permission.deny", {"request_id": f"req_{number}"}, run_id=RUN)
     await hub_request_harness.hub.wait_until(
-        lambda: len(hub_request_harness.call.list_messages("rpc.response")) == 3 + orders.MAX_CONCURRENT_CALLS
+        lambda: len(hub_request_harness.call.list_messages("rpc.response")) == 3 + hub_requests.MAX_CONCURRENT_CALLS
     )
     assert (await hub_request_harness.ask("rpc.fs.read", path="note.txt"))["data"]["ok"]
 
@@ -312,11 +312,11 @@ async def test_a_bug_of_ours_is_told_without_its_details(caplog: pytest.LogCaptu
 async def test_a_run_of_another_host_is_unknown_here(hub_request_harness: HubRequestHarness) -> None:
     told = messages.Envelope(type="run.output", run_id="theirs", seq=1)
     mirror = commands.MirrorRun(
-        session_id=names.parse_run_id("theirs"),
+        session_id=wire_values.parse_run_id("theirs"),
         host="host_2",
-        run_id=names.make_core_run_id(names.parse_run_id("theirs")),
-        reports=(reports.parse_report("host_2", told, 1),),
-        opening=reports.make_opening_events("host_2"),
+        run_id=wire_values.make_core_run_id(wire_values.parse_run_id("theirs")),
+        reports=(inbound.parse_report("host_2", told, 1),),
+        opening=inbound.make_opening_events("host_2"),
     )
     await hub_request_harness.host.runtime.ask(mirror)
     hub_request_harness.call.send("run.stop", {}, run_id="theirs")

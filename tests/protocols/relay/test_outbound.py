@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.relay import samples
 
-from switchtower.core import events, journal
-from switchtower.core.session import make_card
-from switchtower.protocols.relay import messages, outbound
-from switchtower.testing.sessions import SessionDriver
+from switchtower.core import events
+from switchtower.core.fold import make_card
+from switchtower.core.ports import journal
+from switchtower.protocols.relay import encoder, messages
+from switchtower.testing.session_driver import SessionDriver
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VIEWS = {"agent": samples.AGENT, "terminal": samples.TERMINAL, "mirrored": samples.MIRRORED}
@@ -33,7 +34,7 @@ def test_an_envelope_can_be_read_as_the_document_has_it(kind: str) -> None:
     for run_id, event in samples.list_samples(kind):
         for about in VIEWS.values():
             entry = samples.make_entry(run_id, samples.make_relayed(event) if about.mirrored else samples.make_own(event))
-            frame = outbound.encode_event(about, entry)
+            frame = encoder.encode_event(about, entry)
             if frame is None:
                 continue
             envelope = msgspec.json.decode(frame, type=messages.Envelope)
@@ -47,28 +48,28 @@ def test_an_envelope_can_be_read_as_the_document_has_it(kind: str) -> None:
 def test_of_a_session_elsewhere_only_what_its_host_told_is_passed_on(kind: str) -> None:
     for run_id, event in samples.list_samples(kind):
         if event.relayed is None:
-            assert outbound.encode_event(samples.MIRRORED, samples.make_entry(run_id, event)) is None
+            assert encoder.encode_event(samples.MIRRORED, samples.make_entry(run_id, event)) is None
 
 
 def test_that_a_host_is_lost_or_back_is_told_without_a_number_of_its_own() -> None:
     for event, type_ in ((events.HostLost("host_1"), "run.lost"), (events.HostReturned("host_1"), "run.found")):
-        frame = outbound.encode_event(samples.MIRRORED, samples.make_entry(samples.RUN, event))
+        frame = encoder.encode_event(samples.MIRRORED, samples.make_entry(samples.RUN, event))
         assert frame is not None
         told = json.loads(frame)
         assert told["type"] == type_
         assert "seq" not in told
 
 
-@given(text=ANY_TEXT, kind=st.sampled_from(sorted(outbound.OUTPUTS)), note=st.none() | ANY_TEXT)
+@given(text=ANY_TEXT, kind=st.sampled_from(sorted(encoder.OUTPUTS)), note=st.none() | ANY_TEXT)
 def test_output_goes_the_short_way_unharmed(text: str, kind: str, note: str | None) -> None:
     event: events.AnyEvent = events.TextDelta(text) if kind == "text.delta" else events.ToolProgressed("call_1", text)
-    own = outbound.encode_event(samples.TERMINAL, samples.make_entry(samples.RUN, event))
+    own = encoder.encode_event(samples.TERMINAL, samples.make_entry(samples.RUN, event))
     assert own is not None
     assert json.loads(own)["data"] == {"stream": "stdout", "text": text}
 
     extra = {} if note is None else {"note": note}
     theirs = msgspec.structs.replace(event, relayed=events.Relayed(7, 1_759_000_000_000, extra))
-    passed_on = outbound.encode_event(samples.MIRRORED, samples.make_entry(samples.RUN, theirs))
+    passed_on = encoder.encode_event(samples.MIRRORED, samples.make_entry(samples.RUN, theirs))
     assert passed_on is not None
     assert json.loads(passed_on)["data"] == {"stream": "stdout", "text": text, **extra}
 
@@ -78,7 +79,7 @@ def test_no_word_of_a_host_breaks_out_of_its_place(type_: str, host: str, key: s
     """A type with quotes in it must not become fields of the envelope."""
     said = events.HostEventReceived(type=type_, data={key: type_}, relayed=events.Relayed(3, 1_759_000_000_000))
     about = msgspec.structs.replace(samples.MIRRORED, host_id=host, run_id=type_)
-    frame = outbound.encode_event(about, samples.make_entry(samples.RUN, said))
+    frame = encoder.encode_event(about, samples.make_entry(samples.RUN, said))
     assert frame is not None
     told = json.loads(frame)
     assert told == {
@@ -97,7 +98,7 @@ def test_long_arguments_are_cut_once_and_no_second_time(words: Any) -> None:
     called = events.ToolCalled(call_id="call_1", tool="run", args={"command": words})
     once = samples.encode_frame(samples.AGENT, samples.RUN, called, 1)["data"]["args"]
     assert set(once) == {"truncated"}
-    assert len(once["truncated"]) <= outbound.RESULT_LIMIT
+    assert len(once["truncated"]) <= encoder.RESULT_LIMIT
     again = events.ToolCalled(call_id="call_1", tool="run", args=once, relayed=events.Relayed(1, 1))
     assert samples.encode_frame(samples.MIRRORED, samples.RUN, again, 1)["data"]["args"] == once
 
@@ -105,7 +106,7 @@ def test_long_arguments_are_cut_once_and_no_second_time(words: Any) -> None:
 def test_what_only_claims_to_be_cut_is_cut() -> None:
     called = events.ToolCalled(call_id="call_1", tool="run", args={"truncated": "x" * 100_000}, relayed=events.Relayed(1, 1))
     assert (
-        len(samples.encode_frame(samples.MIRRORED, samples.RUN, called, 1)["data"]["args"]["truncated"]) <= outbound.RESULT_LIMIT
+        len(samples.encode_frame(samples.MIRRORED, samples.RUN, called, 1)["data"]["args"]["truncated"]) <= encoder.RESULT_LIMIT
     )
 
 
@@ -122,14 +123,14 @@ def test_an_agent_s_run_ends_only_when_nobody_can_send_it_another_message(ends: 
     ("via", "actor"), [("web", "web"), ("app", "web"), ("cli", "cli"), ("local", "cli"), ("host", "system"), ("", "system")]
 )
 def test_who_it_was_is_one_of_the_document_s_words(via: str, actor: str) -> None:
-    assert outbound.convert_actor(events.Actor(name="ada", via=via)) == actor
+    assert encoder.convert_actor(events.Actor(name="ada", via=via)) == actor
 
 
 def test_a_card_says_the_same_of_a_session_as_the_session_itself() -> None:
     table = SessionDriver(mode="headless")
-    about = outbound.EnvelopeHeader.from_session(table.session, "host_me")
-    assert about == outbound.EnvelopeHeader.from_card(make_card(table.session), "host_me")
-    assert about == outbound.EnvelopeHeader("sess_01", "sess_01", "host_me", mirrored=False, is_terminal=False, ends=True)
+    about = encoder.EnvelopeHeader.from_session(table.session, "host_me")
+    assert about == encoder.EnvelopeHeader.from_card(make_card(table.session), "host_me")
+    assert about == encoder.EnvelopeHeader("sess_01", "sess_01", "host_me", mirrored=False, is_terminal=False, ends=True)
 
 
 def test_frames_are_in_the_order_of_entries_without_what_has_no_word() -> None:
@@ -138,5 +139,5 @@ def test_frames_are_in_the_order_of_entries_without_what_has_no_word() -> None:
         samples.make_entry(samples.RUN, events.PhaseChanged(phase="Thinking"), 2),
         samples.make_entry(samples.RUN, events.ToolProgressed("call_1", "b"), 3),
     ]
-    told = [json.loads(frame) for frame in outbound.encode_batch(samples.AGENT, entries)]
+    told = [json.loads(frame) for frame in encoder.encode_batch(samples.AGENT, entries)]
     assert [(frame["seq"], frame["data"]["text"]) for frame in told] == [(1, "a"), (3, "b")]

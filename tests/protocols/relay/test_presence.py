@@ -4,10 +4,11 @@ import logging
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.protocols.relay.hall import MemoryHost, HubHarness, open_hub
+from tests.protocols.relay.hall import HubHarness, MemoryHost, open_hub
 
-from switchtower.core import events, registry
-from switchtower.protocols.relay.hub import presence, roster
+from switchtower.core import events
+from switchtower.core.ports import registry
+from switchtower.protocols.relay.hub import connected_hosts, presence
 
 SOON = 0.02
 """How long a host may be away in tests that wait until one is lost."""
@@ -60,7 +61,7 @@ async def test_who_came_is_online_and_who_went_is_not(hub_harness: HubHarness) -
 async def test_a_new_connection_takes_the_place_of_the_old_whose_end_takes_nothing_with_it(hub_harness: HubHarness) -> None:
     old = await hub_harness.connect_host("a")
     new = await hub_harness.connect_host("a")
-    assert await old.is_cut() == (roster.REPLACED, "replaced by a new connection")
+    assert await old.is_cut() == (connected_hosts.REPLACED, "replaced by a new connection")
     assert (await hub_harness.list_rows())["a"].online
     await new.drain()
     await leave(new)
@@ -72,7 +73,7 @@ async def test_one_that_is_replaced_again_and_again_is_never_away(short_timeout_
     run = await short_timeout_hub.run("a", "run-7")
     for _ in range(20):
         hosts.append(await short_timeout_hub.connect_host("a"))
-        assert await hosts[-2].is_cut() == (roster.REPLACED, "replaced by a new connection")
+        assert await hosts[-2].is_cut() == (connected_hosts.REPLACED, "replaced by a new connection")
     await wait_for_expiry(short_timeout_hub)
     assert run.list_events(events.HostLost) == []
 
@@ -191,7 +192,7 @@ async def test_one_that_may_not_stay_is_cut_off_and_told_why(hub_harness: HubHar
         "rotate": lambda: hub_harness.presence.rotate_host("a"),
     }
     assert await verbs[verb]()
-    assert await host.is_cut() == (roster.REMOVED, reason)
+    assert await host.is_cut() == (connected_hosts.REMOVED, reason)
     assert "a" not in hub_harness.presence.connected_hosts
     assert ("a" in await hub_harness.list_rows()) is (verb != "remove")
     await other.drain()

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.relay import samples
 
-from switchtower.core import codec, commands, events, journal
+from switchtower.core import codec, commands, events
 from switchtower.core.decide import decide
-from switchtower.core.session import Session, fold
-from switchtower.protocols.relay import messages, outbound, reports, stamps
+from switchtower.core.fold import fold
+from switchtower.core.ports import journal
+from switchtower.core.session import Session
+from switchtower.protocols.relay import encoder, inbound, messages, wire_values
 
 NOW_MS = 1_760_000_100_000
 HOST = samples.HOST
@@ -23,13 +25,13 @@ def make_report(type_: str, data: Any, *, seq: int = 5, ts: Any = "2025-10-09T08
     return msgspec.json.decode(json.dumps(frame), type=messages.Envelope)
 
 
-def encode_for_apps(report: commands.HostReport, about: outbound.EnvelopeHeader = samples.MIRRORED) -> list[dict[str, Any]]:
+def encode_for_apps(report: commands.HostReport, about: encoder.EnvelopeHeader = samples.MIRRORED) -> list[dict[str, Any]]:
     """What apps are sent of it, once it is in our journal."""
     entries = [
         journal.Entry(place, NOW_MS, samples.RUN, event.kind, codec.encode(event))
         for place, event in enumerate(report.events, start=100)
     ]
-    return [json.loads(frame) for frame in outbound.encode_batch(about, entries)]
+    return [json.loads(frame) for frame in encoder.encode_batch(about, entries)]
 
 
 def drop_location(frame: dict[str, Any]) -> dict[str, Any]:
@@ -48,12 +50,12 @@ OWN = [
 
 @pytest.mark.parametrize(("about", "run_id", "event"), OWN)
 def test_what_a_host_of_ours_tells_comes_out_of_the_hub_as_it_went_in(
-    about: outbound.EnvelopeHeader, run_id: str | None, event: events.AnyEvent
+    about: encoder.EnvelopeHeader, run_id: str | None, event: events.AnyEvent
 ) -> None:
-    frame = outbound.encode_event(about, samples.make_entry(run_id, event))
+    frame = encoder.encode_event(about, samples.make_entry(run_id, event))
     if frame is None:
         return
-    report = reports.parse_report(HOST, msgspec.json.decode(frame, type=messages.Envelope), NOW_MS)
+    report = inbound.parse_report(HOST, msgspec.json.decode(frame, type=messages.Envelope), NOW_MS)
     (again,) = encode_for_apps(report)
     told = json.loads(frame)
     if isinstance(event, events.ApprovalDecided):
@@ -109,7 +111,7 @@ DOCUMENTED: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("type_", "data"), DOCUMENTED, ids=lambda value: value if isinstance(value, str) else None)
 def test_what_any_host_tells_by_the_document_is_passed_on_with_all_it_said(type_: str, data: dict[str, Any]) -> None:
     said = {**data, "novelty": {"of": "tomorrow"}, "allow_tools": ["a"]}
-    report = reports.parse_report(HOST, make_report(type_, said), NOW_MS)
+    report = inbound.parse_report(HOST, make_report(type_, said), NOW_MS)
     assert report.seq == 5
     assert [event.relayed.seq for event in report.events if event.relayed is not None] == [5], "one event has the host's number"
     (frame,) = encode_for_apps(report)
@@ -124,7 +126,7 @@ def test_what_any_host_tells_by_the_document_is_passed_on_with_all_it_said(type_
 
 
 def test_a_beginning_is_a_session_that_lives_there_and_nobody_attaches_to_by_token() -> None:
-    report = reports.parse_report(
+    report = inbound.parse_report(
         HOST, make_report("run.started", {"tool": "codex", "cwd": "/there", "command": "codex"}), NOW_MS
     )
     started = report.events[0]
@@ -138,7 +140,7 @@ def test_a_beginning_is_a_session_that_lives_there_and_nobody_attaches_to_by_tok
     ("exit_code", "outcome"), [(0, events.Outcome.SUCCESS), (1, events.Outcome.FAILED), (-1, events.Outcome.FAILED)]
 )
 def test_an_exit_is_the_run_s_end(exit_code: int, outcome: events.Outcome) -> None:
-    report = reports.parse_report(HOST, make_report("run.exited", {"exit_code": exit_code}), NOW_MS)
+    report = inbound.parse_report(HOST, make_report("run.exited", {"exit_code": exit_code}), NOW_MS)
     ended = report.events[-1]
     assert isinstance(ended, events.RunCompleted)
     assert (ended.outcome, ended.exit_code) == (outcome, exit_code)
@@ -152,9 +154,9 @@ def test_an_exit_is_the_run_s_end(exit_code: int, outcome: events.Outcome) -> No
     ],
 )
 def test_that_a_question_was_answered_is_guessed_from_its_id(type_: str, data: dict[str, Any]) -> None:
-    asked = reports.parse_report(HOST, make_report("run.permission_requested", {"request_id": "k3j9x", "prompt": "?"}), NOW_MS)
+    asked = inbound.parse_report(HOST, make_report("run.permission_requested", {"request_id": "k3j9x", "prompt": "?"}), NOW_MS)
     assert isinstance(asked.events[0], events.ApprovalRequested)
-    guess = reports.parse_report(HOST, make_report(type_, data), NOW_MS).events[-1]
+    guess = inbound.parse_report(HOST, make_report(type_, data), NOW_MS).events[-1]
     assert isinstance(guess, events.ApprovalWithdrawn)
     assert guess.approval_id == asked.events[0].approval.id
     assert guess.relayed is None
@@ -165,7 +167,7 @@ def test_that_a_question_was_answered_is_guessed_from_its_id(type_: str, data: d
 
 @given(st.integers(1, 4_000_000_000_000))
 def test_a_time_is_spelled_and_read_to_the_millisecond(at_ms: int) -> None:
-    assert stamps.parse_timestamp(stamps.format_timestamp(at_ms), at_ms) == at_ms
+    assert wire_values.parse_timestamp(wire_values.format_timestamp(at_ms), at_ms) == at_ms
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_a_time_is_spelled_and_read_to_the_millisecond(at_ms: int) -> None:
     ids=repr,
 )
 def test_a_time_that_nobody_can_read_or_believe_is_now(stamp: Any, at_ms: int) -> None:
-    assert stamps.parse_timestamp(stamp, NOW_MS) == at_ms
+    assert wire_values.parse_timestamp(stamp, NOW_MS) == at_ms
 
 
 # Rubbish
@@ -209,7 +211,7 @@ JSON = st.recursive(
 
 @given(type_=st.sampled_from(TYPES), data=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=8) | JSON, ts=JSON)
 def test_whatever_a_host_says_is_a_report_that_can_be_stored_and_passed_on(type_: str, data: Any, ts: Any) -> None:
-    report = reports.parse_report(HOST, make_report(type_, data, ts=ts), NOW_MS)
+    report = inbound.parse_report(HOST, make_report(type_, data, ts=ts), NOW_MS)
 
     assert report.events
     assert [event.relayed.seq for event in report.events if event.relayed is not None] == [5]
@@ -219,7 +221,7 @@ def test_whatever_a_host_says_is_a_report_that_can_be_stored_and_passed_on(type_
 
     session = Session(id="sess_r.run-7")
     mirror = commands.MirrorRun(
-        session_id=session.id, host=HOST, run_id="run_r.run-7", reports=(report,), opening=reports.make_opening_events(HOST)
+        session_id=session.id, host=HOST, run_id="run_r.run-7", reports=(report,), opening=inbound.make_opening_events(HOST)
     )
     decision = decide(session, mirror, now_ms=NOW_MS, mint=str)
     for seq, event in enumerate(decision.events, start=1):
@@ -232,7 +234,7 @@ def test_whatever_a_host_says_is_a_report_that_can_be_stored_and_passed_on(type_
 )
 def test_data_that_is_no_object_is_noted_as_unreadable(data: bytes) -> None:
     envelope = messages.Envelope(type="run.output", run_id="run-7", seq=5, data=msgspec.Raw(data))
-    (event,) = reports.parse_report(HOST, envelope, NOW_MS).events
+    (event,) = inbound.parse_report(HOST, envelope, NOW_MS).events
     assert isinstance(event, events.HostEventReceived)
     assert set(event.data) == {"unreadable"}
 
@@ -250,7 +252,7 @@ def test_data_that_is_no_object_is_noted_as_unreadable(data: bytes) -> None:
     ],
 )
 def test_what_is_not_as_its_type_promises_is_noted_and_its_number_counts(type_: str, data: dict[str, Any]) -> None:
-    (event,) = reports.parse_report(HOST, make_report(type_, data), NOW_MS).events
+    (event,) = inbound.parse_report(HOST, make_report(type_, data), NOW_MS).events
     assert isinstance(event, events.HostEventReceived)
     assert event.relayed is not None
     assert event.relayed.seq == 5

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from tests.protocols.relay import samples
 
-from switchtower.core import events, journal
+from switchtower.core import events
+from switchtower.core.ports import journal
 from switchtower.protocols.relay import rows
 
 NOON = 1_760_000_000_000

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contract_proc.driving import DRIVER_TIMEOUT
 
-from switchtower.protocols.rep import framing, messages, server
+from switchtower.protocols.rep import messages, server
 
 
 class RecordingRepRuntime:
@@ -210,7 +210,7 @@ def test_no_line_breaks_the_conversation(line: bytes) -> None:
 def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     whole = b"\n".join(lines)
     expected = [None if len(line) > 20 else line.strip() for line in lines if len(line) > 20 or line.strip()]
-    reading = framing.BoundedLineSplitter(longest=20)
+    reading = server.BoundedLineSplitter(longest=20)
     got: list[bytes | None] = []
     for size in [*cuts, *([7] * len(whole))]:
         got += reading.feed(whole[:size])
@@ -329,7 +329,7 @@ def test_refusals_of_the_executable_carry_their_codes(child: RepChildProcess) ->
 
 @pytest.mark.requirement("rep:envelope:too-long")
 def test_an_oversized_line_and_rubbish_are_answered_and_survived(child: RepChildProcess) -> None:
-    sending = threading.Thread(target=lambda: child.send(b'{"x":"' + b"y" * framing.MAX_LINE_BYTES + b'"}\n\xff\xfe\n\n'))
+    sending = threading.Thread(target=lambda: child.send(b'{"x":"' + b"y" * server.MAX_LINE_BYTES + b'"}\n\xff\xfe\n\n'))
     sending.start()
     assert [child.read()["error"]["code"] for _ in range(2)] == [3001, 3001]
     sending.join()

@@ -8,9 +8,10 @@ import pytest
 from tests.runtime.homes.town import LIMITS, RuntimeCluster
 from tests.runtime.parts import SESSION, RecordingSubscriber, ask_once, cancel, decide, finish_at_once, send, work_until_cancelled
 
-from switchtower.core import commands, errors, events, tower
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import session_service
 from switchtower.core.session import Session
-from switchtower.testing.sessions import OWNER, start_session
+from switchtower.testing.session_driver import OWNER, start_session
 
 
 async def test_a_session_has_its_home_where_it_was_started_and_is_followed_everywhere(runtime_cluster: RuntimeCluster) -> None:
@@ -41,7 +42,7 @@ async def test_an_asker_hears_the_answer_before_what_came_of_it(runtime_cluster:
     heard: list[str] = []
 
     class Noting(RecordingSubscriber):
-        def deliver(self, batch: tower.Batch) -> None:
+        def deliver(self, batch: session_service.Batch) -> None:
             heard.extend(entry.kind for entry in batch.entries)
             super().deliver(batch)
 

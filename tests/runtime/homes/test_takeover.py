@@ -6,8 +6,9 @@ import pytest
 from tests.runtime.homes.town import RuntimeCluster, RuntimeNode
 from tests.runtime.parts import SESSION, SUCCESS, ask_once, decide, finish_at_once, send, work_until_cancelled
 
-from switchtower.core import commands, engine, errors, events, homes
-from switchtower.testing.sessions import OWNER
+from switchtower.core import commands, errors, events
+from switchtower.core.ports import cluster, engine
+from switchtower.testing.session_driver import OWNER
 
 
 async def start_waiting_run(runtime_node: RuntimeNode) -> events.Approval:
@@ -109,7 +110,7 @@ async def test_a_node_that_cannot_renew_gives_its_sessions_up_by_its_own_clock(r
     assert lapsed == [True]
     assert here.runtime.owned_lanes() == []
     assert not here.homes.takes_up
-    assert await here.homes.claim("sess_other") == homes.OwnedBy(there.node_id)  # let another take it up
+    assert await here.homes.claim("sess_other") == cluster.OwnedBy(there.node_id)  # let another take it up
     await there.leave()
     await here.poll_cluster()
     with pytest.raises(errors.OwnerUnreachable):

@@ -6,13 +6,14 @@ from typing import Any
 
 from tests.runtime.parts import TIMEOUT, RuntimeHarness, Work, finish_at_once
 
-from switchtower.core import errors, events, journal
-from switchtower.runtime.homes.node_homes import LeasedOwnership
-from switchtower.runtime.homes.residence import NodeMembership, MembershipTerms
-from switchtower.runtime.limits import RuntimeLimits
-from switchtower.stores.leases_memory import MemoryLeases
-from switchtower.stores.memory import MemoryJournal
-from switchtower.testing.mesh_pair import MemoryMesh, make_cluster
+from switchtower.cluster.membership import MembershipTerms, NodeMembership
+from switchtower.cluster.ownership import LeasedOwnership
+from switchtower.core import errors, events
+from switchtower.core.ports import journal
+from switchtower.runtime.lane_items import RuntimeLimits
+from switchtower.testing.memory.journal import MemoryJournal
+from switchtower.testing.memory.leases import MemoryLeases
+from switchtower.testing.memory.mesh import MemoryMesh, make_cluster
 
 LEASE_S = 60.0
 """Nobody falls silent by accident."""

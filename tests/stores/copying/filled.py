@@ -5,20 +5,21 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
-from switchtower.core import codec, events, journal
-from switchtower.core.registry import HostState
-from switchtower.core.session import make_card, encode_snapshot
-from switchtower.stores import sqlite_look
-from switchtower.stores.copying import ports
-from switchtower.stores.copying.postgres_reading import PostgresSource
-from switchtower.stores.copying.sqlite_reading import SqliteSource
-from switchtower.stores.postgres_tools import look
-from switchtower.stores.registry import SqliteRegistry
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing import registry_contract
-from switchtower.testing.journal_contract import NOON, make_delta, make_deltas, make_receipt, make_warning
-from switchtower.testing.journal_contract import make_card as a_card
-from switchtower.testing.sessions import SessionDriver
+from tests.contracts import registry as contracts_registry
+
+from switchtower.core import codec, events
+from switchtower.core.fold import encode_snapshot, make_card
+from switchtower.core.ports import journal
+from switchtower.core.ports.registry import HostState
+from switchtower.stores.postgres import inspection as postgres_inspection
+from switchtower.stores.sqlite import inspection
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.sqlite.registry import SqliteRegistry
+from switchtower.stores.transfer import ports
+from switchtower.stores.transfer.postgres import PostgresSource
+from switchtower.stores.transfer.sqlite import SqliteSource
+from switchtower.testing.entries import NOON, make_delta, make_deltas, make_receipt, make_warning
+from switchtower.testing.session_driver import SessionDriver
 
 SECRETS = {ports.OWNER_TOKEN: b"owner's", ports.JWT_SECRET: b"0123456789abcdef"}
 
@@ -81,12 +82,12 @@ async def make_empty_registry(path: Path) -> None:
 
 
 async def fill_registry(registry: SqliteRegistry) -> None:
-    await registry.add_user(registry_contract.make_user("ann"))
-    await registry.add_user(registry_contract.make_user("bob", "$argon2id$two"))
+    await registry.add_user(contracts_registry.make_user("ann"))
+    await registry.add_user(contracts_registry.make_user("bob", "$argon2id$two"))
     for number in range(3):
-        await registry.add_token(registry_contract.make_token(f"tok_{number}"))
+        await registry.add_token(contracts_registry.make_token(f"tok_{number}"))
     await registry.revoke_token("tok_1", NOON + 1)
-    await registry.record_contact(registry_contract.make_contact("host_\\1"), first_state=HostState.PENDING, most=10)
+    await registry.record_contact(contracts_registry.make_contact("host_\\1"), first_state=HostState.PENDING, most=10)
     await registry.record_hub("https://hub.example", NOON)
     await registry.store_acknowledgements("https://hub.example", [(f"sess_{number}", number, NOON) for number in range(700)])
 
@@ -94,15 +95,15 @@ async def fill_registry(registry: SqliteRegistry) -> None:
 @contextmanager
 def read_home(folder: Path) -> Iterator[SqliteSource]:
     with (
-        sqlite_look.open_readonly(folder / "journal.db") as journal_file,
-        sqlite_look.open_readonly(folder / "registry.db", sqlite_look.REGISTRY) as registry_file,
+        inspection.open_readonly(folder / "journal.db") as journal_file,
+        inspection.open_readonly(folder / "registry.db", inspection.REGISTRY) as registry_file,
     ):
         yield SqliteSource(journal_file, registry_file, SECRETS)
 
 
 @asynccontextmanager
 async def read_database(dsn: str) -> AsyncIterator[PostgresSource]:
-    async with look.open_readonly(dsn) as connection, look.open_snapshot(connection):
+    async with postgres_inspection.open_readonly(dsn) as connection, postgres_inspection.open_snapshot(connection):
         yield PostgresSource(connection)
 
 

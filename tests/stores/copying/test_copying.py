@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 from tests.stores.copying import filled
 
-from switchtower.stores import sqlite_verify
-from switchtower.stores.copying import comparing, moving, ports, postgres_writing, sqlite_writing
-from switchtower.stores.copying.sqlite_writing import SqliteTarget
-from switchtower.stores.looking import StoreUnreadable
-from switchtower.stores.postgres import connections
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres import verification as postgres_verification
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.stores.postgres_tools import verify
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import NOON, make_card, make_deltas, make_warning
-from switchtower.testing.journal_contract import make_receipt as journal_receipt
+from switchtower.stores.sqlite import verification
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.transfer import ports, postgres, sqlite, transfer
+from switchtower.stores.transfer.sqlite import SqliteTarget
+from switchtower.stores.verification import StoreUnreadable
+from switchtower.testing.entries import NOON, make_card, make_deltas, make_warning
 from switchtower.testing.postgres_server import PostgresServer
 
 
@@ -26,11 +25,11 @@ async def home(tmp_path: Path) -> Path:
     return await filled.make_home(tmp_path / "home")
 
 
-async def move_in(home: Path, dsn: str, **options: bool) -> moving.TransferResult:
+async def move_in(home: Path, dsn: str, **options: bool) -> transfer.TransferResult:
     with filled.read_home(home) as source:
-        async with postgres_writing.open_target(dsn, **options) as target:
-            moved = await moving.copy_store(source, target)
-            assert (await comparing.compare_stores(source, target)).differences == []
+        async with postgres.open_target(dsn, **options) as target:
+            moved = await transfer.copy_store(source, target)
+            assert (await transfer.compare_stores(source, target)).differences == []
             await target.activate()
     return moved
 
@@ -38,7 +37,7 @@ async def move_in(home: Path, dsn: str, **options: bool) -> moving.TransferResul
 async def list_differences(home: Path, dsn: str) -> list[str]:
     with filled.read_home(home) as source:
         async with filled.read_database(dsn) as target:
-            compared = await comparing.compare_stores(source, target)
+            compared = await transfer.compare_stores(source, target)
     return compared.differences
 
 
@@ -47,22 +46,22 @@ async def test_a_home_moves_into_a_database_and_out_again_unchanged(home: Path, 
 
     assert (moved.sessions, moved.already_there, moved.receipts, moved.secrets) == (5, 0, 7, 2)
     assert await list_differences(home, fresh_dsn) == []
-    report = await verify.verify_journal(fresh_dsn)
+    report = await postgres_verification.verify_journal(fresh_dsn)
     assert [(one.place, one.what) for one in report.troubles if "sess_pruned" not in one.place and "odd" not in one.place] == []
 
     back = tmp_path / "back"
     target = SqliteTarget(back)
     async with filled.read_database(fresh_dsn) as source:
-        await moving.copy_store(source, target)
-        assert (await comparing.compare_stores(source, target)).differences == []
+        await transfer.copy_store(source, target)
+        assert (await transfer.compare_stores(source, target)).differences == []
         await target.activate()
 
     assert sorted(file.name for file in back.iterdir()) == ["journal.db", "jwt.secret", "owner.token", "registry.db"]
     assert {file.stat().st_mode & 0o077 for file in back.iterdir()} == {0}
     assert (back / "owner.token").read_bytes() == b"owner's"
     with filled.read_home(home) as first, filled.read_home(back) as second:
-        assert (await comparing.compare_stores(first, second)).differences == []
-    assert sqlite_verify.verify_journal(back / "journal.db").sessions == 5
+        assert (await transfer.compare_stores(first, second)).differences == []
+    assert verification.verify_journal(back / "journal.db").sessions == 5
 
 
 async def test_what_moved_in_is_a_store_that_goes_on(home: Path, empty_dsn: str) -> None:
@@ -94,8 +93,8 @@ async def test_what_moved_in_is_a_store_that_goes_on(home: Path, empty_dsn: str)
 async def test_an_interrupted_copy_is_no_store_and_goes_on_when_told_to(home: Path, fresh_dsn: str) -> None:
     with filled.read_home(home) as source:
         with pytest.raises(ZeroDivisionError):
-            async with postgres_writing.open_target(fresh_dsn) as target:
-                await moving.copy_journal(source, target, _FailingWriter(after=3))
+            async with postgres.open_target(fresh_dsn) as target:
+                await transfer.copy_journal(source, target, _FailingWriter(after=3))
 
     async with filled.read_database(fresh_dsn) as seen:
         assert await seen.count_sessions() == 0
@@ -123,15 +122,15 @@ class _FailingWriter:
 
 async def test_sessions_that_are_whole_are_not_copied_twice(home: Path, fresh_dsn: str) -> None:
     with filled.read_home(home) as source:
-        async with postgres_writing.open_target(fresh_dsn) as target:
-            await moving.copy_store(source, target)  # and then it was killed
+        async with postgres.open_target(fresh_dsn) as target:
+            await transfer.copy_store(source, target)  # and then it was killed
     assert (await move_in(home, fresh_dsn, resume=True)).already_there == 5
 
 
 async def test_what_changed_since_an_interruption_is_copied_again(home: Path, fresh_dsn: str) -> None:
     with filled.read_home(home) as source:
-        async with postgres_writing.open_target(fresh_dsn) as target:
-            await moving.copy_store(source, target)
+        async with postgres.open_target(fresh_dsn) as target:
+            await transfer.copy_store(source, target)
     filled.change(home / "journal.db", "UPDATE sessions SET updated_at_ms = updated_at_ms + 1 WHERE session_id = 'sess_0'")
     filled.change(home / "journal.db", "DELETE FROM sessions WHERE session_id = 'sess_1'")
     filled.change(home / "registry.db", "DELETE FROM users WHERE name = 'bob'")
@@ -155,14 +154,14 @@ async def test_a_long_session_and_one_with_large_entries_arrive_page_by_page(tmp
     moved = await move_in(tmp_path, fresh_dsn)
 
     assert (moved.entries, moved.receipts) == (4_506, 4_100)
-    report = await verify.verify_journal(fresh_dsn)
+    report = await postgres_verification.verify_journal(fresh_dsn)
     assert (report.entries, report.receipts) == (4_506, 4_100)
 
 
 async def test_a_copy_can_begin_again(home: Path, fresh_dsn: str) -> None:
     with filled.read_home(home) as source:
-        async with postgres_writing.open_target(fresh_dsn) as target:
-            await moving.copy_journal(source, target)
+        async with postgres.open_target(fresh_dsn) as target:
+            await transfer.copy_journal(source, target)
     assert (await move_in(home, fresh_dsn, anew=True)).already_there == 0
 
 
@@ -172,13 +171,13 @@ async def test_a_filled_database_is_refused_or_kept_aside(home: Path, fresh_dsn:
         await move_in(home, fresh_dsn)
 
     with filled.read_home(home) as source:
-        async with postgres_writing.open_target(fresh_dsn, replace=True) as target:
-            await moving.copy_journal(source, target)
+        async with postgres.open_target(fresh_dsn, replace=True) as target:
+            await transfer.copy_journal(source, target)
             await target.activate()
             aside = target.kept_aside
 
     assert aside is not None
-    connection = await connections.connect(fresh_dsn)
+    connection = await database.connect(fresh_dsn)
     assert await connection.fetchval(f"SELECT count(*) FROM {aside}.sessions") == 5
     assert await connection.fetchval("SELECT count(*) FROM tower.users") == 0
     assert await connection.fetchval("SELECT count(*) FROM tower.secrets") == 2  # nobody brought others
@@ -199,9 +198,9 @@ async def test_a_database_with_a_node_alive_is_refused(home: Path, fresh_dsn: st
 
 
 async def test_two_copies_at_once_are_refused(fresh_dsn: str) -> None:
-    async with postgres_writing.open_target(fresh_dsn):
+    async with postgres.open_target(fresh_dsn):
         with pytest.raises(ports.TransferError, match=r"another copy into .* is under way"):
-            async with postgres_writing.open_target(fresh_dsn, resume=True, timeout=0):
+            async with postgres.open_target(fresh_dsn, resume=True, timeout=0):
                 raise AssertionError("nobody gets here")
 
 
@@ -223,7 +222,7 @@ async def test_two_copies_at_once_are_refused(fresh_dsn: str) -> None:
 )
 async def test_a_difference_is_told_with_its_place(home: Path, fresh_dsn: str, statement: str, said: str) -> None:
     await move_in(home, fresh_dsn)
-    connection = await connections.connect(fresh_dsn)
+    connection = await database.connect(fresh_dsn)
     await connection.execute(statement)
     await connection.close()
     assert await list_differences(home, fresh_dsn) == [said]
@@ -256,28 +255,28 @@ async def test_an_interrupted_copy_into_files_goes_on(home: Path, tmp_path: Path
     other = tmp_path / "other"
     with filled.read_home(home) as source:
         target = SqliteTarget(other)
-        await moving.copy_journal(source, target)
+        await transfer.copy_journal(source, target)
         target.close()
         assert not (other / "journal.db").exists()
-        assert sqlite_writing.has_partial_copy(other)
+        assert sqlite.has_partial_copy(other)
 
         target = SqliteTarget(other)
-        moved = await moving.copy_store(source, target)
+        moved = await transfer.copy_store(source, target)
         await target.activate()
 
     assert moved.already_there == moved.sessions == 5
-    assert not sqlite_writing.has_partial_copy(other)
+    assert not sqlite.has_partial_copy(other)
     with filled.read_home(home) as first, filled.read_home(other) as second:
-        assert (await comparing.compare_stores(first, second)).differences == []
+        assert (await transfer.compare_stores(first, second)).differences == []
 
 
 async def test_what_an_interrupted_copy_left_can_be_thrown_away(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     target = SqliteTarget(other)
     with filled.read_home(home) as source:
-        await moving.copy_journal(source, target)
+        await transfer.copy_journal(source, target)
     target.close()
-    sqlite_writing.discard_partial_copy(other)
+    sqlite.discard_partial_copy(other)
     assert list(other.iterdir()) == []
 
 
@@ -303,8 +302,8 @@ async def test_a_server_that_dies_during_a_copy_is_told_and_the_copy_goes_on(
 
     with filled.read_home(home) as source:
         with pytest.raises(StoreUnreadable, match=r"failed: .*; hint: "):
-            async with postgres_writing.open_target(dsn) as target:
-                await moving.copy_store(source, target, kill_at_the_third)
+            async with postgres.open_target(dsn) as target:
+                await transfer.copy_store(source, target, kill_at_the_third)
 
     dedicated_server.start()
     assert (await move_in(home, dsn, resume=True)).sessions == 5

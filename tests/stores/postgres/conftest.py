@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from switchtower.stores.postgres import connections, schema
+from switchtower.stores.postgres import database
 from switchtower.testing import postgres_server as servers
 from switchtower.testing.postgres_server import PostgresServer
 
@@ -32,15 +32,15 @@ def dedicated_server() -> Iterator[PostgresServer]:
 
 
 async def make_database(server: PostgresServer, name: str, *, empty: bool = False) -> str:
-    administrator = await connections.connect(server.make_dsn("postgres"))
+    administrator = await database.connect(server.make_dsn("postgres"))
     try:
         if empty:
             await administrator.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         elif not await administrator.fetchval("SELECT true FROM pg_database WHERE datname = $1", name):
             if not await administrator.fetchval("SELECT 1 FROM pg_database WHERE datname = 'migrated'"):
                 await administrator.execute("CREATE DATABASE migrated")
-                template = await connections.connect(server.make_dsn("migrated"))
-                await schema.migrate(template)
+                template = await database.connect(server.make_dsn("migrated"))
+                await database.migrate(template)
                 await template.close()
             await administrator.execute(f"CREATE DATABASE {name} TEMPLATE migrated")
     finally:
@@ -49,7 +49,7 @@ async def make_database(server: PostgresServer, name: str, *, empty: bool = Fals
 
 
 async def drop_database(server: PostgresServer, name: str) -> None:
-    administrator = await connections.connect(server.make_dsn("postgres"))
+    administrator = await database.connect(server.make_dsn("postgres"))
     await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
     await administrator.close()
 
@@ -59,13 +59,13 @@ async def dsn(shared_server: PostgresServer, emptied_databases: list[str]) -> As
     """A database with our tables and nothing in them. To copy one takes longer than a test, so it is emptied and used again."""
     name = emptied_databases.pop() if emptied_databases else f"test_{next(_numbers)}"
     yield await make_database(shared_server, name)
-    connection = await connections.connect(shared_server.make_dsn(name))
+    connection = await database.connect(shared_server.make_dsn(name))
     await connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", name
     )
     tables = await connection.fetch(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = $1 AND table_name <> 'migrations'",
-        connections.SCHEMA,
+        database.SCHEMA,
     )
     await connection.execute(";".join(f"DELETE FROM {table}" for (table,) in tables))
     await connection.close()

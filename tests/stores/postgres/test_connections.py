@@ -6,24 +6,25 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.contracts.registry import make_user
 from tests.stores.postgres.wire import PostgresProxy
 
-from switchtower.core import codec, errors, events, journal, leases, registry
+from switchtower.core import codec, errors, events
+from switchtower.core.ports import cluster, journal, registry
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.journal_contract import (
+from switchtower.testing.entries import (
     NOON,
     make_append,
     make_card,
     make_delta,
     make_deltas,
     make_receipt,
-    read_seqs,
     make_warning,
+    read_seqs,
 )
 from switchtower.testing.postgres_server import PostgresServer
-from switchtower.testing.registry_contract import make_user
 
 
 @pytest.fixture
@@ -333,7 +334,7 @@ async def test_a_database_that_is_away_is_told_in_the_words_of_each_port(postgre
     async with asyncio.timeout(60):
         with pytest.raises(registry.RegistryUnavailable):
             await users.list_users()
-        with pytest.raises(leases.LeasesUnavailable):
+        with pytest.raises(cluster.LeasesUnavailable):
             await homes.list_nodes()
         postgres_proxy.is_down = False
         assert await users.list_users() == []

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.contracts.leases import LONG_MS
 
-from switchtower.core import errors, events, journal, leases
+from switchtower.core import errors, events
+from switchtower.core.ports import cluster, journal
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.journal_contract import NOON, make_append, make_card, make_delta, make_receipt, read_seqs
-from switchtower.testing.lease_contract import LONG_MS
+from switchtower.testing.entries import NOON, make_append, make_card, make_delta, make_receipt, read_seqs
 
 
 class FencedNodes:
@@ -30,12 +31,12 @@ class FencedNodes:
             await store.close()
         await self.leases.close()
 
-    async def acquire_lease(self, session_id: str, node_id: str) -> leases.Lease:
+    async def acquire_lease(self, session_id: str, node_id: str) -> cluster.Lease:
         lease = await self.leases.acquire(session_id, node_id)
         assert lease is not None
         return lease
 
-    async def append(self, lease: leases.Lease, *seqs_: int) -> None:
+    async def append(self, lease: cluster.Lease, *seqs_: int) -> None:
         """With a run under way from the beginning on."""
         append = make_append(lease.session_id, [make_stamped_entry(seq, lease) for seq in seqs_], epoch=lease.epoch)
         if append.card is not None:
@@ -46,7 +47,7 @@ class FencedNodes:
         await self.leases.renew(node_id, 0)
 
 
-def make_stamped_entry(seq: int, lease: leases.Lease) -> journal.Entry:
+def make_stamped_entry(seq: int, lease: cluster.Lease) -> journal.Entry:
     """An entry that tells in which epoch it was written."""
     return make_delta(seq)._replace(run_id=f"{lease.node_id} {lease.epoch}")
 
@@ -153,7 +154,7 @@ async def test_under_load_no_entry_is_written_in_an_epoch_that_is_over(nodes: Fe
     acknowledged: dict[str, list[journal.Entry]] = {session_id: [] for session_id in session_ids}
     refused = 0
 
-    async def zombie(lease: leases.Lease, head: int) -> None:
+    async def zombie(lease: cluster.Lease, head: int) -> None:
         """Writes until it is fenced: nobody tells it otherwise."""
         nonlocal refused
         while True:

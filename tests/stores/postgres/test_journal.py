@@ -10,27 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.contracts import journal as contracts_journal
 
-from switchtower.core import codec, errors, events, journal
-from switchtower.stores.postgres import connections, names
+from switchtower.core import codec, errors, events
+from switchtower.core.ports import journal
+from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing import journal_contract
-from switchtower.testing.journal_contract import (
+from switchtower.testing.entries import (
     NOON,
     make_append,
     make_card,
     make_delta,
     make_deltas,
     make_receipt,
-    read_seqs,
     make_warning,
+    read_seqs,
 )
 
 
-class TestPostgresJournal(journal_contract.JournalContract):
+class TestPostgresJournal(contracts_journal.JournalContract):
     @pytest.fixture
-    def make_journal(self, dsn: str) -> journal_contract.MakeJournal:
+    def make_journal(self, dsn: str) -> contracts_journal.MakeJournal:
         return lambda: PostgresJournal(dsn, node_id="node_a")
 
 
@@ -67,9 +68,9 @@ async def test_any_text_is_kept_as_it_is(store: PostgresJournal) -> None:
 
 @given(name=st.text(), other=st.text())
 def test_names_come_back_as_they_were_and_no_two_are_one(name: str, other: str) -> None:
-    assert "\0" not in names.escape_nul(name)
-    assert names.unescape_nul(names.escape_nul(name)) == name
-    assert (names.escape_nul(name) == names.escape_nul(other)) == (name == other)
+    assert "\0" not in database.escape_nul(name)
+    assert database.unescape_nul(database.escape_nul(name)) == name
+    assert (database.escape_nul(name) == database.escape_nul(other)) == (name == other)
 
 
 async def test_text_that_is_none_fails_alone(store: PostgresJournal) -> None:
@@ -215,7 +216,7 @@ async def test_a_session_is_written_while_another_node_deletes_its_neighbour(sto
 async def test_an_open_journal_outlives_the_loss_of_its_writer_s_row(store: PostgresJournal, dsn: str) -> None:
     """It is removed after a month, whoever still uses it."""
     await store.append(make_append("sess_a", [make_delta(1)]))
-    connection = await connections.connect(dsn)
+    connection = await database.connect(dsn)
     await connection.execute("DELETE FROM writers")
     await store.append(make_append("sess_a", [make_delta(2)]))
     assert await read_seqs(store, "sess_a") == [1, 2]

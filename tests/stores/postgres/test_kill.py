@@ -5,9 +5,10 @@ import sys
 
 from tests.stores.postgres.conftest import make_database
 
-from switchtower.core import errors, journal
+from switchtower.core import errors
+from switchtower.core.ports import journal
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.journal_contract import NOON, make_card, make_delta, make_receipt
+from switchtower.testing.entries import NOON, make_card, make_delta, make_receipt
 from switchtower.testing.postgres_server import PostgresServer
 
 ROUNDS = 5

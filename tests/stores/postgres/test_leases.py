@@ -3,23 +3,23 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.contracts import leases
+from tests.contracts.leases import LONG_MS
 
-from switchtower.core import journal
-from switchtower.stores.postgres import connections
+from switchtower.core.ports import journal
+from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing import lease_contract
-from switchtower.testing.journal_contract import make_delta
-from switchtower.testing.lease_contract import LONG_MS
+from switchtower.testing.entries import make_delta
 
 
-class TestPostgresLeases(lease_contract.LeaseContract):
+class TestPostgresLeases(leases.LeaseContract):
     @pytest.fixture
-    def make_leases(self, dsn: str) -> lease_contract.MakeLeases:
+    def make_leases(self, dsn: str) -> leases.MakeLeases:
         return lambda: PostgresLeases(dsn)
 
     @pytest.fixture
-    async def begin_session(self, dsn: str) -> AsyncIterator[lease_contract.BeginSession]:
+    async def begin_session(self, dsn: str) -> AsyncIterator[leases.BeginSession]:
         store = PostgresJournal(dsn)
         await store.open()
 
@@ -32,7 +32,7 @@ class TestPostgresLeases(lease_contract.LeaseContract):
 
 async def test_the_sessions_of_a_node_that_nobody_knows_are_taken_over_or_freed(dsn: str) -> None:
     """No node leaves any behind. Somebody may have restored the tables without that one, though."""
-    store, connection = PostgresLeases(dsn), await connections.connect(dsn)
+    store, connection = PostgresLeases(dsn), await database.connect(dsn)
     await store.open()
     await store.join("node_a", "", LONG_MS)
     await connection.execute("INSERT INTO homes (session_id, epoch, node_id) VALUES ('sess_1', 3, 'node_x'), ('seat:pi', 3, 'x')")
@@ -46,7 +46,7 @@ async def test_the_sessions_of_a_node_that_nobody_knows_are_taken_over_or_freed(
 
 
 async def test_what_is_under_way_is_found_by_an_index(dsn: str) -> None:
-    connection = await connections.connect(dsn, connections.BY_INDEX)
+    connection = await database.connect(dsn, database.BY_INDEX)
     plan = await connection.fetch("EXPLAIN SELECT session_id FROM sessions WHERE is_under_way(state, card) ORDER BY session_id")
     assert any("sessions_under_way" in line for (line,) in plan)
     await connection.close()

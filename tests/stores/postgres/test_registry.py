@@ -1,12 +1,12 @@
 """The registry's contract on PostgreSQL."""
 
 import pytest
+from tests.contracts import registry
 
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing import registry_contract
 
 
-class TestPostgresRegistry(registry_contract.RegistryContract):
+class TestPostgresRegistry(registry.RegistryContract):
     @pytest.fixture
-    def make_registry(self, dsn: str) -> registry_contract.MakeRegistry:
+    def make_registry(self, dsn: str) -> registry.MakeRegistry:
         return lambda: PostgresRegistry(dsn)

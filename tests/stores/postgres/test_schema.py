@@ -5,12 +5,13 @@ import sys
 
 import pytest
 
-from switchtower.core import errors, leases, registry
-from switchtower.stores.postgres import connections, schema
+from switchtower.core import errors
+from switchtower.core.ports import cluster, registry
+from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.journal_contract import make_append, make_delta, read_seqs
+from switchtower.testing.entries import make_append, make_delta, read_seqs
 
 OPENER = """
 import asyncio, sys
@@ -37,9 +38,9 @@ async def test_nodes_that_start_at_once_on_an_empty_database_all_get_it(empty_ds
         )
         assert [len(await store.list_cards(limit=100)) for store in stores] == [6] * 6
         await asyncio.gather(*(store.close() for store in [*stores, *others]))
-    connection = await connections.connect(empty_dsn)
+    connection = await database.connect(empty_dsn)
     versions = await connection.fetch("SELECT version FROM tower.migrations ORDER BY version")
-    assert [version for (version,) in versions] == list(schema.load_scripts())
+    assert [version for (version,) in versions] == list(database.load_scripts())
     await connection.close()
 
 
@@ -55,12 +56,12 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_get_it(empt
     await store.close()
 
 
-NEWEST = max(schema.load_scripts())
+NEWEST = max(database.load_scripts())
 
 
 async def pretend_newer(dsn: str, *made: tuple[int, int | None]) -> None:
     """Schemas beyond ours, as a newer program notes them: the version, and which it needs."""
-    connection = await connections.connect(dsn)
+    connection = await database.connect(dsn)
     for version, needed in made:
         await connection.execute("INSERT INTO tower.migrations (version, at, needs) VALUES ($1, now(), $2)", version, needed)
     await connection.close()
@@ -76,7 +77,7 @@ async def test_a_newer_program_s_database_that_is_not_for_us_any_more_is_not_tou
     assert refused.value.hint == "start this node with the newer program that the other nodes run"
     with pytest.raises(registry.RegistryUnavailable, match="version 99"):
         await PostgresRegistry(fresh_dsn).open()
-    with pytest.raises(leases.LeasesUnavailable, match="version 99"):
+    with pytest.raises(cluster.LeasesUnavailable, match="version 99"):
         await PostgresLeases(fresh_dsn).open()
 
 
@@ -95,18 +96,18 @@ async def test_a_newer_program_s_database_that_still_suits_us_is_used_as_it_is(
     assert await read_seqs(before, "sess_a") == [1, 2]
     for store in (before, after, others):
         await store.close()
-    connection = await connections.connect(fresh_dsn)
+    connection = await database.connect(fresh_dsn)
     versions = await connection.fetch("SELECT version FROM tower.migrations ORDER BY version")
-    assert [version for (version,) in versions] == [*schema.load_scripts(), *(version for version, _ in made)]
+    assert [version for (version,) in versions] == [*database.load_scripts(), *(version for version, _ in made)]
     await connection.close()
 
 
 async def test_a_database_of_the_version_before_is_brought_up_and_its_nodes_go_on(empty_dsn: str) -> None:
     """One of schema 3 is there when ours comes, and another joins after it."""
-    connection = await connections.connect(empty_dsn)
+    connection = await database.connect(empty_dsn)
     await connection.execute("CREATE SCHEMA tower; CREATE TABLE tower.migrations (version integer PRIMARY KEY, at timestamptz)")
     for version in (1, 2, 3):
-        await connection.execute(schema.load_scripts()[version])
+        await connection.execute(database.load_scripts()[version])
         await connection.execute(f"INSERT INTO tower.migrations VALUES ({version}, now())")
     await connection.execute("INSERT INTO nodes VALUES ('node_old', '', now(), now() + interval '1 hour')")
     store = PostgresLeases(empty_dsn)
@@ -129,11 +130,11 @@ async def test_a_database_of_the_version_before_is_brought_up_and_its_nodes_go_o
     ],
 )
 def test_a_script_says_which_schema_its_database_needs_and_otherwise_the_one_before(script: str, needed: int) -> None:
-    assert schema.oldest_compatible_schema(7, script) == needed
+    assert database.oldest_compatible_schema(7, script) == needed
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(empty_dsn: str) -> None:
-    connection = await connections.connect(empty_dsn)
+    connection = await database.connect(empty_dsn)
     await connection.execute("CREATE SCHEMA tower; CREATE TABLE tower.words (mine text)")
     with pytest.raises(Exception, match="already exists"):
         await PostgresJournal(empty_dsn).open()
@@ -143,7 +144,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(empty_dsn: str) -> N
 
 
 async def test_our_tables_keep_to_their_own_schema(dsn: str) -> None:
-    connection = await connections.connect(dsn)
+    connection = await database.connect(dsn)
     elsewhere = await connection.fetch(
         "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('tower', 'pg_catalog', 'information_schema')"
     )
@@ -152,11 +153,11 @@ async def test_our_tables_keep_to_their_own_schema(dsn: str) -> None:
 
 
 async def test_commits_are_on_the_disk_even_if_the_server_s_default_is_otherwise(fresh_dsn: str) -> None:
-    administrator = await connections.connect(fresh_dsn)
+    administrator = await database.connect(fresh_dsn)
     await administrator.execute(
         f"ALTER DATABASE {await administrator.fetchval('SELECT current_database()')} SET synchronous_commit = off"
     )
-    connection = await connections.connect(fresh_dsn)
+    connection = await database.connect(fresh_dsn)
     assert await connection.fetchval("SHOW synchronous_commit") == "on"
     await connection.close()
     await administrator.close()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.contracts.search import MakeSearchFixture, SearchContract, SearchFixture, make_answer
 
-from switchtower.stores.postgres import connections, words
+from switchtower.stores.postgres import database, search
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.search import PostgresSearch
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.stores.sqlite_search import SqliteSearch
-from switchtower.testing.search_contract import SearchFixture, MakeSearchFixture, SearchContract, make_answer
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.sqlite.search import SqliteSearch
 
 TEXTS = [
     "The quick brown-fox jumps; over_the lazy.dog 42 times",
@@ -54,17 +54,17 @@ class TestPostgresSearch(SearchContract):
 
 @pytest.mark.parametrize("text", ["", "   ", '"', "***", '""', "- + ^", "_ __"])
 def test_a_text_without_words_asks_for_nothing(text: str) -> None:
-    assert words.parse_query(text) is None
+    assert search.parse_query(text) is None
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=200), said=st.text(max_size=200))
 @example(text="NEAR(a b) & ! | 'x':* <-> \\", said="''\\':1A &")
 async def test_no_text_is_taken_for_a_command_of_the_index(dsn: str, text: str, said: str) -> None:
-    connection = await connections.connect(dsn)
+    connection = await database.connect(dsn)
     try:
-        await connection.fetchval("SELECT $1::text::tsvector", words.build_tsvector(said))
-        if question := words.parse_query(text):
+        await connection.fetchval("SELECT $1::text::tsvector", search.build_tsvector(said))
+        if question := search.parse_query(text):
             await connection.fetchval("SELECT $1::text::tsquery", question.tsquery)
             assert isinstance(question.make_snippet(said), str)
     finally:

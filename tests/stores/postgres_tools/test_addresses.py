@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.stores.postgres_tools import addresses
+from switchtower.stores.postgres import database
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ from switchtower.stores.postgres_tools import addresses
     ],
 )
 def test_an_address_has_no_password(dsn: str, shown: str) -> None:
-    assert addresses.mask_password(dsn) == shown
+    assert database.mask_password(dsn) == shown
 
 
 @given(password=st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(lambda text: f"S3{text}S3"))
 def test_no_password_is_ever_shown(password: str) -> None:
-    assert password not in addresses.mask_password(f"postgresql://ann:{password}@host/x?host=/run")
-    assert "S3" not in addresses.mask_password(f"postgresql://ann:{password}@host/x")
+    assert password not in database.mask_password(f"postgresql://ann:{password}@host/x?host=/run")
+    assert "S3" not in database.mask_password(f"postgresql://ann:{password}@host/x")

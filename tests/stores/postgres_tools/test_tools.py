@@ -8,17 +8,21 @@ import msgspec
 import pytest
 from tests.stores.copying import filled
 
-from switchtower.core import audit, codec, errors, events, journal
-from switchtower.stores import looking, sqlite_counts, sqlite_stats
-from switchtower.stores.postgres import connections, schema
+from switchtower.core import codec, errors, events
+from switchtower.core.ports import journal
+from switchtower.stores import verification
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres import inspection as postgres_inspection
+from switchtower.stores.postgres import verification as postgres_verification
+from switchtower.stores.postgres.audit import PostgresAudit
+from switchtower.stores.postgres.inspection import PostgresCounts
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.stores.postgres_tools import health, stats, verify
-from switchtower.stores.postgres_tools.audit import PostgresAudit
-from switchtower.stores.postgres_tools.counts import PostgresCounts
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.stores.sqlite_audit import SqliteAudit
-from switchtower.testing.journal_contract import NOON, make_card, make_warning
+from switchtower.stores.sqlite import inspection
+from switchtower.stores.sqlite.audit import SqliteAudit
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.stores.verification import JournalStats
+from switchtower.testing.entries import NOON, make_card, make_warning
 
 NOWHERE = "postgresql://ann:secret@127.0.0.1:1/x"
 OWNER = events.Actor(name="owner", via="cli")
@@ -33,7 +37,7 @@ async def store(dsn: str) -> AsyncIterator[PostgresJournal]:
 
 
 async def change(dsn: str, *statements: str) -> None:
-    connection = await connections.connect(dsn)
+    connection = await database.connect(dsn)
     for statement in statements:
         await connection.execute(statement)
     await connection.close()
@@ -43,7 +47,7 @@ async def change(dsn: str, *statements: str) -> None:
 
 
 async def read_facts(dsn: str) -> list[str]:
-    return [f"{one.place}: {one.what}" for one in (await verify.verify_journal(dsn)).troubles]
+    return [f"{one.place}: {one.what}" for one in (await postgres_verification.verify_journal(dsn)).troubles]
 
 
 async def test_a_sound_store_is_called_sound(store: PostgresJournal, dsn: str) -> None:
@@ -57,11 +61,11 @@ async def test_a_sound_store_is_called_sound(store: PostgresJournal, dsn: str) -
     await homes.acquire("seat:pi", "node_1")
     await homes.close()
 
-    report = await verify.verify_journal(dsn, lambda *progress: looked_at.append(progress))
+    report = await postgres_verification.verify_journal(dsn, lambda *progress: looked_at.append(progress))
 
     assert report.troubles == []
     assert (report.sessions, report.entries, report.receipts) == (3, 3 * 703, 6)
-    assert (report.snapshots, report.snapshots_compared, report.schema) == (3, 3, max(schema.load_scripts()))
+    assert (report.snapshots, report.snapshots_compared, report.schema) == (3, 3, max(database.load_scripts()))
     assert looked_at[-1] == ("receipts", 6, 6)
     assert ("sessions", 3, 3) in looked_at
 
@@ -114,21 +118,21 @@ async def test_a_store_that_is_written_meanwhile_is_verified(store: PostgresJour
 
 
 async def test_what_is_no_store_cannot_be_looked_at(empty_dsn: str, fresh_dsn: str) -> None:
-    for look in (verify.verify_journal, stats.collect_journal_stats):
-        with pytest.raises(looking.StoreUnreadable, match="holds no tower; hint: "):
+    for look in (postgres_verification.verify_journal, postgres_inspection.collect_journal_stats):
+        with pytest.raises(verification.StoreUnreadable, match="holds no tower; hint: "):
             await look(empty_dsn)
-        with pytest.raises(looking.StoreUnreadable, match="cannot be reached: ") as refused:
+        with pytest.raises(verification.StoreUnreadable, match="cannot be reached: ") as refused:
             await look(NOWHERE)
         assert "secret" not in str(refused.value)
     await change(fresh_dsn, "INSERT INTO migrations (version, at) VALUES (9999, now())")
-    with pytest.raises(looking.StoreUnreadable, match="version 9999 and this program knows"):
-        await verify.verify_journal(fresh_dsn)
+    with pytest.raises(verification.StoreUnreadable, match="version 9999 and this program knows"):
+        await postgres_verification.verify_journal(fresh_dsn)
 
 
 async def test_looking_changes_nothing(empty_dsn: str) -> None:
-    with pytest.raises(looking.StoreUnreadable):
-        await verify.verify_journal(empty_dsn)
-    assert (await health.check_health(empty_dsn)).schema == 0
+    with pytest.raises(verification.StoreUnreadable):
+        await postgres_verification.verify_journal(empty_dsn)
+    assert (await postgres_inspection.check_health(empty_dsn)).schema == 0
 
 
 # Counting
@@ -141,7 +145,7 @@ async def test_both_stores_count_the_same(store: PostgresJournal, dsn: str, tmp_
         await filled.fill(one)
     await other.close()
 
-    ours, theirs = await stats.collect_journal_stats(dsn), sqlite_stats.collect_journal_stats(tmp_path / "journal.db")
+    ours, theirs = await postgres_inspection.collect_journal_stats(dsn), inspection.collect_journal_stats(tmp_path / "journal.db")
     own = ("path", "schema", "file_bytes", "log_bytes", "free_bytes", "kinds", "largest")
     assert _drop_fields(ours, *own) == _drop_fields(theirs, *own)
     # Batches may be packed otherwise: a line feed more or less.
@@ -150,14 +154,14 @@ async def test_both_stores_count_the_same(store: PostgresJournal, dsn: str, tmp_
     assert ours.file_bytes > 0
 
     counts = PostgresCounts(dsn)
-    assert await counts.count_states() == sqlite_counts.count_states(tmp_path / "journal.db") == ours.states
+    assert await counts.count_states() == inspection.count_states(tmp_path / "journal.db") == ours.states
     assert await counts.measure_size() > 0
     await counts.close()
     assert await counts.count_states() == ours.states  # it opens again
     await counts.close()
 
 
-def _drop_fields(counted: sqlite_stats.JournalStats, *names: str) -> dict[str, object]:
+def _drop_fields(counted: JournalStats, *names: str) -> dict[str, object]:
     return {name: value for name, value in msgspec.to_builtins(counted).items() if name not in names}
 
 
@@ -185,8 +189,8 @@ async def fill_decisions(store: journal.Journal) -> None:
         await store.append(journal.Append(session_id=session_id, epoch=1, entries=entries, card=make_card(session_id)))
 
 
-async def read_pages(store: audit.Audit, limit: int, **options: int) -> list[list[audit.AuditRecord]]:
-    found: list[list[audit.AuditRecord]] = []
+async def read_pages(store: journal.Audit, limit: int, **options: int) -> list[list[journal.AuditRecord]]:
+    found: list[list[journal.AuditRecord]] = []
     before: str | None = None
     while not found or before is not None:
         page = await store.read_page(limit, before=before, **options)
@@ -214,7 +218,7 @@ async def test_both_stores_tell_the_same_decisions(store: PostgresJournal, dsn: 
     await ours.close()
 
 
-def _drop_positions(found: list[list[audit.AuditRecord]]) -> list[list[dict[str, object]]]:
+def _drop_positions(found: list[list[journal.AuditRecord]]) -> list[list[dict[str, object]]]:
     """Places are each store's own."""
     return [[{**msgspec.to_builtins(one), "place": ""} for one in page] for page in found]
 
@@ -225,15 +229,15 @@ async def test_a_deleted_session_s_decisions_are_not_told(store: PostgresJournal
     await change(dsn, "UPDATE sessions SET state = 'deleted' WHERE session_id = 'sess_1'")
     (everything,) = await read_pages(decisions, 100)
     assert {one.session_id for one in everything} == {"sess_0", "sess_2"}
-    with pytest.raises(audit.InvalidAuditCursor):
+    with pytest.raises(journal.InvalidAuditCursor):
         await decisions.read_page(10, before="no place")
-    assert await decisions.read_page(10, since_ms=2**70) == audit.AuditPage([], None)
+    assert await decisions.read_page(10, since_ms=2**70) == journal.AuditPage([], None)
     await decisions.close()
 
 
 async def test_the_audit_reads_only_what_was_decided(store: PostgresJournal, dsn: str) -> None:
     await fill_decisions(store)
-    connection = await connections.connect(dsn, {"enable_seqscan": "off"})
+    connection = await database.connect(dsn, {"enable_seqscan": "off"})
     plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {_DECIDED_NOW}"))
     assert "events_decided" in plan
     await connection.close()
@@ -253,13 +257,13 @@ async def test_a_server_is_examined(store: PostgresJournal, dsn: str) -> None:
     await homes.open()
     await homes.join("node_1", "192.0.2.1:1", 60_000)
     await homes.join("node_2", "192.0.2.2:1", 1)
-    while len((await health.check_health(dsn)).nodes) > 1:
+    while len((await postgres_inspection.check_health(dsn)).nodes) > 1:
         pass  # the lease of the second is over in a moment
 
-    examined = await health.check_health(dsn)
+    examined = await postgres_inspection.check_health(dsn)
 
-    assert examined.version_number >= health.OLDEST
-    assert (examined.schema, examined.is_standby, examined.may_create) == (max(schema.load_scripts()), False, True)
+    assert examined.version_number >= postgres_inspection.OLDEST
+    assert (examined.schema, examined.is_standby, examined.may_create) == (max(database.load_scripts()), False, True)
     assert examined.settings["fsync"] == examined.settings["full_page_writes"] == "on"
     assert examined.nodes == ["node_1 at 192.0.2.1:1"]
     assert 0 < examined.used_connections < examined.most_connections <= 200

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies
 
 from switchtower.tools import outcome
-from switchtower.tools.files import edits, files, known, scope
+from switchtower.tools.files import edits, files, scope
 
 
 def apply_edit(root: Path, path: str, old: str, new: str, **options: object) -> str:
@@ -28,7 +28,7 @@ def test_an_edit_changes_the_one_place_and_shows_it(tmp_path: Path) -> None:
     told = apply_edit(tmp_path, "a.py", "two", "2")
 
     assert (tmp_path / "a.py").read_text() == "one\n2\nthree\n"
-    digest = known.compute_digest(b"one\n2\nthree\n")[:12]
+    digest = files.compute_digest(b"one\n2\nthree\n")[:12]
     assert told == f"edited `a.py` (1 place; hash {digest})\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
 
 
@@ -141,7 +141,7 @@ def test_the_mode_stays(tmp_path: Path) -> None:
 
 def test_a_hash_that_fits_lets_the_edit_through_and_one_that_does_not_stops_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("old")
-    digest = known.compute_digest(b"old")
+    digest = files.compute_digest(b"old")
 
     failed = get_failure(tmp_path, "a.py", "old", expected_hash="0123456789ab")
     assert failed.type is outcome.ToolErrorType.EDIT_HASH_MISMATCH
@@ -155,7 +155,7 @@ def test_a_file_that_the_session_saw_otherwise_is_stale_unless_the_hash_says_tha
     (tmp_path / "a.py").write_text("old")
 
     def seen(path: str) -> str:
-        return known.compute_digest(b"something else")
+        return files.compute_digest(b"something else")
 
     with pytest.raises(outcome.ToolFailed) as failed:
         edits.edit_file(str(tmp_path), "a.py", edits.FileEdit("old", "new"), known_digest=seen)
@@ -163,7 +163,7 @@ def test_a_file_that_the_session_saw_otherwise_is_stale_unless_the_hash_says_tha
     assert (tmp_path / "a.py").read_text() == "old"
 
     edits.edit_file(
-        str(tmp_path), "a.py", edits.FileEdit("old", "new", expected_hash=known.compute_digest(b"old")), known_digest=seen
+        str(tmp_path), "a.py", edits.FileEdit("old", "new", expected_hash=files.compute_digest(b"old")), known_digest=seen
     )
     assert (tmp_path / "a.py").read_text() == "new"
 

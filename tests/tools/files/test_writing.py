@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from switchtower.tools import outcome
-from switchtower.tools.files import files, known, scope, writing
+from switchtower.tools.files import atomic_write, files, scope
 
 LEFTOVER = ".tower-0123456789abcdef.tmp"
 
@@ -61,7 +61,7 @@ def test_what_an_older_daemon_left_is_swept_when_the_folder_is_next_written_to(t
     for name in (LEFTOVER, ".tower-fedcba9876543210.tmp", "mine.tmp", ".tower-notes.tmp"):
         (tmp_path / name).write_text("half")
     (tmp_path / ".tower-aaaaaaaaaaaaaaaa.tmp").symlink_to("nowhere")
-    long_ago = time.time() - writing.LEFTOVER_AGE - 60
+    long_ago = time.time() - atomic_write.LEFTOVER_AGE - 60
     for name in (LEFTOVER, "mine.tmp", ".tower-notes.tmp"):
         os.utime(tmp_path / name, (long_ago, long_ago))
 
@@ -74,20 +74,20 @@ def test_what_an_older_daemon_left_is_swept_when_the_folder_is_next_written_to(t
 
 def test_a_withdrawn_permit_means_that_nothing_changes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("old")
-    permit = writing.WritePermit()
+    permit = atomic_write.WritePermit()
 
     assert permit.withdraw()
-    with resolve_place(tmp_path, "notes.txt") as place, pytest.raises(writing.WriteWithdrawn):
-        writing.replace_file(place, b"new", permit=permit)
+    with resolve_place(tmp_path, "notes.txt") as place, pytest.raises(atomic_write.WriteWithdrawn):
+        atomic_write.replace_file(place, b"new", permit=permit)
 
     assert (tmp_path / "notes.txt").read_text() == "old"
     assert list_names(tmp_path) == ["notes.txt"]
 
 
 def test_a_used_permit_cannot_be_withdrawn(tmp_path: Path) -> None:
-    permit = writing.WritePermit()
+    permit = atomic_write.WritePermit()
     with resolve_place(tmp_path, "notes.txt") as place:
-        writing.replace_file(place, b"new", permit=permit)
+        atomic_write.replace_file(place, b"new", permit=permit)
 
     assert not permit.withdraw()
 
@@ -107,7 +107,7 @@ def test_only_the_expected_file_is_replaced(tmp_path: Path, change: str) -> None
             case _:
                 target.unlink()
         with pytest.raises(outcome.ToolFailed) as failed:
-            writing.replace_file(place, b"ours", permit=writing.WritePermit(), expected=expected)
+            atomic_write.replace_file(place, b"ours", permit=atomic_write.WritePermit(), expected=expected)
 
     assert failed.value.type is outcome.ToolErrorType.STALE_FILE
     assert not target.exists() or target.read_text() != "ours"
@@ -124,7 +124,7 @@ def test_of_many_who_replace_the_same_file_at_once_one_wins(tmp_path: Path) -> N
             expected = files.read_whole(place).status
             start.wait()
             try:
-                writing.replace_file(place, b"%d" % number, permit=writing.WritePermit(), expected=expected)
+                atomic_write.replace_file(place, b"%d" % number, permit=atomic_write.WritePermit(), expected=expected)
                 told.append(f"{number}")
             except outcome.ToolFailed as failed:
                 told.append(failed.type)
@@ -152,23 +152,23 @@ def test_a_file_that_the_session_saw_otherwise_is_not_overwritten(tmp_path: Path
     (tmp_path / "notes.txt").write_text("somebody's work")
 
     with pytest.raises(outcome.ToolFailed) as failed:
-        files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: known.compute_digest(b"as I saw it"))
+        files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: files.compute_digest(b"as I saw it"))
 
     assert failed.value.type is outcome.ToolErrorType.STALE_FILE
     assert (tmp_path / "notes.txt").read_text() == "somebody's work"
 
 
-@pytest.mark.parametrize("digest", [None, known.compute_digest(b"as it is")])
+@pytest.mark.parametrize("digest", [None, files.compute_digest(b"as it is")])
 def test_a_file_that_is_as_it_was_seen_or_was_never_seen_is_overwritten(tmp_path: Path, digest: str | None) -> None:
     (tmp_path / "notes.txt").write_text("as it is")
 
     written = files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: digest)
 
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert written.digest == known.compute_digest(b"mine")
+    assert written.digest == files.compute_digest(b"mine")
 
 
 def test_a_file_that_was_seen_and_is_gone_is_created(tmp_path: Path) -> None:
-    files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: known.compute_digest(b"gone"))
+    files.write_content(str(tmp_path), "notes.txt", "mine", known_digest=lambda path: files.compute_digest(b"gone"))
 
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -13,7 +13,7 @@ from tests.tools.git.git_world import GitSandbox, isolate_git_configuration
 
 from switchtower.tools import outcome, previews, registry
 from switchtower.tools.git import tools
-from switchtower.tools.running import orphans
+from switchtower.tools.processes import orphans
 from switchtower.tools.sandboxes import sandbox
 
 

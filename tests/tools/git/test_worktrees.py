@@ -8,11 +8,11 @@ import pytest
 from tests.tools.git.repositories import (
     GitTrap,
     arm_traps,
-    run_git,
-    read_git_folder,
     make_partial,
     make_repository,
+    read_git_folder,
     read_tree,
+    run_git,
     write,
 )
 

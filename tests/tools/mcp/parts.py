@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from switchtower.tools import mcp, outcome, registry
-from switchtower.tools.running import proc
+from switchtower.tools.processes import proc
 
 SERVERS = Path(__file__).parent / "servers"
 

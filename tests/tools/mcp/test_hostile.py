@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.tools.mcp.parts import McpSessionHarness, make_hostile
 
-from switchtower.tools.running import proc
+from switchtower.tools.processes import proc
 
 
 async def test_a_server_that_never_answers_is_given_up_on_and_told_so(mcp_session: McpSessionHarness, tmp_path: Path) -> None:

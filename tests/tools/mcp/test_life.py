@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from tests.tools.mcp.parts import SERVERS, McpSessionHarness, make_well_behaved, make_hostile
+from tests.tools.mcp.parts import SERVERS, McpSessionHarness, make_hostile, make_well_behaved
 from tests.tools.running.watching import kill_with_watchdog
 
 from switchtower.tools import mcp
-from switchtower.tools.running import proc
+from switchtower.tools.processes import proc
 from switchtower.tools.sandboxes import sandbox
 
 

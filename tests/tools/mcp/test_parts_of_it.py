@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.tools.mcp import naming, pipes, process, results
+from switchtower.tools.mcp import pipes, process, tool_list, tools
 
 
 @given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=40))
 def test_every_tool_has_a_usable_name_of_its_own_and_keeps_it(tools: list[tuple[str, str]]) -> None:
-    names = naming.ToolNames()
+    names = tool_list.ToolNames()
     given_out = {tool: names.assign_name(*tool) for tool in tools}
     assert len(set(given_out.values())) == len(given_out)
-    assert not set(given_out.values()) & naming.RESERVED_NAMES
+    assert not set(given_out.values()) & tool_list.RESERVED_NAMES
     for tool, name in given_out.items():
         assert 0 < len(name) <= 64
         assert all(character.isascii() and (character.isalnum() or character in "_-") for character in name)
@@ -25,7 +25,7 @@ def test_every_tool_has_a_usable_name_of_its_own_and_keeps_it(tools: list[tuple[
 
 
 def test_a_plain_name_stays_plain_and_a_taken_one_is_told_apart() -> None:
-    names = naming.ToolNames()
+    names = tool_list.ToolNames()
     assert names.assign_name("git-hub", "list_issues") == "git-hub_list_issues"
     assert names.assign_name("a", "b_c") == "a_b_c"
     other = names.assign_name("a_b", "c")
@@ -71,7 +71,7 @@ def test_no_entry_can_pretend_to_be_of_another_daemon() -> None:
 def make_output(*content: dict[str, Any], **more: Any) -> Any:
     import mcp_types
 
-    return results.convert_result(mcp_types.CallToolResult.model_validate({"content": [*content], **more}))
+    return tools.convert_result(mcp_types.CallToolResult.model_validate({"content": [*content], **more}))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.tools.mcp.parts import McpSessionHarness, make_well_behaved, make_hostile
+from tests.tools.mcp.parts import McpSessionHarness, make_hostile, make_well_behaved
 
 from switchtower.tools import outcome, registry
 

@@ -13,8 +13,9 @@ from uuid import uuid4
 
 from tests.tools.running.watching import PidReports
 
-from switchtower.core.access import ProcessUnattributed
-from switchtower.tools.running import adoption, marks, membership, proc, processes
+from switchtower.core.roles import ProcessUnattributed
+from switchtower.tools.processes import commands, marks, membership, proc
+from switchtower.tools.processes import orphans as processes_orphans
 
 TIMEOUT = 60
 CAP_SYS_RESOURCE = 1 << 24
@@ -25,13 +26,13 @@ def make_id(prefix: str = "run_") -> str:
     return f"{prefix}{uuid4().hex}"
 
 
-def _start_run(folder: str, run_id: str, *lines: str) -> "asyncio.Task[processes.FinishedCommand]":
+def _start_run(folder: str, run_id: str, *lines: str) -> "asyncio.Task[commands.FinishedCommand]":
     """A run that stays until it is ended."""
-    running = processes.run_command("\n".join(lines), cwd=folder, run_id=run_id, timeout_s=TIMEOUT)
+    running = commands.run_command("\n".join(lines), cwd=folder, run_id=run_id, timeout_s=TIMEOUT)
     return asyncio.get_running_loop().create_task(running)
 
 
-async def _end(*running: "asyncio.Task[processes.FinishedCommand]") -> None:
+async def _end(*running: "asyncio.Task[commands.FinishedCommand]") -> None:
     for task in running:
         task.cancel()
     await asyncio.wait(running)
@@ -56,7 +57,7 @@ def find_run_for_socket(inode: int, uid: int | None = None) -> str | None:
 
 async def of_a_run(folder: str) -> None:
     """Each process belongs to its own run, whatever it did to its environment and its parents."""
-    assert adoption.become_subreaper()
+    assert processes_orphans.become_subreaper()
     reports = PidReports(Path(folder, "reports"))
     one, two, shell = make_id(), make_id(), make_id(membership.SHELL_PREFIX)
     tell = f"exec sh -c 'echo $$ > {folder}/reports; exec sleep 1000'"
@@ -88,15 +89,15 @@ async def of_a_run(folder: str) -> None:
     assert find_run(pid_of_two) in (two, REFUSED), "the end of one run is not another's"
     await _end(second, third)
     for run_id in (one, two, shell):
-        await processes.end_run(run_id, grace_s=0.1)
-    assert adoption.active_runs() == frozenset()
+        await commands.end_run(run_id, grace_s=0.1)
+    assert processes_orphans.active_runs() == frozenset()
     reports.close()
 
 
 async def of_a_changed_mark(folder: str) -> None:
     """Below its command a process is of the run whatever its number; an orphan with another number is refused, also with that
     of a person's own command."""
-    assert adoption.become_subreaper()
+    assert processes_orphans.become_subreaper()
     reports = PidReports(Path(folder, "reports"))
     run_id, shell = make_id(), make_id(membership.SHELL_PREFIX)
     while marks.ProcessMark(shell, 99_999).make_number() > marks.ProcessMark(run_id, 0).make_number():
@@ -123,25 +124,25 @@ async def of_a_changed_mark(folder: str) -> None:
     assert find_run(pid_of_shell) is None
     await _end(running, others, persons)
     for ended in (run_id, shell):
-        await processes.end_run(ended, grace_s=0.1)
+        await commands.end_run(ended, grace_s=0.1)
     reports.close()
 
 
 async def of_an_orphan(folder: str) -> None:
-    assert adoption.become_subreaper()
+    assert processes_orphans.become_subreaper()
     reports = PidReports(Path(folder, "reports"))
     run_id = make_id()
     running = _start_run(folder, run_id, f"(setsid env -i sh -c 'echo $$ > {folder}/reports; exec sleep 1000' &)", "sleep 1000")
     (orphan,) = await reports.wait_for_pids(1, within=TIMEOUT)
     assert find_run(orphan) == run_id
     await _end(running)
-    await processes.end_run(run_id, grace_s=0.1)
+    await commands.end_run(run_id, grace_s=0.1)
     reports.close()
 
 
 async def of_a_socket(folder: str) -> None:
     """A socket is a run's as long as one of its processes has it, also beside others."""
-    assert adoption.become_subreaper()
+    assert processes_orphans.become_subreaper()
     reports = PidReports(Path(folder, "reports"))
     run_id = make_id()
     path = f"{folder}/socket"
@@ -157,7 +158,7 @@ async def of_a_socket(folder: str) -> None:
         assert find_run_for_socket(inode_of_own) is None
         assert find_run_for_socket(0) == REFUSED, "a socket that no process has"
         await _end(running)
-        await processes.end_run(run_id, grace_s=0.1)
+        await commands.end_run(run_id, grace_s=0.1)
         assert find_run_for_socket(inode) == REFUSED, "its process may have sent something before it ended"
     reports.close()
 

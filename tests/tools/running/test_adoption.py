@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.tools.running.watching import find_processes_with
 
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 90
@@ -47,7 +47,7 @@ def test_the_dead_do_not_pile_up_while_a_run_goes_on(tmp_path: Path) -> None:
 async def test_a_daemon_in_another_daemons_run_marks_its_own_and_keeps_the_others_mark(tmp_path: Path) -> None:
     run_id = f"run_{uuid4().hex}"
     try:
-        played = await processes.run_command(
+        played = await commands.run_command(
             [sys.executable, "-m", "tests.tools.running.adoption_scenes", "nested", str(tmp_path)],
             cwd=str(ROOT),
             run_id=run_id,
@@ -55,5 +55,5 @@ async def test_a_daemon_in_another_daemons_run_marks_its_own_and_keeps_the_other
             environment=os.environ,
         )
     finally:
-        await asyncio.to_thread(processes.kill_marked, run_id)
+        await asyncio.to_thread(commands.kill_marked, run_id)
     assert played.exit_code == 0, played.output

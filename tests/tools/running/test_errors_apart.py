@@ -7,20 +7,20 @@ from uuid import uuid4
 
 import pytest
 
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 
 
 @pytest.fixture
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
 async def test_errors_come_apart_when_asked_for_and_are_told_to_the_listener_too(tmp_path: Path, run_id: str) -> None:
     told: list[bytes] = []
     async with asyncio.timeout(60):
-        finished = await processes.run_command(
+        finished = await commands.run_command(
             "echo out; echo error >&2; exit 3",
             cwd=str(tmp_path),
             run_id=run_id,
@@ -29,7 +29,7 @@ async def test_errors_come_apart_when_asked_for_and_are_told_to_the_listener_too
             errors_apart=True,
         )
 
-    assert finished == processes.FinishedCommand(
+    assert finished == commands.FinishedCommand(
         exit_code=3, output="out\n", timed_out=False, left_running=False, output_bytes=4, errors="error\n", errors_bytes=6
     )
     assert sorted(told) == [b"error\n", b"out\n"]
@@ -37,7 +37,7 @@ async def test_errors_come_apart_when_asked_for_and_are_told_to_the_listener_too
 
 async def test_of_each_channel_as_much_is_kept(tmp_path: Path, run_id: str) -> None:
     async with asyncio.timeout(60):
-        finished = await processes.run_command(
+        finished = await commands.run_command(
             "head -c 5000 /dev/zero; head -c 7000 /dev/zero >&2",
             cwd=str(tmp_path),
             run_id=run_id,
@@ -53,7 +53,7 @@ async def test_of_each_channel_as_much_is_kept(tmp_path: Path, run_id: str) -> N
 @pytest.mark.parametrize("held", ["2>/dev/null", ">/dev/null"])
 async def test_one_channel_held_in_the_background_is_told_and_not_waited_for(tmp_path: Path, run_id: str, held: str) -> None:
     async with asyncio.timeout(60):
-        finished = await processes.run_command(
+        finished = await commands.run_command(
             f"sleep 1000 {held} & echo done", cwd=str(tmp_path), run_id=run_id, timeout_s=15, errors_apart=True
         )
 

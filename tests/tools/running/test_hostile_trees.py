@@ -11,9 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import PidReports, kill_with_watchdog, find_processes_with
+from tests.tools.running.watching import PidReports, find_processes_with, kill_with_watchdog
 
-from switchtower.tools.running import orphans, processes
+from switchtower.tools.processes import commands as processes_commands
+from switchtower.tools.processes import orphans
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 SHORT_GRACE = 0.1
@@ -37,7 +38,7 @@ def token() -> Iterator[str]:
     yield token
     if find_processes_with(token):
         for number in range(len(RUNS)):
-            processes.kill_marked(run_of(token, number))
+            processes_commands.kill_marked(run_of(token, number))
 
 
 @pytest.fixture
@@ -62,10 +63,10 @@ def make_command(trees: list[list[str]], token: str, folder: Path, *, stays: boo
 
 def start_all(
     token: str, folder: Path, *, stays: bool, timeout_s: float = TIMEOUT
-) -> list["asyncio.Task[processes.FinishedCommand]"]:
+) -> list["asyncio.Task[processes_commands.FinishedCommand]"]:
     return [
         asyncio.create_task(
-            processes.run_command(
+            processes_commands.run_command(
                 make_command(trees, token, folder, stays=stays),
                 cwd=str(folder),
                 run_id=run_of(token, number),
@@ -115,7 +116,9 @@ async def test_none_is_left_when_runs_end_after_their_commands_have(token: str, 
     await find_all(token)  # they may live on for the run's next commands
 
     async with asyncio.timeout(TIMEOUT):
-        await asyncio.gather(*(processes.end_run(run_of(token, number), grace_s=SHORT_GRACE) for number in range(len(RUNS))))
+        await asyncio.gather(
+            *(processes_commands.end_run(run_of(token, number), grace_s=SHORT_GRACE) for number in range(len(RUNS)))
+        )
 
     assert find_processes_with(token) == {}
 
@@ -143,7 +146,7 @@ async def test_none_is_left_when_the_next_daemon_cleans_up_after_a_killed_one(
     daemon.wait()
     await find_all(token)  # they outlive the daemon itself
 
-    killed = [await asyncio.to_thread(processes.kill_marked, run_of(token, number)) for number in range(len(RUNS))]
+    killed = [await asyncio.to_thread(processes_commands.kill_marked, run_of(token, number)) for number in range(len(RUNS))]
 
     assert all(count >= len(trees) for count, trees in zip(killed, RUNS, strict=True))
     assert find_processes_with(token) == {}

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from switchtower.tools.running import leash, orphans, threads
+from switchtower.tools import concurrency
+from switchtower.tools.processes import cancellation, orphans
 
 ENVIRONMENT = {"PATH": os.defpath}
 
@@ -21,9 +22,9 @@ def run_id() -> str:
 
 
 async def test_a_thread_gives_its_result_or_its_error() -> None:
-    assert await threads.run_in_thread(lambda: threading.current_thread().name) == "tower-tool"
+    assert await concurrency.run_in_thread(lambda: threading.current_thread().name) == "tower-tool"
     with pytest.raises(ZeroDivisionError):
-        await threads.run_in_thread(lambda: 1 // 0)
+        await concurrency.run_in_thread(lambda: 1 // 0)
 
 
 async def test_a_thread_that_hangs_does_not_keep_anybody_waiting() -> None:
@@ -34,7 +35,7 @@ async def test_a_thread_that_hangs_does_not_keep_anybody_waiting() -> None:
         release.wait()
         ended.set()
 
-    waiting = asyncio.create_task(threads.run_in_thread(hang))
+    waiting = asyncio.create_task(concurrency.run_in_thread(hang))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -45,7 +46,7 @@ async def test_a_thread_that_hangs_does_not_keep_anybody_waiting() -> None:
 
 
 def test_a_program_is_read_to_its_end_on_both_channels(tmp_path: Path) -> None:
-    held = leash.CancelScope(run_id())
+    held = cancellation.CancelScope(run_id())
     code = "import sys; [(sys.stdout.write('o' * 1000), sys.stderr.write('e' * 1000)) for _ in range(500)]; sys.exit(7)"
 
     with held.start_program([sys.executable, "-c", code], cwd=str(tmp_path), env=ENVIRONMENT) as program:
@@ -57,7 +58,7 @@ def test_a_program_is_read_to_its_end_on_both_channels(tmp_path: Path) -> None:
 
 
 def test_a_death_by_signal_counts_as_shells_have_it(tmp_path: Path) -> None:
-    with leash.CancelScope(run_id()).start_program(
+    with cancellation.CancelScope(run_id()).start_program(
         ["/bin/sh", "-c", "kill -9 $$"], cwd=str(tmp_path), env=ENVIRONMENT
     ) as program:
         assert list(program.read_output()) == []
@@ -66,7 +67,7 @@ def test_a_death_by_signal_counts_as_shells_have_it(tmp_path: Path) -> None:
 
 def test_whoever_stops_reading_ends_the_program_and_what_it_started(tmp_path: Path) -> None:
     run = run_id()
-    with leash.CancelScope(run).start_program(
+    with cancellation.CancelScope(run).start_program(
         ["/bin/sh", "-c", "sleep 1000 & yes"], cwd=str(tmp_path), env=ENVIRONMENT
     ) as program:
         assert next(program.read_output()).startswith(b"y\n")
@@ -78,13 +79,13 @@ def test_whoever_stops_reading_ends_the_program_and_what_it_started(tmp_path: Pa
 
 def test_of_a_long_complaint_the_end_is_kept(tmp_path: Path) -> None:
     command = ["/bin/sh", "-c", "seq 5000 >&2; echo the reason >&2"]
-    with leash.CancelScope(run_id()).start_program(command, cwd=str(tmp_path), env=ENVIRONMENT) as program:
+    with cancellation.CancelScope(run_id()).start_program(command, cwd=str(tmp_path), env=ENVIRONMENT) as program:
         assert list(program.read_output()) == []
     assert program.error_text.endswith("\n4999\n5000\nthe reason")
 
 
 def test_a_program_can_be_talked_with(tmp_path: Path) -> None:
-    with leash.CancelScope().start_program(["cat"], cwd=str(tmp_path), env=ENVIRONMENT, stdin=subprocess.PIPE) as program:
+    with cancellation.CancelScope().start_program(["cat"], cwd=str(tmp_path), env=ENVIRONMENT, stdin=subprocess.PIPE) as program:
         for word in (b"one\n", b"two\n"):
             program.stdin.write(word)
             program.stdin.flush()
@@ -92,7 +93,7 @@ def test_a_program_can_be_talked_with(tmp_path: Path) -> None:
 
 
 def test_a_pull_ends_all_programs_and_the_work_between_them(tmp_path: Path) -> None:
-    held = leash.CancelScope(run := run_id())
+    held = cancellation.CancelScope(run := run_id())
     held.raise_if_cancelled()
     exit_codes: list[int] = []
 
@@ -104,25 +105,25 @@ def test_a_pull_ends_all_programs_and_the_work_between_them(tmp_path: Path) -> N
             held.cancel()
             exit_codes.extend((one.exit_code, other.exit_code))
 
-    with pytest.raises(leash.HelperCancelled):
+    with pytest.raises(cancellation.HelperCancelled):
         work()
     assert exit_codes == [137, 137]
     assert not orphans.has_marked_processes(run)
-    with pytest.raises(leash.HelperCancelled):
+    with pytest.raises(cancellation.HelperCancelled):
         held.raise_if_cancelled()
 
 
 def test_without_a_run_a_program_bears_no_mark(tmp_path: Path) -> None:
-    with leash.CancelScope().start_program(["env"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+    with cancellation.CancelScope().start_program(["env"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
         printed = b"".join(program.read_output())
     assert orphans.MARKER.encode() not in printed
 
 
 def test_a_pulled_leash_lets_nothing_start(tmp_path: Path) -> None:
-    held = leash.CancelScope(run_id())
+    held = cancellation.CancelScope(run_id())
     held.cancel()
 
-    with pytest.raises(leash.HelperCancelled), held.start_program(["touch", "ran"], cwd=str(tmp_path), env=ENVIRONMENT):
+    with pytest.raises(cancellation.HelperCancelled), held.start_program(["touch", "ran"], cwd=str(tmp_path), env=ENVIRONMENT):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -131,14 +132,14 @@ async def test_cancelling_ends_the_program_before_it_returns(tmp_path: Path) -> 
     run = run_id()
     stopped = threading.Event()
 
-    def work(held: leash.CancelScope) -> None:
+    def work(held: cancellation.CancelScope) -> None:
         try:
             with held.start_program(["/bin/sh", "-c", "sleep 1000 & sleep 1000"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
                 list(program.read_output())
-        except leash.HelperCancelled:
+        except cancellation.HelperCancelled:
             stopped.set()
 
-    leading = asyncio.create_task(leash.run_in_cancel_scope(run, work))
+    leading = asyncio.create_task(cancellation.run_in_cancel_scope(run, work))
     while not await asyncio.to_thread(orphans.has_marked_processes, run):
         assert not leading.done()
 
@@ -154,9 +155,9 @@ async def test_cancelling_twice_does_not_leave_the_work_alone(tmp_path: Path) ->
     """Whoever holds a lock around the work may let go of it only when the work has ended."""
     begun, told, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def work(held: leash.CancelScope) -> None:
+    def work(held: cancellation.CancelScope) -> None:
         with (
-            suppress(leash.HelperCancelled),
+            suppress(cancellation.HelperCancelled),
             held.start_program(["sleep", "1000"], cwd=str(tmp_path), env=ENVIRONMENT) as program,
         ):
             begun.set()
@@ -166,7 +167,7 @@ async def test_cancelling_twice_does_not_leave_the_work_alone(tmp_path: Path) ->
         ended.set()
 
     go_on = threading.Event()
-    leading = asyncio.create_task(leash.run_in_cancel_scope(None, work, timeout_s=60))
+    leading = asyncio.create_task(cancellation.run_in_cancel_scope(None, work, timeout_s=60))
     assert await asyncio.to_thread(begun.wait, 5)
     leading.cancel()
     assert await asyncio.to_thread(told.wait, 5)
@@ -182,12 +183,12 @@ async def test_cancelling_twice_does_not_leave_the_work_alone(tmp_path: Path) ->
 
 
 async def test_a_missing_program_is_an_error_of_the_system(tmp_path: Path) -> None:
-    def work(held: leash.CancelScope) -> None:
+    def work(held: cancellation.CancelScope) -> None:
         with held.start_program(["/no/such/program"], cwd=str(tmp_path), env=ENVIRONMENT):
             pass
 
     with pytest.raises(FileNotFoundError):
-        await leash.run_in_cancel_scope(run_id(), work)
+        await cancellation.run_in_cancel_scope(run_id(), work)
 
 
 def open_descriptors() -> int:
@@ -197,7 +198,7 @@ def open_descriptors() -> int:
 def test_descriptors_are_not_left_open(tmp_path: Path) -> None:
     before = open_descriptors()
     for _ in range(5):
-        with leash.CancelScope(run_id()).start_program(["true"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
+        with cancellation.CancelScope(run_id()).start_program(["true"], cwd=str(tmp_path), env=ENVIRONMENT) as program:
             list(program.read_output())
 
     assert open_descriptors() == before

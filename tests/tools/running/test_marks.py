@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.tools.running import marks, orphans, processes
+from switchtower.tools.processes import commands, marks, orphans
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows limits and environments of processes")
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux show
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
 @given(st.text(min_size=1), st.integers(min_value=0, max_value=99_999))
@@ -38,7 +38,7 @@ def test_a_number_is_always_between_nothing_and_the_daemons_own(run_id: str, com
 
 
 async def test_a_program_begins_with_its_number(run_id: str, tmp_path: Path) -> None:
-    finished = await processes.run_command(["cat", "/proc/self/limits"], cwd=str(tmp_path), run_id=run_id, timeout_s=10)
+    finished = await commands.run_command(["cat", "/proc/self/limits"], cwd=str(tmp_path), run_id=run_id, timeout_s=10)
 
     limit = marks.find_free_limit()
     assert limit is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.tools.running import membership
+from switchtower.tools.processes import membership
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 90

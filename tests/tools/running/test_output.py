@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from switchtower.tools.running import capture, orphans, output, processes
+from switchtower.tools import safe_text
+from switchtower.tools.processes import commands, orphans, output
 
 TIMEOUT = 60
 FLOOD = "head -c 30000000 /dev/zero | tr '\\0' x"
@@ -20,13 +21,13 @@ FLOOD = "head -c 30000000 /dev/zero | tr '\\0' x"
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
-async def run(command: str, run_id: str, **options: Any) -> processes.FinishedCommand:
+async def run(command: str, run_id: str, **options: Any) -> commands.FinishedCommand:
     options = {"timeout_s": TIMEOUT, **options}
     async with asyncio.timeout(TIMEOUT):
-        return await processes.run_command(command, cwd="/", run_id=run_id, grace_s=0.1, **options)
+        return await commands.run_command(command, cwd="/", run_id=run_id, grace_s=0.1, **options)
 
 
 async def test_a_listener_is_told_everything_in_order(run_id: str) -> None:
@@ -185,7 +186,7 @@ async def test_a_listener_may_take_longer_than_a_process_in_the_background_is_wa
         await go_on.wait()
 
     reading, writing = os.pipe()
-    read = output.CommandOutput(reading, capture.SpillingCapture(1000), listen, linger_s=0)
+    read = output.CommandOutput(reading, safe_text.SpillingCapture(1000), listen, linger_s=0)
     os.write(writing, b"first")
     async with asyncio.timeout(TIMEOUT):
         await heard.wait()

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from tests.tools.running.watching import PidReports, is_alive, open_descriptors
 
-from switchtower.tools.running import orphans, processes
+from switchtower.tools.processes import commands, orphans
 
 SHORT_GRACE = 0.1
 TIMEOUT = 60
@@ -23,7 +23,7 @@ TIMEOUT = 60
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def reports(tmp_path: Path) -> Iterator[PidReports]:
     reports.close()
 
 
-async def run(command: str, cwd: Path, run_id: str, *, timeout_s: float = 30, **options: Any) -> processes.FinishedCommand:
+async def run(command: str, cwd: Path, run_id: str, *, timeout_s: float = 30, **options: Any) -> commands.FinishedCommand:
     async with asyncio.timeout(TIMEOUT):
-        return await processes.run_command(
+        return await commands.run_command(
             command, cwd=str(cwd), run_id=run_id, timeout_s=timeout_s, grace_s=SHORT_GRACE, **options
         )
 
@@ -44,7 +44,7 @@ async def test_output_and_errors_come_back_in_one_stream_with_the_exit_code(tmp_
     finished = await run("echo out; echo err >&2; pwd; exit 3", tmp_path, run_id)
 
     output = f"out\nerr\n{tmp_path}\n"
-    assert finished == processes.FinishedCommand(
+    assert finished == commands.FinishedCommand(
         exit_code=3, output=output, timed_out=False, left_running=False, output_bytes=len(output), spilled_bytes=0
     )
 
@@ -94,12 +94,12 @@ async def test_a_background_process_that_holds_the_pipe_does_not_hold_up_the_ans
     finished = await run("(echo $BASHPID > reports; exec sleep 1000) & echo started", tmp_path, run_id)
     [background] = await reports.wait_for_pids(1)
 
-    assert finished == processes.FinishedCommand(
+    assert finished == commands.FinishedCommand(
         exit_code=0, output="started\n", timed_out=False, left_running=True, output_bytes=8
     )
     assert is_alive(background), "it may serve the run's next commands"
 
-    await processes.end_run(run_id)
+    await commands.end_run(run_id)
     assert not is_alive(background)
 
 
@@ -147,7 +147,7 @@ async def test_a_process_started_while_the_rest_was_told_to_stop_goes_too(
     tmp_path: Path, run_id: str, reports: PidReports
 ) -> None:
     running = asyncio.create_task(
-        processes.run_command(HOSTILE["starts anew when told to stop"], cwd=str(tmp_path), run_id=run_id, timeout_s=30, grace_s=1)
+        commands.run_command(HOSTILE["starts anew when told to stop"], cwd=str(tmp_path), run_id=run_id, timeout_s=30, grace_s=1)
     )
     await reports.wait_for_pids(3)
     running.cancel()
@@ -189,7 +189,7 @@ async def test_cancelling_again_and_again_does_not_cut_the_cleaning_short(
 async def test_a_program_may_clean_up_when_it_is_told_to_stop(tmp_path: Path, run_id: str, reports: PidReports) -> None:
     (tmp_path / "work.lock").touch()
     command = f"trap 'rm work.lock; exit' TERM; {REPORT}; while :; do sleep 0.01; done"
-    running = asyncio.create_task(processes.run_command(command, cwd=str(tmp_path), run_id=run_id, timeout_s=30, grace_s=5))
+    running = asyncio.create_task(commands.run_command(command, cwd=str(tmp_path), run_id=run_id, timeout_s=30, grace_s=5))
     await reports.wait_for_pids(1)
 
     running.cancel()
@@ -212,12 +212,12 @@ async def test_ending_a_run_takes_what_its_commands_left_and_spares_other_runs(
         _, mine = await reports.wait_for_pids(2)
         assert is_alive(mine)
 
-        await processes.end_run(run_id, grace_s=SHORT_GRACE)
+        await commands.end_run(run_id, grace_s=SHORT_GRACE)
 
         assert not is_alive(mine)
         assert is_alive(spared)
     finally:
-        assert processes.kill_marked(other) >= 1
+        assert commands.kill_marked(other) >= 1
 
 
 async def test_what_a_killed_daemon_left_behind_is_found_and_killed(tmp_path: Path, run_id: str, reports: PidReports) -> None:
@@ -231,11 +231,11 @@ async def test_what_a_killed_daemon_left_behind_is_found_and_killed(tmp_path: Pa
     daemon.wait()
     assert all(map(is_alive, left))
 
-    killed = await asyncio.to_thread(processes.kill_marked, run_id)
+    killed = await asyncio.to_thread(commands.kill_marked, run_id)
 
     assert killed >= 3
     assert [pid for pid in left if is_alive(pid)] == []
-    assert processes.kill_marked(run_id) == 0
+    assert commands.kill_marked(run_id) == 0
 
 
 async def test_when_even_the_cleaning_is_cancelled_nothing_is_left(tmp_path: Path, run_id: str, reports: PidReports) -> None:

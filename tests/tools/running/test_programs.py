@@ -9,10 +9,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import PidReports, is_alive, open_descriptors, find_processes_with
+from tests.tools.running.watching import PidReports, find_processes_with, is_alive, open_descriptors
 
-from switchtower.tools.git import overrides
-from switchtower.tools.running import environment, orphans, processes
+from switchtower.tools.processes import command_environment, commands, orphans
+from switchtower.tools.sandboxes import launch
 
 TIMEOUT = 60
 
@@ -21,12 +21,12 @@ TIMEOUT = 60
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
-async def run(argv: list[str], cwd: Path, run_id: str, **options: Any) -> processes.FinishedCommand:
+async def run(argv: list[str], cwd: Path, run_id: str, **options: Any) -> commands.FinishedCommand:
     async with asyncio.timeout(TIMEOUT):
-        return await processes.run_command(argv, cwd=str(cwd), run_id=run_id, timeout_s=TIMEOUT, grace_s=0.1, **options)
+        return await commands.run_command(argv, cwd=str(cwd), run_id=run_id, timeout_s=TIMEOUT, grace_s=0.1, **options)
 
 
 async def test_words_reach_the_program_as_they_are(tmp_path: Path, run_id: str) -> None:
@@ -74,7 +74,7 @@ async def test_a_given_environment_is_all_there_is_beside_the_marks_and_gits_set
 
     assert variables.pop("TOWER_COMMAND").isdigit()
     given = {"ONLY": "this", "PATH": os.defpath, "PWD": str(tmp_path), "TOWER_RUN": run_id}
-    assert variables == overrides.add_overrides(given, chosen=overrides.list_overridden_keys(os.environ))
+    assert variables == launch.add_overrides(given, chosen=launch.list_overridden_keys(os.environ))
 
 
 async def test_commands_do_not_see_keys_unless_somebody_says_so(
@@ -85,17 +85,17 @@ async def test_commands_do_not_see_keys_unless_somebody_says_so(
     monkeypatch.setenv("PLAIN", "plain")
     command = ["sh", "-c", "echo $SOME_API_KEY,$MODELS_WAY_IN,$PLAIN"]
     try:
-        environment.configure(secret_variables=["MODELS_WAY_IN"])
+        command_environment.configure(secret_variables=["MODELS_WAY_IN"])
         assert (await run(command, tmp_path, run_id)).output == ",,plain\n"
-        environment.configure(secret_variables=["MODELS_WAY_IN"], allowed=["SOME_API_KEY"])
+        command_environment.configure(secret_variables=["MODELS_WAY_IN"], allowed=["SOME_API_KEY"])
         assert (await run(command, tmp_path, run_id)).output == "hush,,plain\n"
     finally:
-        environment.configure()
+        command_environment.configure()
 
 
 async def test_a_command_out_of_time_leaves_the_runs_other_processes_alone(tmp_path: Path, run_id: str) -> None:
     reports = PidReports(tmp_path / "reports")
-    await processes.run_command(
+    await commands.run_command(
         "setsid bash -c 'echo $BASHPID > reports; exec sleep 1000' >/dev/null 2>&1 &",
         cwd=str(tmp_path),
         run_id=run_id,
@@ -104,13 +104,13 @@ async def test_a_command_out_of_time_leaves_the_runs_other_processes_alone(tmp_p
     beside = asyncio.create_task(run(["sh", "-c", "echo $$ > reports; exec sleep 1000"], tmp_path, run_id))
     others = await reports.wait_for_pids(2)
 
-    late = await processes.run_command("sleep 1000", cwd=str(tmp_path), run_id=run_id, timeout_s=0.1, grace_s=0.1)
+    late = await commands.run_command("sleep 1000", cwd=str(tmp_path), run_id=run_id, timeout_s=0.1, grace_s=0.1)
 
     assert late.timed_out
     assert all(map(is_alive, others))
     beside.cancel()
     await asyncio.wait([beside])
-    await processes.end_run(run_id, grace_s=0.1)
+    await commands.end_run(run_id, grace_s=0.1)
     assert not any(map(is_alive, others))
     assert not orphans.has_marked_processes(run_id)
     reports.close()
@@ -132,7 +132,7 @@ async def test_a_chain_that_is_always_somebody_else_is_caught(tmp_path: Path, ru
     await run(["env", "-i", sys.executable, "-ISc", program], tmp_path, run_id)
     await reports.wait_for_pids(1)
 
-    await processes.end_run(run_id, grace_s=0)
+    await commands.end_run(run_id, grace_s=0)
 
     # One look could miss it, as it could miss the one who ended it.
     assert [found for _ in range(20) if (found := find_processes_with(token))] == []

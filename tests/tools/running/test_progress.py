@@ -3,7 +3,7 @@
 import asyncio
 
 from switchtower.core import redact
-from switchtower.tools.running import progress
+from switchtower.tools.processes import output
 
 
 class ProgressWatcher:
@@ -24,7 +24,7 @@ class ProgressWatcher:
 
 async def test_what_comes_close_together_is_told_as_one_piece() -> None:
     watcher = ProgressWatcher()
-    async with progress.OutputProgress(watcher, interval=0.01) as watching:
+    async with output.OutputProgress(watcher, interval=0.01) as watching:
         for number in range(100):
             watching.add_output(b"%d " % number)
         assert await watcher.wait_for_piece() == "".join(f"{number} " for number in range(100))
@@ -34,7 +34,7 @@ async def test_what_comes_close_together_is_told_as_one_piece() -> None:
 
 async def test_a_character_that_comes_in_parts_is_told_whole() -> None:
     watcher = ProgressWatcher()
-    async with progress.OutputProgress(watcher, interval=0) as watching:
+    async with output.OutputProgress(watcher, interval=0) as watching:
         for byte in "✓".encode():
             watching.add_output(bytes([byte]))
             await asyncio.sleep(0)
@@ -45,7 +45,7 @@ async def test_a_character_that_comes_in_parts_is_told_whole() -> None:
 
 async def test_a_flood_is_told_by_its_latest_part_and_says_what_is_missing() -> None:
     watcher = ProgressWatcher()
-    async with progress.OutputProgress(watcher, interval=0.01, piece=10) as watching:
+    async with output.OutputProgress(watcher, interval=0.01, piece=10) as watching:
         watching.add_output(b"x" * 95 + b"tail!")
         assert await watcher.wait_for_piece() == "[… 92 characters skipped …]\nxxxtail!"
 
@@ -54,7 +54,7 @@ async def test_what_is_skipped_ends_with_a_line_so_that_no_rest_of_a_secret_is_s
     secret = "ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA3bC6"
     for after in range(400, 480):
         watcher, redactor = ProgressWatcher(), redact.Redactor().open_stream()
-        async with progress.OutputProgress(watcher, interval=0, piece=500) as watching:
+        async with output.OutputProgress(watcher, interval=0, piece=500) as watching:
             watching.add_output((secret[:4] + "\n" + "x" * 100 + secret + "\n" + "." * after).encode())
             piece = await watcher.wait_for_piece()
         note, *lines = (redactor.feed(piece) + redactor.close()).split("\n")
@@ -63,7 +63,7 @@ async def test_what_is_skipped_ends_with_a_line_so_that_no_rest_of_a_secret_is_s
 
 async def test_after_enough_of_it_one_note_is_the_last() -> None:
     watcher = ProgressWatcher()
-    async with progress.OutputProgress(watcher, interval=0, most=25) as watching:
+    async with output.OutputProgress(watcher, interval=0, most=25) as watching:
         for _ in range(2):
             watching.add_output(b"0123456789")
             await watcher.wait_for_piece()
@@ -88,7 +88,7 @@ async def test_a_watcher_that_fails_or_hangs_is_no_trouble_for_who_works() -> No
 
     for watcher in (failing, hanging):
         asked.clear()
-        async with asyncio.timeout(60), progress.OutputProgress(watcher, interval=0) as watching:
+        async with asyncio.timeout(60), output.OutputProgress(watcher, interval=0) as watching:
             watching.add_output(b"x")
             await asked.wait()
             watching.add_output(b"y" * 100_000)

@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from switchtower.tools import outcome, registry
-from switchtower.tools.running import orphans, processes, progress
+from switchtower.tools.processes import commands, orphans
+from switchtower.tools.processes import output as processes_output
 from switchtower.tools.sandboxes import sandbox
 
 
@@ -38,9 +39,9 @@ async def test_a_long_output_keeps_both_ends_and_is_whole_in_a_file(tmp_path: Pa
     )
     shown = head + "\n" + tail.removesuffix("[exit code 0]")
     assert int(note) == len(whole) - len(shown) + 1
-    assert len(shown) > processes.KEEP_BYTES - 20
+    assert len(shown) > commands.KEEP_BYTES - 20
     assert set(shown.split()) <= set(whole.split()), "lines are whole"
-    assert len(output.text) < processes.KEEP_BYTES + 200
+    assert len(output.text) < commands.KEEP_BYTES + 200
     assert (tmp_path / ".tower/outputs/call_1.txt").read_text() == whole
 
 
@@ -91,7 +92,7 @@ async def test_a_flood_is_told_in_bounded_pieces_and_does_not_stop_the_command(t
     output = await run(tmp_path, "while [ ! -e stop ]; do seq 1 2000; done; echo last", progress=watch)
 
     assert output.text.endswith("last\n[exit code 0]")
-    assert all(len(text) < progress.PIECE + 100 for text in told)
+    assert all(len(text) < processes_output.PIECE + 100 for text in told)
 
 
 async def test_a_watcher_that_never_returns_does_not_hold_up_the_result(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import is_alive, find_processes_with
+from tests.tools.running.watching import find_processes_with, is_alive
 
-from switchtower.tools.running import marks, proc, watchdog, watchdog_process
+from switchtower.tools.processes import marks, proc, watchdog, watchdog_process
 
 TIMEOUT = 60
 

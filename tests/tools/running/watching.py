@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from switchtower.tools.running import proc, watchdog_process
+from switchtower.tools.processes import proc, watchdog_process
 
 
 def kill_with_watchdog(daemon: int) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.tools.running.watching import PidReports, is_alive, find_processes_with
+from tests.tools.running.watching import PidReports, find_processes_with, is_alive
 
 from switchtower.core import errors
-from switchtower.tools.running import orphans, processes
+from switchtower.tools.processes import commands, orphans
 from switchtower.tools.sandboxes import sandbox
 
 TIMEOUT = 60
@@ -26,14 +26,14 @@ OWN_FOLDERS = ("/tmp", "/var/tmp", "/run")
 WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 with_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=f"no bubblewrap here: {WHY_NOT}")
 
-Run = Callable[..., Coroutine[Any, Any, processes.FinishedCommand]]
+Run = Callable[..., Coroutine[Any, Any, commands.FinishedCommand]]
 
 
 @pytest.fixture
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def home(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run_sandboxed(home: Path, run_id: str) -> Run:
     async def run(
         command: str, *, workspace: Path = home / "work", network: bool = False, **options: Any
-    ) -> processes.FinishedCommand:
+    ) -> commands.FinishedCommand:
         options = {"cwd": str(workspace), "timeout_s": TIMEOUT, "grace_s": 0.1, **options}
         chosen = sandbox.choose_sandbox("bubblewrap", network=network)
         async with asyncio.timeout(TIMEOUT):
-            return await processes.run_command(command, run_id=run_id, sandbox=chosen, workspace=str(workspace), **options)
+            return await commands.run_command(command, run_id=run_id, sandbox=chosen, workspace=str(workspace), **options)
 
     return run
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 
 from switchtower.tools import outcome
-from switchtower.tools.running import orphans
-from switchtower.tools.searching import find_lines, finding, ripgrep, tool
+from switchtower.tools.processes import orphans
+from switchtower.tools.search import line_search, tools, workspace_search
 
 BOTH = ("ripgrep", "python")
 
@@ -23,8 +23,8 @@ BOTH = ("ripgrep", "python")
 def searcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "python":
         monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
-        assert ripgrep.find_ripgrep() is None
-    elif ripgrep.find_ripgrep() is None:
+        assert workspace_search.find_ripgrep() is None
+    elif workspace_search.find_ripgrep() is None:
         pytest.skip("ripgrep is not installed")
     return str(request.param)
 
@@ -50,7 +50,7 @@ def write(root: Path, path: str, content: str | bytes) -> None:
 async def run_search(root: Path, pattern: str, *, seconds: float = 30.0, **args: Any) -> outcome.ToolOutput:
     context = outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}")
     try:
-        return await tool.SearchTool(seconds=seconds).execute({"pattern": pattern, **args}, context)
+        return await tools.SearchTool(seconds=seconds).execute({"pattern": pattern, **args}, context)
     except outcome.ToolFailed as failed:
         return outcome.make_failure(failed.type, failed.message)
     finally:
@@ -249,14 +249,14 @@ async def test_our_own_search_does_not_even_read_what_a_swapped_folder_leads_to(
     write(root, "file.txt", "needle inside\n")
     (root / "bait").symlink_to("../outside")
     (root / "bait.txt").symlink_to("../outside/plain.txt")
-    query = finding.LineQuery(pattern="needle", start=".", glob=None, case_sensitive=True, most_results=10**6)
+    query = line_search.LineQuery(pattern="needle", start=".", glob=None, case_sensitive=True, most_results=10**6)
     swapped = [root / "door", root / "bait", root / "file.txt", root / "bait.txt"]
     with subprocess.Popen([sys.executable, "-c", SWAPPER, *swapped], stdout=subprocess.PIPE) as swapper:
         assert swapper.stdout is not None
         assert swapper.stdout.readline() == b"ready\n"
         try:
             for _ in range(10):
-                told = subprocess.run(find_lines.build_command(str(root), query), capture_output=True, check=True).stdout
+                told = subprocess.run(line_search.build_command(str(root), query), capture_output=True, check=True).stdout
                 assert b"outside" not in told
         finally:
             swapper.kill()
@@ -456,7 +456,7 @@ async def test_a_cancelled_search_leaves_nothing_running(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
     put(root, b="a" * 5000 + "!\n")
     context = outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}")
-    searching = asyncio.create_task(tool.SearchTool().execute({"pattern": r"(a+)+$"}, context))
+    searching = asyncio.create_task(tools.SearchTool().execute({"pattern": r"(a+)+$"}, context))
     while not await asyncio.to_thread(orphans.has_marked_processes, context.run_id):
         assert not searching.done()
 
@@ -488,13 +488,13 @@ async def test_ripgrep_in_the_current_folder_is_not_ours(root: Path, monkeypatch
     assert shutil.which("rg", path=".") is not None
 
     monkeypatch.setenv("PATH", ".")
-    assert ripgrep.find_ripgrep() is None
+    assert workspace_search.find_ripgrep() is None
 
 
 async def test_our_own_search_ends_by_itself_when_whoever_started_it_is_gone(root: Path) -> None:
     put(root, a="x\n" * 100_000)
-    query = finding.LineQuery(pattern="x", start=".", glob=None, case_sensitive=True, most_results=10**6)
-    with subprocess.Popen(find_lines.build_command(str(root), query), stdout=subprocess.PIPE) as searching:
+    query = line_search.LineQuery(pattern="x", start=".", glob=None, case_sensitive=True, most_results=10**6)
+    with subprocess.Popen(line_search.build_command(str(root), query), stdout=subprocess.PIPE) as searching:
         assert searching.stdout is not None
         assert searching.stdout.read(10) == b"./a\x001:1:0:"
         searching.stdout.close()

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.tools.git.repositories import run_git, read_git_folder, make_repository, read_tree, write
+from tests.tools.git.repositories import make_repository, read_git_folder, read_tree, run_git, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
+from switchtower.tools.git.process import GitUnavailable
 from switchtower.tools.snapshots.checkpoints import Checkpoints
-from switchtower.tools.snapshots.limits import SnapshotLimits
+from switchtower.tools.snapshots.scan import SnapshotLimits
 
 
 async def test_secrets_are_never_stored_and_never_touched(

@@ -5,10 +5,10 @@ import os
 import time
 from pathlib import Path
 
-from tests.tools.git.repositories import run_git, make_repository, write
+from tests.tools.git.repositories import make_repository, run_git, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.snapshots import stats
+from switchtower.tools.snapshots import scan
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 
@@ -32,7 +32,7 @@ async def test_a_file_that_changed_a_moment_ago_is_read_again_the_next_time(
     os.utime(workspace / "a.txt", ns=(far_ahead, far_ahead))
     await checkpoints.take(str(workspace), SESSION, "before")
     (kept,) = data.iterdir()
-    assert "a.txt" not in stats.load_known(kept / "stats", "sha1").files
+    assert "a.txt" not in scan.load_known(kept / "stats", "sha1").files
 
 
 async def test_an_object_that_was_lost_is_stored_again(tmp_path: Path, checkpoints: Checkpoints) -> None:

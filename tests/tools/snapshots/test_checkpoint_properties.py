@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.tools.git.repositories import run_git, make_repository, read_tree
+from tests.tools.git.repositories import make_repository, read_tree, run_git
 
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 

@@ -5,10 +5,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.tools.git.repositories import run_git, read_git_folder, make_repository, write
+from tests.tools.git.repositories import make_repository, read_git_folder, run_git, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
+from switchtower.tools.git.process import GitUnavailable
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 

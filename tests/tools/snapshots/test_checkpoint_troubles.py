@@ -7,13 +7,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.tools.git.repositories import run_git, make_repository, write
+from tests.tools.git.repositories import make_repository, run_git, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
-from switchtower.tools.running import orphans
+from switchtower.tools.git.process import GitUnavailable
+from switchtower.tools.processes import orphans
 from switchtower.tools.snapshots.checkpoints import Checkpoints
-from switchtower.tools.snapshots.limits import SnapshotLimits
+from switchtower.tools.snapshots.scan import SnapshotLimits
 
 
 async def test_without_git_there_are_no_checkpoints(

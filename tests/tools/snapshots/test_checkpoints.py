@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.tools.git.repositories import run_git, make_repository, read_tree, write
+from tests.tools.git.repositories import make_repository, read_tree, run_git, write
 from tests.tools.snapshots.workspaces import SESSION, MakeWorkspace
 
 from switchtower.tools.snapshots.checkpoints import Checkpoints

@@ -11,16 +11,16 @@ import pytest
 from tests.tools.git.repositories import (
     GitTrap,
     arm_traps,
-    run_git,
-    read_git_folder,
     make_partial,
     make_repository,
+    read_git_folder,
     read_tree,
+    run_git,
     write,
 )
 from tests.tools.snapshots.workspaces import SESSION
 
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
+from switchtower.tools.git.process import GitUnavailable
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 

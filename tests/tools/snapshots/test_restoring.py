@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.tools.git.repositories import run_git, make_repository, read_tree, write
+from tests.tools.git.repositories import make_repository, read_tree, run_git, write
 from tests.tools.snapshots.workspaces import SESSION
 
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
-from switchtower.tools.snapshots import objects, restoring
+from switchtower.tools.git.process import GitUnavailable
+from switchtower.tools.snapshots import objects, restore
 from switchtower.tools.snapshots.checkpoints import Checkpoints
-from switchtower.tools.snapshots.restoring import RestoreResult
+from switchtower.tools.snapshots.restore import RestoreResult
 
 
 @pytest.fixture
@@ -423,7 +423,7 @@ def test_a_file_that_holds_secrets_is_not_restored_even_if_a_checkpoint_had_it(w
             raise AssertionError("nothing may be read for it")
 
     write(workspace, {".env": "mine\n"})
-    step = restoring.RestoreStep(path=".env", have=None, want=objects.TreeEntry(objects.FILE, "0" * 40))
-    restorer = restoring.Restorer(str(workspace), algorithm="sha1", most_bytes=1000, reader=NoReader(), force=True)
+    step = restore.RestoreStep(path=".env", have=None, want=objects.TreeEntry(objects.FILE, "0" * 40))
+    restorer = restore.Restorer(str(workspace), algorithm="sha1", most_bytes=1000, reader=NoReader(), force=True)
     assert restorer.restore([step]) == RestoreResult(skipped=(".env",))
     assert (workspace / ".env").read_text() == "mine\n"

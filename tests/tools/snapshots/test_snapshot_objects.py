@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.git.repositories import run_git, make_repository
+from tests.tools.git.repositories import make_repository, run_git
 
 from switchtower.tools.snapshots import objects
 from switchtower.tools.snapshots.objects import TreeEntry

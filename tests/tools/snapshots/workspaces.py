@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.tools.git.repositories import run_git, make_repository, write
+from tests.tools.git.repositories import make_repository, run_git, write
 
 SESSION = "sess_01"
 MakeWorkspace = Callable[[dict[str, str | bytes]], Path]

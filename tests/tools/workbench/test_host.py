@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from switchtower.tools import workbench
+from switchtower.tools import remote_ops
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_info_has_relays_fields_and_names_each_agent(programs: Path, tmp_path: Path) -> None:
-    info = msgspec.to_builtins(await workbench.read_host_info("host_1", "1.2.3"))
+    info = msgspec.to_builtins(await remote_ops.read_host_info("host_1", "1.2.3"))
 
     missing = {"ok": False, "error": "not found on PATH"}
     assert info == {
@@ -41,8 +41,8 @@ async def test_info_has_relays_fields_and_names_each_agent(programs: Path, tmp_p
 
 
 async def test_a_doctor_also_looks_for_what_we_need(programs: Path, tmp_path: Path) -> None:
-    info = msgspec.to_builtins(await workbench.read_host_info("host_1", "1"))
-    doctor = msgspec.to_builtins(await workbench.diagnose_host("host_1", "1"))
+    info = msgspec.to_builtins(await remote_ops.read_host_info("host_1", "1"))
+    doctor = msgspec.to_builtins(await remote_ops.diagnose_host("host_1", "1"))
 
     deps = [{"name": name, "ok": name == "git"} for name in ("bash", "git", "rg", "bwrap")]
     assert doctor == {**info, "deps": deps}
@@ -50,9 +50,9 @@ async def test_a_doctor_also_looks_for_what_we_need(programs: Path, tmp_path: Pa
 
 
 async def test_capabilities_add_where_things_are_and_what_can_be_asked(programs: Path) -> None:
-    doctor = msgspec.to_builtins(await workbench.diagnose_host("host_1", "1", {"mine": str(programs / "codex")}))
+    doctor = msgspec.to_builtins(await remote_ops.diagnose_host("host_1", "1", {"mine": str(programs / "codex")}))
     places = {"server_base_url": "http://hub", "local_unix_socket": "/s", "spool_db_path": None, "log_path": None}
-    capabilities = await workbench.read_host_capabilities(
+    capabilities = await remote_ops.read_host_capabilities(
         "host_1",
         "1",
         {"mine": str(programs / "codex")},
@@ -75,5 +75,5 @@ async def test_a_program_in_the_current_folder_does_not_count(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.pathsep}{programs}")
 
-    gemini = next(tool for tool in (await workbench.read_host_info("h", "1")).tools if tool.tool == "gemini")
+    gemini = next(tool for tool in (await remote_ops.read_host_info("h", "1")).tools if tool.tool == "gemini")
     assert not gemini.ok

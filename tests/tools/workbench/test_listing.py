@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from switchtower.tools import workbench
-from switchtower.tools.workbench import listing
+from switchtower.tools import remote_ops
+from switchtower.tools.remote_ops import files
 
 
 async def test_folders_come_first_and_only_regular_files_have_a_size(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ async def test_folders_come_first_and_only_regular_files_have_a_size(tmp_path: P
     (tmp_path / "lost").symlink_to("/nowhere")
     os.mkfifo(tmp_path / "pipe")
 
-    assert msgspec.to_builtins(await workbench.list_folder(str(tmp_path))) == {
+    assert msgspec.to_builtins(await remote_ops.list_folder(str(tmp_path))) == {
         "path": ".",
         "entries": [
             {"name": "b", "is_dir": True, "size_bytes": None},
@@ -36,18 +36,18 @@ async def test_folders_come_first_and_only_regular_files_have_a_size(tmp_path: P
 
 
 async def test_of_a_large_folder_the_first_names_are_told(tmp_path: Path) -> None:
-    for number in range(listing.LIST_LIMIT):
+    for number in range(files.LIST_LIMIT):
         (tmp_path / f"{number:05}").touch()
-    assert not (await workbench.list_folder(str(tmp_path))).truncated
+    assert not (await remote_ops.list_folder(str(tmp_path))).truncated
     (tmp_path / "zz-folder").mkdir()
 
-    result = await workbench.list_folder(str(tmp_path), "./")
+    result = await remote_ops.list_folder(str(tmp_path), "./")
 
     assert result.truncated
     assert result.path == "./"
     assert [entry.name for entry in result.entries] == [
         "zz-folder",
-        *(f"{number:05}" for number in range(listing.LIST_LIMIT - 1)),
+        *(f"{number:05}" for number in range(files.LIST_LIMIT - 1)),
     ]
 
 
@@ -55,10 +55,10 @@ async def test_names_that_are_no_text_can_still_be_told(tmp_path: Path) -> None:
     for name in (b"\xff\xfe", b"new\nline", "grün".encode()):
         (tmp_path / os.fsdecode(name)).touch()
 
-    result = await workbench.list_folder(str(tmp_path))
+    result = await remote_ops.list_folder(str(tmp_path))
 
     assert {entry.name for entry in result.entries} == {"\\xff\\xfe", "new\nline", "grün"}
-    assert msgspec.json.decode(msgspec.json.encode(result), type=listing.ListResult) == result
+    assert msgspec.json.decode(msgspec.json.encode(result), type=files.ListResult) == result
 
 
 async def test_what_is_no_folder_cannot_be_listed(tmp_path: Path) -> None:
@@ -66,5 +66,5 @@ async def test_what_is_no_folder_cannot_be_listed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, message in (("file", "not a directory"), ("pipe", "not a directory"), ("none", "no such file")):
         async with asyncio.timeout(60):
-            with pytest.raises(workbench.OperationRefused, match=message):
-                await workbench.list_folder(str(tmp_path), path)
+            with pytest.raises(remote_ops.OperationRefused, match=message):
+                await remote_ops.list_folder(str(tmp_path), path)

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from switchtower.tools import workbench
-from switchtower.tools.workbench import logs
+from switchtower.tools import remote_ops
+from switchtower.tools.remote_ops import host
 
 
 async def get_refusal(path: str | None) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.OperationRefused) as caught:
-            await workbench.read_log_tail(path)
+        with pytest.raises(remote_ops.OperationRefused) as caught:
+            await remote_ops.read_log_tail(path)
     return caught.value.message
 
 
@@ -22,9 +22,9 @@ async def test_the_last_lines_are_told_with_relays_fields(tmp_path: Path) -> Non
     log = tmp_path / "log"
     log.write_text("".join(f"line {number}\n" for number in range(300)))
 
-    tail = await workbench.read_log_tail(str(log), lines=2)
+    tail = await remote_ops.read_log_tail(str(log), lines=2)
     assert msgspec.to_builtins(tail) == {"path": str(log), "text": "line 298\nline 299\n", "truncated": False}
-    assert (await workbench.read_log_tail(str(log))).text.startswith("line 100\n")
+    assert (await remote_ops.read_log_tail(str(log))).text.startswith("line 100\n")
 
 
 async def test_only_whole_lines_are_told_where_bytes_run_out(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ async def test_only_whole_lines_are_told_where_bytes_run_out(tmp_path: Path) -> 
 
     size = len("äöü third".encode())
     for extra in range(1, len("äöü second\n".encode()) + 1):
-        tail = await workbench.read_log_tail(str(log), max_bytes=size + extra)
+        tail = await remote_ops.read_log_tail(str(log), max_bytes=size + extra)
         assert tail.truncated
         assert tail.text == ("äöü third" if extra < len("äöü second\n".encode()) else "äöü second\näöü third")
 
@@ -41,25 +41,25 @@ async def test_only_whole_lines_are_told_where_bytes_run_out(tmp_path: Path) -> 
 async def test_a_line_longer_than_the_limit_is_told_from_its_middle(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("x" * 1000 + "\n")
-    assert (await workbench.read_log_tail(str(log), max_bytes=10)).text == "x" * 9 + "\n"
+    assert (await remote_ops.read_log_tail(str(log), max_bytes=10)).text == "x" * 9 + "\n"
 
 
 @pytest.mark.parametrize(("lines", "max_bytes"), [(10**9, 10**12), (2001, 2_000_001)])
 async def test_nobody_gets_more_than_the_limits(tmp_path: Path, lines: int, max_bytes: int) -> None:
     log = tmp_path / "log"
     log.write_text("x" * 999 + "\n" + "y\n" * 1_500_000)
-    tail = await workbench.read_log_tail(str(log), lines=lines, max_bytes=max_bytes)
-    assert tail.text == "y\n" * logs.MOST_LINES
+    tail = await remote_ops.read_log_tail(str(log), lines=lines, max_bytes=max_bytes)
+    assert tail.text == "y\n" * host.MOST_LINES
     log.write_text("x" * 3_000_000)
-    assert len((await workbench.read_log_tail(str(log), lines=lines, max_bytes=max_bytes)).text) == logs.MOST_BYTES
+    assert len((await remote_ops.read_log_tail(str(log), lines=lines, max_bytes=max_bytes)).text) == host.MOST_BYTES
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**9)])
 async def test_less_than_nothing_is_one(tmp_path: Path, number: int) -> None:
     log = tmp_path / "log"
     log.write_text("a\nb\n")
-    assert (await workbench.read_log_tail(str(log), lines=number)).text == "b\n"
-    assert (await workbench.read_log_tail(str(log), max_bytes=number)).text == "\n"
+    assert (await remote_ops.read_log_tail(str(log), lines=number)).text == "b\n"
+    assert (await remote_ops.read_log_tail(str(log), max_bytes=number)).text == "\n"
 
 
 async def test_the_end_of_five_gigabytes_is_read_at_once(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_the_end_of_five_gigabytes_is_read_at_once(tmp_path: Path) -> None
         file.truncate(5 * 1024**3)
         file.seek(0, os.SEEK_END)
         file.write(b"\nlast \xff\rline\n")
-    tail = await workbench.read_log_tail(str(log), lines=1)
+    tail = await remote_ops.read_log_tail(str(log), lines=1)
     assert (tail.text, tail.truncated) == ("last \ufffd\rline\n", True)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.workbench.swapping import swap_repeatedly
 
-from switchtower.tools import workbench
+from switchtower.tools import remote_ops
 
 OUTSIDE = "what lies outside"
 
@@ -18,10 +18,10 @@ Door = Callable[[str, str], Awaitable[object]]
 
 
 async def write_something(cwd: str, path: str) -> object:
-    return await workbench.write_file(cwd, path, "from far away")
+    return await remote_ops.write_file(cwd, path, "from far away")
 
 
-DOORS = {"read": workbench.read_file, "list": workbench.list_folder, "write": write_something}
+DOORS = {"read": remote_ops.read_file, "list": remote_ops.list_folder, "write": write_something}
 
 
 @pytest.fixture(params=DOORS)
@@ -41,7 +41,7 @@ def cwd(tmp_path: Path) -> Path:
 
 async def get_refusal(work: Awaitable[object]) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.OperationRefused) as caught:
+        with pytest.raises(remote_ops.OperationRefused) as caught:
             await work
     assert str(caught.value) == caught.value.message
     return caught.value.message
@@ -87,9 +87,9 @@ async def test_a_path_that_its_words_give_away_is_refused_at_each_door(
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "inner/../..", "a\0b", "\ud800", ".env"])
 async def test_a_path_can_be_checked_before_anybody_is_asked(cwd: Path, path: str) -> None:
-    with pytest.raises(workbench.OperationRefused):
-        workbench.check_path(str(cwd), path)
-    workbench.check_path(str(cwd), "inner/new/file")
+    with pytest.raises(remote_ops.OperationRefused):
+        remote_ops.check_path(str(cwd), path)
+    remote_ops.check_path(str(cwd), "inner/new/file")
 
 
 async def test_an_absolute_path_is_refused_even_when_it_leads_inside(path_operation: Door, cwd: Path) -> None:
@@ -97,9 +97,9 @@ async def test_an_absolute_path_is_refused_even_when_it_leads_inside(path_operat
 
 
 async def test_an_empty_path_is_no_file_but_the_folder_itself_when_listed(cwd: Path) -> None:
-    assert await get_refusal(workbench.read_file(str(cwd), "")) == "path is empty"
+    assert await get_refusal(remote_ops.read_file(str(cwd), "")) == "path is empty"
     assert await get_refusal(write_something(str(cwd), "")) == "path is empty"
-    assert (await workbench.list_folder(str(cwd), "")).path == "."
+    assert (await remote_ops.list_folder(str(cwd), "")).path == "."
 
 
 @pytest.mark.parametrize("target", ["../outside", "{outside}", "inner/../../outside", "hop", "/proc/self/root{outside}"])
@@ -133,9 +133,9 @@ async def test_links_that_stay_inside_are_followed(cwd: Path) -> None:
     (cwd / "link").symlink_to("inner")
     (cwd / "absolute").symlink_to(cwd / "inner" / "file")
 
-    assert (await workbench.read_file(str(cwd), "link/file")).content == "inside"
-    assert [entry.name for entry in (await workbench.list_folder(str(cwd), "link")).entries] == ["file"]
-    await workbench.write_file(str(cwd), "absolute", "changed")
+    assert (await remote_ops.read_file(str(cwd), "link/file")).content == "inside"
+    assert [entry.name for entry in (await remote_ops.list_folder(str(cwd), "link")).entries] == ["file"]
+    await remote_ops.write_file(str(cwd), "absolute", "changed")
     assert (cwd / "inner" / "file").read_text() == "changed"
     assert (cwd / "absolute").is_symlink()
 
@@ -147,7 +147,7 @@ async def test_a_run_whose_folder_is_gone_or_no_folder_is_told_so(path_operation
 
 async def test_a_run_in_the_topmost_folder_does_not_show_the_daemons_environment() -> None:
     for path in ("proc/self/environ", f"proc/{os.getpid()}/environ", "proc/self/root/proc/self/environ"):
-        assert await get_refusal(workbench.read_file("/", path)) == "path may hold secrets"
+        assert await get_refusal(remote_ops.read_file("/", path)) == "path may hold secrets"
 
 
 @pytest.mark.parametrize("swapped", ["inner", "inner/file"])
@@ -161,8 +161,8 @@ async def test_a_link_swapped_in_while_we_read_shows_nothing(cwd: Path, swapped:
             while reads < 300 or len(seen) < 2:
                 reads += 1
                 try:
-                    seen.add((await workbench.read_file(str(cwd), "inner/file")).content)
-                except workbench.OperationRefused as refused:
+                    seen.add((await remote_ops.read_file(str(cwd), "inner/file")).content)
+                except remote_ops.OperationRefused as refused:
                     # A folder that turns into a link between the look and the step is no folder to the kernel.
                     seen.add(refused.message.replace("not a directory", "path escapes run cwd"))
     assert seen == {"inside", "path escapes run cwd"}
@@ -177,8 +177,8 @@ async def test_a_link_swapped_in_while_we_list_shows_nothing(cwd: Path) -> None:
             while lists < 300 or len(seen) < 2:
                 lists += 1
                 try:
-                    seen.update(entry.name for entry in (await workbench.list_folder(str(cwd), "inner")).entries)
-                except workbench.OperationRefused:
+                    seen.update(entry.name for entry in (await remote_ops.list_folder(str(cwd), "inner")).entries)
+                except remote_ops.OperationRefused:
                     seen.add("refused")
     assert seen == {"file", "refused"}
 
@@ -191,9 +191,9 @@ async def test_a_link_swapped_in_while_we_write_gets_nothing(cwd: Path) -> None:
             while writes < 200 or len(outcomes) < 2:
                 writes += 1
                 try:
-                    await workbench.write_file(str(cwd), "inner/new", f"{writes}")
+                    await remote_ops.write_file(str(cwd), "inner/new", f"{writes}")
                     outcomes.add("written")
-                except workbench.OperationRefused:
+                except remote_ops.OperationRefused:
                     outcomes.add("refused")
     assert make_outside_file(cwd) == {"file": OUTSIDE}
     assert outcomes == {"written", "refused"}
@@ -204,5 +204,5 @@ def test_whatever_the_path_a_read_of_nothing_inside_is_refused(tmp_path_factory:
     folder = tmp_path_factory.getbasetemp() / "any-path"
     (folder / "run").mkdir(parents=True, exist_ok=True)
     (folder / "a").write_text(OUTSIDE)
-    with pytest.raises(workbench.OperationRefused):
-        asyncio.run(workbench.read_file(str(folder / "run"), path))
+    with pytest.raises(remote_ops.OperationRefused):
+        asyncio.run(remote_ops.read_file(str(folder / "run"), path))

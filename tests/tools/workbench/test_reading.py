@@ -8,42 +8,42 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from switchtower.tools import workbench
-from switchtower.tools.workbench import reading
+from switchtower.tools import remote_ops
+from switchtower.tools.remote_ops import files
 
 
 async def get_refusal(cwd: Path, path: str) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.OperationRefused) as caught:
-            await workbench.read_file(str(cwd), path)
+        with pytest.raises(remote_ops.OperationRefused) as caught:
+            await remote_ops.read_file(str(cwd), path)
     return caught.value.message
 
 
 async def test_a_result_has_relays_fields(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("grüße\r\n")
 
-    result = await workbench.read_file(str(tmp_path), "./file")
+    result = await remote_ops.read_file(str(tmp_path), "./file")
 
     assert msgspec.to_builtins(result) == {"path": "./file", "content": "grüße\r\n", "truncated": False}
 
 
 async def test_a_file_of_exactly_the_limit_is_whole_and_one_byte_more_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "whole").write_bytes(b"x" * reading.READ_LIMIT)
-    (tmp_path / "more").write_bytes(b"x" * (reading.READ_LIMIT + 1))
+    (tmp_path / "whole").write_bytes(b"x" * files.READ_LIMIT)
+    (tmp_path / "more").write_bytes(b"x" * (files.READ_LIMIT + 1))
 
-    assert not (await workbench.read_file(str(tmp_path), "whole")).truncated
-    more = await workbench.read_file(str(tmp_path), "more")
-    assert (len(more.content), more.truncated) == (reading.READ_LIMIT, True)
+    assert not (await remote_ops.read_file(str(tmp_path), "whole")).truncated
+    more = await remote_ops.read_file(str(tmp_path), "more")
+    assert (len(more.content), more.truncated) == (files.READ_LIMIT, True)
 
 
 async def test_a_cut_never_parts_a_character(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("xx" + "€" * reading.READ_LIMIT)
+    (tmp_path / "file").write_text("xx" + "€" * files.READ_LIMIT)
 
-    result = await workbench.read_file(str(tmp_path), "file")
+    result = await remote_ops.read_file(str(tmp_path), "file")
 
     assert result.truncated
-    assert result.content == "xx" + "€" * ((reading.READ_LIMIT - 2) // 3)
-    assert len(result.content.encode()) < reading.READ_LIMIT, "a whole number of characters would show nothing"
+    assert result.content == "xx" + "€" * ((files.READ_LIMIT - 2) // 3)
+    assert len(result.content.encode()) < files.READ_LIMIT, "a whole number of characters would show nothing"
 
 
 @pytest.mark.parametrize("content", [b"a\0b", b"\xff\xfe", b"fine \xc3", b"\x80", b"\xed\xa0\x80"])
@@ -58,9 +58,9 @@ async def test_of_five_gigabytes_only_the_beginning_is_read(tmp_path: Path) -> N
             file.write(beginning)
             file.truncate(5 * 1024**3)
 
-    text = await workbench.read_file(str(tmp_path), "text")
+    text = await remote_ops.read_file(str(tmp_path), "text")
     assert text.truncated
-    assert len(text.content) == reading.READ_LIMIT
+    assert len(text.content) == files.READ_LIMIT
     assert await get_refusal(tmp_path, "holes") == "not a UTF-8 file"
 
 

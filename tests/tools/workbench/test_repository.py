@@ -10,8 +10,8 @@ import pytest
 from tests.tools.git import repositories
 from tests.tools.git.git_world import GitSandbox, isolate_git_configuration
 
-from switchtower.tools import workbench
-from switchtower.tools.workbench import repository
+from switchtower.tools import remote_ops
+from switchtower.tools.remote_ops import git
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ def git_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitSandbox:
 
 async def get_refusal(work: Awaitable[object]) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.OperationRefused) as caught:
+        with pytest.raises(remote_ops.OperationRefused) as caught:
             await work
     return caught.value.message
 
 
 async def read_status(cwd: Path) -> str:
-    result = await workbench.read_git_status(str(cwd))
+    result = await remote_ops.read_git_status(str(cwd))
     assert not result.truncated
     return result.stdout
 
 
 async def diff(cwd: Path, path: str | None = None) -> str:
-    result = await workbench.read_git_diff(str(cwd), path)
+    result = await remote_ops.read_git_diff(str(cwd), path)
     assert not result.truncated
     return result.stdout
 
@@ -56,7 +56,7 @@ async def test_status_is_what_git_itself_says(git_sandbox: GitSandbox) -> None:
 
     git_sandbox.run_git("config", "core.quotePath", "false")
     assert await read_status(git_sandbox.root) == read_git_status(git_sandbox)
-    assert msgspec.to_builtins(await workbench.read_git_status(str(git_sandbox.root))) == {
+    assert msgspec.to_builtins(await remote_ops.read_git_status(str(git_sandbox.root))) == {
         "stdout": read_git_status(git_sandbox),
         "truncated": False,
     }
@@ -119,7 +119,7 @@ async def test_a_run_below_the_top_sees_its_own_folder_only(git_sandbox: GitSand
 )
 async def test_a_path_filter_does_not_lead_out(git_sandbox: GitSandbox, path: str, message: str) -> None:
     git_sandbox.commit(a="1\n")
-    assert await get_refusal(workbench.read_git_diff(str(git_sandbox.root), path)) == message
+    assert await get_refusal(remote_ops.read_git_diff(str(git_sandbox.root), path)) == message
 
 
 @pytest.mark.parametrize(
@@ -200,22 +200,22 @@ async def test_files_of_secrets_are_left_out_of_a_diff_and_named(git_sandbox: Gi
     assert "KEY" not in text
     assert "+2\n" in text
     assert text.endswith("# left out, because it may hold secrets: '.env'\n")
-    assert await get_refusal(workbench.read_git_diff(str(git_sandbox.root), ".env")) == "path may hold secrets"
+    assert await get_refusal(remote_ops.read_git_diff(str(git_sandbox.root), ".env")) == "path may hold secrets"
 
 
 async def test_a_long_answer_is_cut_at_a_character(git_sandbox: GitSandbox) -> None:
     git_sandbox.commit(a="1\n", b="")
     git_sandbox.write("a", "€" * 1_000_000 + "\n")
-    cut = await workbench.read_git_diff(str(git_sandbox.root))
+    cut = await remote_ops.read_git_diff(str(git_sandbox.root))
     assert cut.truncated
-    assert repository.OUTPUT_LIMIT - 3 < len(cut.stdout.encode()) <= repository.OUTPUT_LIMIT
+    assert git.OUTPUT_LIMIT - 3 < len(cut.stdout.encode()) <= git.OUTPUT_LIMIT
     assert "\ufffd" not in cut.stdout
 
     for number in range(6000):
         (git_sandbox.root / f"{number:0100}").touch()
-    listed = await workbench.read_git_status(str(git_sandbox.root))
+    listed = await remote_ops.read_git_status(str(git_sandbox.root))
     assert listed.truncated
-    assert len(listed.stdout) <= repository.OUTPUT_LIMIT + len("## main\n")
+    assert len(listed.stdout) <= git.OUTPUT_LIMIT + len("## main\n")
 
 
 async def test_names_and_content_that_are_no_text_can_be_told(git_sandbox: GitSandbox) -> None:
@@ -223,12 +223,15 @@ async def test_names_and_content_that_are_no_text_can_be_told(git_sandbox: GitSa
     git_sandbox.write(name, "1\n")
     git_sandbox.commit(a="1\n")
     (git_sandbox.root / name).write_bytes(b"\xe4\n")
-    for result in (await workbench.read_git_status(str(git_sandbox.root)), await workbench.read_git_diff(str(git_sandbox.root))):
-        assert msgspec.json.decode(msgspec.json.encode(result), type=repository.GitResult) == result
+    for result in (
+        await remote_ops.read_git_status(str(git_sandbox.root)),
+        await remote_ops.read_git_diff(str(git_sandbox.root)),
+    ):
+        assert msgspec.json.decode(msgspec.json.encode(result), type=git.GitResult) == result
 
 
 async def test_where_there_is_no_repository_is_told(tmp_path: Path) -> None:
-    for ask in (workbench.read_git_status, workbench.read_git_diff):
+    for ask in (remote_ops.read_git_status, remote_ops.read_git_diff):
         assert await get_refusal(ask(str(tmp_path))) == "not a git repository"
         assert await get_refusal(ask(str(tmp_path / "gone"))) == "the run's cwd cannot be opened"
 
@@ -239,5 +242,5 @@ async def test_a_pointer_to_a_strangers_repository_is_refused(git_sandbox: GitSa
     stranger.mkdir()
     (stranger / ".git").write_text(f"gitdir: {git_sandbox.root}/.git\n")
     (stranger / "a").write_text("2\n")
-    for ask in (workbench.read_git_status, workbench.read_git_diff):
+    for ask in (remote_ops.read_git_status, remote_ops.read_git_diff):
         assert "does not know this workspace" in await get_refusal(ask(str(stranger)))

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from tests.tools.workbench.swapping import swap_repeatedly
 
-from switchtower.tools import workbench
-from switchtower.tools.running import orphans
-from switchtower.tools.workbench import searching
+from switchtower.tools import remote_ops
+from switchtower.tools.processes import orphans
+from switchtower.tools.remote_ops import search
 
 
 @pytest.fixture(params=["ripgrep", "ours"], autouse=True)
@@ -24,15 +24,15 @@ def searcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 async def list_lines(cwd: Path, q: str) -> list[str]:
     async with asyncio.timeout(60):
-        result = await workbench.search_folder(str(cwd), q)
+        result = await remote_ops.search_folder(str(cwd), q)
     assert not result.truncated
     return [f"{match.path}:{match.line}:{match.column}:{match.text}" for match in result.matches]
 
 
 async def get_refusal(cwd: Path, q: str) -> str:
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.OperationRefused) as caught:
-            await workbench.search_folder(str(cwd), q)
+        with pytest.raises(remote_ops.OperationRefused) as caught:
+            await remote_ops.search_folder(str(cwd), q)
     return caught.value.message
 
 
@@ -40,7 +40,7 @@ async def test_a_match_has_relays_fields(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a").write_text("one\r\n  ätwo three\r\n")
 
-    result = await workbench.search_folder(str(tmp_path), "two")
+    result = await remote_ops.search_folder(str(tmp_path), "two")
 
     match = {"path": "src/a", "line": 2, "column": 5, "text": "  ätwo three"}
     assert msgspec.to_builtins(result) == {"matches": [match], "truncated": False}
@@ -119,22 +119,22 @@ async def test_a_link_swapped_in_while_we_search_shows_nothing(tmp_path: Path) -
 async def test_only_so_many_matches_are_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n" * 150)
     (tmp_path / "b").write_text("x\n" * 50)
-    assert len(await list_lines(tmp_path, "x")) == searching.MOST_MATCHES
+    assert len(await list_lines(tmp_path, "x")) == search.MOST_MATCHES
     (tmp_path / "c").write_text("x\n")
 
-    result = await workbench.search_folder(str(tmp_path), "x")
+    result = await remote_ops.search_folder(str(tmp_path), "x")
 
     assert result.truncated
-    assert len(result.matches) == searching.MOST_MATCHES
+    assert len(result.matches) == search.MOST_MATCHES
 
 
 async def test_long_lines_are_cut_and_strange_bytes_survive(tmp_path: Path) -> None:
     (tmp_path / "long").write_text("needle" + "€" * 1_000_000)
     (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"needle \xff\n")
 
-    result = await workbench.search_folder(str(tmp_path), "needle")
+    result = await remote_ops.search_folder(str(tmp_path), "needle")
 
-    assert msgspec.json.decode(msgspec.json.encode(result), type=searching.SearchResult) == result
+    assert msgspec.json.decode(msgspec.json.encode(result), type=search.SearchResult) == result
     by_path = {match.path: match.text for match in result.matches}
     assert by_path == {"long": "needle" + "€" * 164 + "…", "\\xff": "needle \ufffd"}
 
@@ -152,8 +152,8 @@ async def test_a_search_without_an_end_is_ended(tmp_path: Path) -> None:
     run_id = f"run_{uuid4().hex}"
 
     async with asyncio.timeout(60):
-        with pytest.raises(workbench.OperationRefused, match="the search took too long"):
-            await workbench.search_folder(str(tmp_path), "(a|aa)+$", run_id=run_id, seconds=0.5)
+        with pytest.raises(remote_ops.OperationRefused, match="the search took too long"):
+            await remote_ops.search_folder(str(tmp_path), "(a|aa)+$", run_id=run_id, seconds=0.5)
     assert not orphans.has_marked_processes(run_id)
 
 
@@ -162,7 +162,7 @@ async def test_what_was_found_in_time_is_told_as_a_part(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("aaa\n")
     (tmp_path / "b").write_text("a" * 60 + "!\n")
 
-    result = await workbench.search_folder(str(tmp_path), "(a|aa)+$", seconds=3.0)
+    result = await remote_ops.search_folder(str(tmp_path), "(a|aa)+$", seconds=3.0)
 
     assert [match.path for match in result.matches] == ["a"]
     assert result.truncated

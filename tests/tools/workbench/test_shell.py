@@ -11,9 +11,9 @@ import pytest
 import uvloop
 from tests.tools.running.watching import PidReports, is_alive, open_descriptors
 
-from switchtower.tools import workbench
-from switchtower.tools.running import orphans, processes
-from switchtower.tools.workbench import shell
+from switchtower.tools import remote_ops
+from switchtower.tools.processes import commands, orphans
+from switchtower.tools.remote_ops import shell
 
 TIMEOUT = 60
 
@@ -37,7 +37,7 @@ def cwd(tmp_path: Path) -> Path:
 def run_id() -> Iterator[str]:
     run_id = f"run_{uuid4().hex}"
     yield run_id
-    processes.kill_marked(run_id)
+    commands.kill_marked(run_id)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def reports(tmp_path: Path) -> Iterator[PidReports]:
 
 async def run_bash(cwd: Path, cmd: str, run_id: str, *, timeout_s: float = 30) -> shell.BashResult:
     async with asyncio.timeout(TIMEOUT):
-        return await workbench.run_bash(str(cwd), cmd, run_id, timeout_s=timeout_s)
+        return await remote_ops.run_bash(str(cwd), cmd, run_id, timeout_s=timeout_s)
 
 
 async def test_a_failed_command_keeps_its_output_and_has_its_errors_apart(cwd: Path, run_id: str) -> None:
@@ -66,7 +66,7 @@ async def test_a_command_sees_no_keys_unless_it_is_given_them(cwd: Path, run_id:
     monkeypatch.setenv("SOME_API_KEY", "a secret")
     assert (await run_bash(cwd, 'echo "[$SOME_API_KEY]"', run_id)).stdout == "[]\n"
     given = {"PATH": "/usr/bin:/bin", "RELAY_RUN_ID": run_id}
-    assert (await workbench.run_bash(str(cwd), "echo $RELAY_RUN_ID", run_id, environment=given)).stdout == f"{run_id}\n"
+    assert (await remote_ops.run_bash(str(cwd), "echo $RELAY_RUN_ID", run_id, environment=given)).stdout == f"{run_id}\n"
 
 
 @pytest.mark.parametrize("cmd", ["-c", "--version", "-i", "--", "-o errexit"])
@@ -86,7 +86,7 @@ async def test_commands_that_cannot_be_run_are_refused(cwd: Path, run_id: str) -
         (cwd, "x" * 10_000_000, "command is too long"),
         (cwd / "gone", "true", "the run's cwd cannot be opened"),
     ):
-        with pytest.raises(workbench.OperationRefused) as caught:
+        with pytest.raises(remote_ops.OperationRefused) as caught:
             await run_bash(folder, cmd, run_id)
         assert caught.value.message == message
     assert open_descriptors() == before
@@ -104,7 +104,7 @@ async def test_a_bash_of_the_runs_folder_is_not_taken_for_the_real_one(
     assert (await run_bash(cwd, "echo real", run_id)).stdout == "real\n"
 
     monkeypatch.setenv("PATH", ".")
-    with pytest.raises(workbench.OperationRefused, match="bash is not installed"):
+    with pytest.raises(remote_ops.OperationRefused, match="bash is not installed"):
         await run_bash(cwd, "echo real", run_id)
 
 
@@ -171,7 +171,7 @@ async def test_what_is_left_in_the_background_is_not_waited_for_and_ends_with_th
     assert (result.stdout, result.exit_code) == ("done\n", 0)
     (pid,) = await reports.wait_for_pids(1)
     assert is_alive(pid)
-    await processes.end_run(run_id)
+    await commands.end_run(run_id)
     assert not is_alive(pid)
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from switchtower.transports.mesh import identity
-from switchtower.transports.mesh.link import LinkLimits
-from switchtower.transports.mesh.mesh import TcpMesh
-from switchtower.transports.mesh.ports import MeshPeer
+from switchtower.cluster.mesh import tls
+from switchtower.cluster.mesh.link import LinkLimits
+from switchtower.cluster.mesh.mesh import TcpMesh
+from switchtower.cluster.mesh.ports import MeshPeer
 
 if TYPE_CHECKING:
-    from switchtower.testing.mesh_contract import MakeMeshes
+    from tests.contracts.mesh import MakeMeshes
 
 pytest.register_assert_rewrite("switchtower.testing.mesh_contract")
 
@@ -48,18 +48,16 @@ def make_peer(node_id: str) -> MeshPeer:
 
 
 @pytest.fixture(scope="session")
-def key() -> identity.MeshKey:
-    return identity.generate_key()
+def key() -> tls.MeshKey:
+    return tls.generate_key()
 
 
 @pytest.fixture
-async def make_mesh(key: identity.MeshKey) -> AsyncIterator[MakeMesh]:
+async def make_mesh(key: tls.MeshKey) -> AsyncIterator[MakeMesh]:
     """An open mesh. It is closed at the end, if it is not before."""
     async with AsyncExitStack() as stack:
 
-        async def make(
-            node_id: str, *, key: identity.MeshKey = key, host: str = "127.0.0.1", port: int = 0, **limits: Any
-        ) -> TcpMesh:
+        async def make(node_id: str, *, key: tls.MeshKey = key, host: str = "127.0.0.1", port: int = 0, **limits: Any) -> TcpMesh:
             mesh = TcpMesh(make_peer(node_id), key, host=host, port=port, limits=LinkLimits(**limits))
             await mesh.open()
             stack.push_async_callback(mesh.close)
@@ -70,7 +68,7 @@ async def make_mesh(key: identity.MeshKey) -> AsyncIterator[MakeMesh]:
 
 @pytest.fixture
 def make_meshes(make_mesh: MakeMesh) -> "MakeMeshes":
-    from switchtower.testing import mesh_contract  # late: its assertions are rewritten
+    from tests.contracts import mesh as contracts_mesh  # late: its assertions are rewritten
 
     async def make(count: int) -> list[TcpMesh]:
         meshes = [await make_mesh(f"node_{number}") for number in range(1, count + 1)]
@@ -80,7 +78,7 @@ def make_meshes(make_mesh: MakeMesh) -> "MakeMeshes":
         for mesh in meshes:
             for node_id, _address in nodes:
                 if node_id != mesh.local_peer.node_id:
-                    await mesh_contract.wait_until_met(mesh, node_id)
+                    await contracts_mesh.wait_until_met(mesh, node_id)
         return meshes
 
     return make

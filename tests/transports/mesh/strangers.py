@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from switchtower.transports.mesh import envelopes
-from switchtower.transports.mesh.identity import MeshKey
-from switchtower.transports.mesh.mesh import parse_address
-from switchtower.transports.mesh.ports import MeshPeer
+from switchtower.cluster.mesh import frames
+from switchtower.cluster.mesh.mesh import parse_address
+from switchtower.cluster.mesh.ports import MeshPeer
+from switchtower.cluster.mesh.tls import MeshKey
 
 
 class RawMeshPeer:
@@ -19,9 +19,9 @@ class RawMeshPeer:
         self.reader, self.writer = reader, writer
 
     def send_bytes(self, *messages: Any) -> None:
-        self.writer.write(b"".join(envelopes.add_length_prefix(msgspec.msgpack.encode(message)) for message in messages))
+        self.writer.write(b"".join(frames.add_length_prefix(msgspec.msgpack.encode(message)) for message in messages))
 
-    def send_hello(self, peer: MeshPeer, *, protocol: int = envelopes.PROTOCOL, **more: Any) -> None:
+    def send_hello(self, peer: MeshPeer, *, protocol: int = frames.PROTOCOL, **more: Any) -> None:
         self.send_bytes({"protocol": protocol, "peer": msgspec.to_builtins(peer) | more, "window": 1_000, **more})
 
     async def receive(self) -> Any:

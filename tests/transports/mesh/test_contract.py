@@ -1,20 +1,21 @@
 """The mesh's contract in memory and over TCP."""
 
 import pytest
+from tests.contracts import mesh
 
-from switchtower.testing import mesh_contract, mesh_pair
+from switchtower.testing.memory import mesh as memory_mesh
 
 
-class TestMemoryMesh(mesh_contract.MeshContract):
+class TestMemoryMesh(mesh.MeshContract):
     @pytest.fixture
-    def make_meshes(self) -> mesh_contract.MakeMeshes:
-        async def make(count: int) -> mesh_contract.Meshes:
-            return mesh_pair.make_cluster(count)
+    def make_meshes(self) -> mesh.MakeMeshes:
+        async def make(count: int) -> mesh.Meshes:
+            return memory_mesh.make_cluster(count)
 
         return make
 
 
-class TestTcpMesh(mesh_contract.MeshContract):
+class TestTcpMesh(mesh.MeshContract):
     @pytest.fixture
-    def make_meshes(self, make_meshes: mesh_contract.MakeMeshes) -> mesh_contract.MakeMeshes:
+    def make_meshes(self, make_meshes: mesh.MakeMeshes) -> mesh.MakeMeshes:
         return make_meshes

@@ -9,15 +9,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contracts import mesh as contracts_mesh
 from tests.transports.mesh import strangers
 from tests.transports.mesh.conftest import MakeMesh, make_peer
 
-from switchtower.testing import mesh_contract
-from switchtower.transports.mesh import envelopes, link
-from switchtower.transports.mesh.identity import MeshKey
-from switchtower.transports.mesh.mesh import TcpMesh
-from switchtower.transports.mesh.ports import ReplyCallback
-from switchtower.transports.pair import RecordingReceiver
+from switchtower.cluster.mesh import frames as mesh_frames
+from switchtower.cluster.mesh import link
+from switchtower.cluster.mesh.mesh import TcpMesh
+from switchtower.cluster.mesh.ports import ReplyCallback
+from switchtower.cluster.mesh.tls import MeshKey
+from switchtower.testing.memory.stream import RecordingReceiver
 
 DEEP = b"\x91" * 100_000
 
@@ -25,17 +26,17 @@ DEEP = b"\x91" * 100_000
 async def check_still_serving(mesh: TcpMesh, make_mesh: MakeMesh) -> bool:
     other = await make_mesh("node_9")
     other.update_nodes([(mesh.local_peer.node_id, mesh.address)])
-    await mesh_contract.wait_until_met(other, mesh.local_peer.node_id)
-    return await mesh_contract.request(other, mesh.local_peer.node_id, "echo", b"on") == b"on"
+    await contracts_mesh.wait_until_met(other, mesh.local_peer.node_id)
+    return await contracts_mesh.request(other, mesh.local_peer.node_id, "echo", b"on") == b"on"
 
 
 @pytest.fixture
 async def mesh(make_mesh: MakeMesh) -> TcpMesh:
     mesh = await make_mesh("node_1", silence=600)  # so that whoever is hung up on was not merely silent
-    mesh.handle_requests("echo", mesh_contract.reply_echo)
-    mesh.handle_requests("never", mesh_contract.reply_never)
+    mesh.handle_requests("echo", contracts_mesh.reply_echo)
+    mesh.handle_requests("never", contracts_mesh.reply_never)
     mesh.accept_tunnels("door", lambda _node_id, _opening: RecordingReceiver())
-    mesh.accept_tunnels("closed door", lambda _node_id, _opening: mesh_contract.SlowReceiver())
+    mesh.accept_tunnels("closed door", lambda _node_id, _opening: contracts_mesh.SlowReceiver())
     return mesh
 
 
@@ -43,14 +44,14 @@ async def mesh(make_mesh: MakeMesh) -> TcpMesh:
     "rubbish",
     [
         pytest.param(b"\xff\xff\xff\xff", id="a frame of four gigabytes"),
-        pytest.param((envelopes.MOST_HELLO_BYTES + 1).to_bytes(4) + b"\0", id="a long hello"),
-        pytest.param(envelopes.add_length_prefix(b""), id="nothing"),
-        pytest.param(envelopes.add_length_prefix(b"\xc1" * 50), id="no MessagePack"),
-        pytest.param(envelopes.add_length_prefix(DEEP[:60_000]), id="deep"),
-        pytest.param(envelopes.add_length_prefix(msgspec.msgpack.encode({"protocol": "one"})), id="wrong types"),
-        pytest.param(envelopes.add_length_prefix(msgspec.msgpack.encode({"protocol": 1})), id="nobody"),
-        pytest.param(envelopes.add_length_prefix(msgspec.msgpack.encode([1, 1, "echo", b""])), id="a question first"),
-        pytest.param(envelopes.add_length_prefix(b"\x81\xa8protocol\x01\xa4\xff\xff\xff\xff"), id="no UTF-8"),
+        pytest.param((mesh_frames.MOST_HELLO_BYTES + 1).to_bytes(4) + b"\0", id="a long hello"),
+        pytest.param(mesh_frames.add_length_prefix(b""), id="nothing"),
+        pytest.param(mesh_frames.add_length_prefix(b"\xc1" * 50), id="no MessagePack"),
+        pytest.param(mesh_frames.add_length_prefix(DEEP[:60_000]), id="deep"),
+        pytest.param(mesh_frames.add_length_prefix(msgspec.msgpack.encode({"protocol": "one"})), id="wrong types"),
+        pytest.param(mesh_frames.add_length_prefix(msgspec.msgpack.encode({"protocol": 1})), id="nobody"),
+        pytest.param(mesh_frames.add_length_prefix(msgspec.msgpack.encode([1, 1, "echo", b""])), id="a question first"),
+        pytest.param(mesh_frames.add_length_prefix(b"\x81\xa8protocol\x01\xa4\xff\xff\xff\xff"), id="no UTF-8"),
     ],
 )
 async def test_a_first_frame_that_is_no_hello_is_the_last(
@@ -89,7 +90,7 @@ async def test_words_that_are_not_of_the_protocol_are_the_last(
 async def test_a_frame_that_is_too_long_is_the_last(mesh: TcpMesh, key: MeshKey, make_mesh: MakeMesh) -> None:
     async with strangers.dial(mesh.address, key.create_client_context()) as stranger:
         stranger.send_hello(make_peer("node_2"))
-        stranger.writer.write((envelopes.MOST_FRAME_BYTES + 1).to_bytes(4) + b"\x94")
+        stranger.writer.write((mesh_frames.MOST_FRAME_BYTES + 1).to_bytes(4) + b"\x94")
         await stranger.read_to_end()
     assert await check_still_serving(mesh, make_mesh)
 
@@ -127,9 +128,9 @@ async def test_a_node_of_another_protocol_is_refused_with_a_word_in_the_log(
     mesh: TcpMesh, key: MeshKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with strangers.dial(mesh.address, key.create_client_context()) as stranger:
-        stranger.send_bytes({"protocol": envelopes.PROTOCOL + 1, "nothing": "else is known"})
+        stranger.send_bytes({"protocol": mesh_frames.PROTOCOL + 1, "nothing": "else is known"})
         await stranger.read_to_end()
-    assert f"it speaks protocol {envelopes.PROTOCOL + 1} and this node {envelopes.PROTOCOL}" in caplog.text
+    assert f"it speaks protocol {mesh_frames.PROTOCOL + 1} and this node {mesh_frames.PROTOCOL}" in caplog.text
 
 
 async def test_who_comes_again_takes_the_place_of_its_older_connection(mesh: TcpMesh, key: MeshKey) -> None:
@@ -139,7 +140,7 @@ async def test_who_comes_again_takes_the_place_of_its_older_connection(mesh: Tcp
     ):
         older.send_hello(make_peer("node_2"))
         older.send_bytes([1, 1, "echo", b"older"])
-        assert (await older.receive())["protocol"] == envelopes.PROTOCOL
+        assert (await older.receive())["protocol"] == mesh_frames.PROTOCOL
         assert await older.receive() == [3, 1, b"older"]
         newer.send_hello(make_peer("node_2"))
         await older.read_to_end()
@@ -153,11 +154,11 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection_and_it_is_dia
         mesh.update_nodes([("node_2", address)])
         stranger = await came.get()
         stranger.send_hello(make_peer("node_2"))
-        await mesh_contract.wait_until_met(mesh, "node_2")
+        await contracts_mesh.wait_until_met(mesh, "node_2")
         stranger.send_bytes([3, 12_345, b"?"])
         again = await came.get()
         again.send_hello(make_peer("node_2"))
-        await mesh_contract.wait_until_met(mesh, "node_2")
+        await contracts_mesh.wait_until_met(mesh, "node_2")
 
 
 async def test_strangers_are_only_so_many_and_nodes_still_get_in_when_they_leave(mesh: TcpMesh, make_mesh: MakeMesh) -> None:
@@ -188,22 +189,22 @@ async def test_a_reply_to_an_asker_that_has_gone_harms_nobody(mesh: TcpMesh, key
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_envelope_or_unreadable(data: bytes) -> None:
-    for decode in (envelopes.decode, envelopes.decode_hello):
-        with contextlib.suppress(envelopes.MeshProtocolError):
+    for decode in (mesh_frames.decode, mesh_frames.decode_hello):
+        with contextlib.suppress(mesh_frames.MeshProtocolError):
             decode(memoryview(data))
 
 
 def test_deep_nesting_is_unreadable() -> None:
     for frame in (DEEP, b"\x95\x01\x01\xa0\xc4\x00" + DEEP, b"\x82\xa8protocol\x01\xa1x" + DEEP):
-        for decode in (envelopes.decode, envelopes.decode_hello):
-            with pytest.raises(envelopes.MeshProtocolError):
+        for decode in (mesh_frames.decode, mesh_frames.decode_hello):
+            with pytest.raises(mesh_frames.MeshProtocolError):
                 decode(memoryview(frame))
 
 
 @given(st.lists(st.binary(max_size=40), max_size=10), st.lists(st.integers(min_value=1, max_value=30), max_size=60))
 def test_frames_are_the_same_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
-    data = b"".join(map(envelopes.add_length_prefix, bodies))
-    splitter = envelopes.FrameSplitter(100)
+    data = b"".join(map(mesh_frames.add_length_prefix, bodies))
+    splitter = mesh_frames.FrameSplitter(100)
     found: list[bytes] = []
     for cut in [*cuts, len(data)]:
         found += map(bytes, splitter.feed(data[:cut]))
@@ -213,14 +214,14 @@ def test_frames_are_the_same_however_they_are_cut(bodies: list[bytes], cuts: lis
 
 
 def test_a_frame_may_be_as_long_as_the_limit_and_no_longer() -> None:
-    splitter = envelopes.FrameSplitter(100)
-    assert [bytes(frame) for frame in splitter.feed(envelopes.add_length_prefix(bytes(100)))] == [bytes(100)]
-    with pytest.raises(envelopes.MeshProtocolError):
+    splitter = mesh_frames.FrameSplitter(100)
+    assert [bytes(frame) for frame in splitter.feed(mesh_frames.add_length_prefix(bytes(100)))] == [bytes(100)]
+    with pytest.raises(mesh_frames.MeshProtocolError):
         splitter.feed((101).to_bytes(4))
 
 
 def test_an_unfinished_hello_is_not_kept_beyond_its_limit() -> None:
-    splitter = envelopes.FrameSplitter(1_000)
+    splitter = mesh_frames.FrameSplitter(1_000)
     splitter.feed((1_000).to_bytes(4))
     frames = []
     for _ in range(100):

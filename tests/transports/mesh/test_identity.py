@@ -8,12 +8,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.contracts import mesh
 from tests.transports.mesh import strangers
 from tests.transports.mesh.conftest import MakeMesh, make_peer
 
-from switchtower.testing import mesh_contract
-from switchtower.transports.mesh import identity
-from switchtower.transports.mesh.identity import MeshKey
+from switchtower.cluster.mesh import tls
+from switchtower.cluster.mesh.tls import MeshKey
 
 TLS_ALERT = 21
 
@@ -62,7 +62,7 @@ async def test_tls_without_a_certificate_gets_nothing(make_mesh: MakeMesh) -> No
 
 async def test_another_self_signed_certificate_gets_nothing(make_mesh: MakeMesh) -> None:
     mesh = await make_mesh("node_1")
-    forged = identity.generate_key().create_client_context()
+    forged = tls.generate_key().create_client_context()
     forged.verify_mode = ssl.CERT_NONE
     async with strangers.dial(mesh.address, forged) as stranger:
         stranger.send_hello(make_peer("node_2"))
@@ -74,7 +74,7 @@ async def test_a_node_does_not_speak_to_who_has_another_key(
 ) -> None:
     """Neither side of it, and it is dialled again: the address may become the right one."""
     mine = await make_mesh("node_1")
-    forged = identity.generate_key()
+    forged = tls.generate_key()
     forged_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_text(forged.private_key + forged.certificate)
@@ -88,11 +88,11 @@ async def test_a_node_does_not_speak_to_who_has_another_key(
         mine.update_nodes([("node_2", address)])
         theirs = await make_mesh("node_2", port=0)
         while "self-signed certificate" not in caplog.text:
-            await mesh_contract.request(mine, "node_2", "echo")
+            await mesh.request(mine, "node_2", "echo")
         assert came.empty(), "the handshake did not even succeed"
         assert mine.peers == {}
         mine.update_nodes([("node_2", theirs.address)])
-        await mesh_contract.wait_until_met(mine, "node_2")
+        await mesh.wait_until_met(mine, "node_2")
 
 
 async def test_an_older_tls_gets_nothing(make_mesh: MakeMesh, key: MeshKey) -> None:
@@ -107,14 +107,14 @@ async def test_an_older_tls_gets_nothing(make_mesh: MakeMesh, key: MeshKey) -> N
 
 async def test_a_certificate_that_the_key_has_signed_is_not_the_key(key: MeshKey) -> None:
     assert key.is_own_certificate(ssl.PEM_cert_to_DER_cert(key.certificate))
-    assert not key.is_own_certificate(ssl.PEM_cert_to_DER_cert(identity.generate_key().certificate))
+    assert not key.is_own_certificate(ssl.PEM_cert_to_DER_cert(tls.generate_key().certificate))
     assert not key.is_own_certificate(None)
 
 
 def test_a_key_is_not_in_its_repr_and_keys_differ(key: MeshKey) -> None:
     assert "PRIVATE" in key.private_key
     assert "PRIVATE" not in repr(key) + str(key) + f"{key!r:}"
-    assert key != identity.generate_key()
+    assert key != tls.generate_key()
 
 
 def test_the_private_key_is_in_no_file_afterwards(key: MeshKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,13 +132,13 @@ def test_the_private_key_is_in_no_file_afterwards(key: MeshKey, tmp_path: Path, 
     [("", ""), ("rubbish", "rubbish"), ("\0", "\0"), ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "x")],
 )
 def test_what_is_no_key_says_so_without_showing_it(certificate: str, private_key: str) -> None:
-    with pytest.raises(identity.MeshKeyError, match="hint:"):
+    with pytest.raises(tls.MeshKeyError, match="hint:"):
         MeshKey(certificate, private_key).create_server_context()
 
 
 def test_the_halves_of_two_keys_are_no_key(key: MeshKey) -> None:
-    with pytest.raises(identity.MeshKeyError) as problem:
-        MeshKey(key.certificate, identity.generate_key().private_key).create_client_context()
+    with pytest.raises(tls.MeshKeyError) as problem:
+        MeshKey(key.certificate, tls.generate_key().private_key).create_client_context()
     assert "PRIVATE" not in str(problem.value)
 
 

@@ -11,15 +11,15 @@ from typing import cast
 
 import msgspec
 import pytest
+from tests.contracts import mesh as contracts_mesh
 from tests.transports.mesh import strangers
 from tests.transports.mesh.conftest import MakeMesh, make_peer
 
-from switchtower.testing import mesh_contract
+from switchtower.cluster.mesh import link, ports
+from switchtower.cluster.mesh import mesh as meshes
+from switchtower.cluster.mesh.tls import MeshKey
+from switchtower.testing.memory.stream import RecordingReceiver
 from switchtower.transports import errors
-from switchtower.transports.mesh import link, ports
-from switchtower.transports.mesh import mesh as meshes
-from switchtower.transports.mesh.identity import MeshKey
-from switchtower.transports.pair import RecordingReceiver
 
 PING, PONG = 9, 10
 
@@ -62,7 +62,7 @@ def start_node(key: MeshKey) -> Iterator[StartNode]:
 
 
 def send_requests(mesh: ports.Mesh, node_id: str, count: int) -> list["asyncio.Future[bytes | ports.MeshProblem]"]:
-    return [mesh_contract.request(mesh, node_id, "never") for _ in range(count)]
+    return [contracts_mesh.request(mesh, node_id, "never") for _ in range(count)]
 
 
 async def check_all_unreachable(asked: list["asyncio.Future[bytes | ports.MeshProblem]"], *, sent: bool) -> bool:
@@ -75,18 +75,18 @@ async def test_kill_9_of_a_node_is_told_to_all_who_wait_and_it_is_met_again_when
 ) -> None:
     mesh, node, mine = await make_mesh("node_1"), start_node("node_2"), RecordingReceiver()
     mesh.update_nodes([("node_2", node.address)])
-    await mesh_contract.wait_until_met(mesh, "node_2")
+    await contracts_mesh.wait_until_met(mesh, "node_2")
     mesh.open_tunnel("node_2", "door", b"", mine)
     asked = send_requests(mesh, "node_2", 1_000)
-    assert await mesh_contract.request(mesh, "node_2", "echo", b"on") == b"on"
+    assert await contracts_mesh.request(mesh, "node_2", "echo", b"on") == b"on"
     node.kill()
     assert await check_all_unreachable(asked, sent=True)
     assert mine.closed
     assert mesh.peers == {}
     _host, port = meshes.parse_address(node.address)
     start_node("node_2", port)
-    await mesh_contract.wait_until_met(mesh, "node_2")
-    assert await mesh_contract.request(mesh, "node_2", "echo", b"on") == b"on"
+    await contracts_mesh.wait_until_met(mesh, "node_2")
+    assert await contracts_mesh.request(mesh, "node_2", "echo", b"on") == b"on"
 
 
 async def test_a_node_that_is_stopped_is_taken_for_gone_and_met_again_when_it_goes_on(
@@ -94,15 +94,15 @@ async def test_a_node_that_is_stopped_is_taken_for_gone_and_met_again_when_it_go
 ) -> None:
     mesh, node, mine = await make_mesh("node_1", silence=0.4), start_node("node_2"), RecordingReceiver()
     mesh.update_nodes([("node_2", node.address)])
-    await mesh_contract.wait_until_met(mesh, "node_2")
+    await contracts_mesh.wait_until_met(mesh, "node_2")
     mesh.open_tunnel("node_2", "door", b"", mine)
     node.process.send_signal(signal.SIGSTOP)
     asked = send_requests(mesh, "node_2", 10)
     assert await check_all_unreachable(asked, sent=True)
     assert mine.closed
     node.process.send_signal(signal.SIGCONT)
-    await mesh_contract.wait_until_met(mesh, "node_2")
-    assert await mesh_contract.request(mesh, "node_2", "echo", b"on") == b"on"
+    await contracts_mesh.wait_until_met(mesh, "node_2")
+    assert await contracts_mesh.request(mesh, "node_2", "echo", b"on") == b"on"
 
 
 async def test_who_has_nothing_to_say_is_asked_whether_it_is_there_and_stays_when_it_is(
@@ -114,7 +114,7 @@ async def test_who_has_nothing_to_say_is_asked_whether_it_is_there_and_stays_whe
         mesh.update_nodes([("node_2", address)])
         stranger = await came.get()
         stranger.send_hello(make_peer("node_2"))
-        await mesh_contract.wait_until_met(mesh, "node_2")
+        await contracts_mesh.wait_until_met(mesh, "node_2")
         mesh.watch(lambda _peer: None, went.append)
         assert (await stranger.receive())["peer"]["node_id"] == "node_1"
         for _ in range(3 * link.TICKS_OF_SILENCE):
@@ -122,7 +122,7 @@ async def test_who_has_nothing_to_say_is_asked_whether_it_is_there_and_stays_whe
             stranger.send_bytes([PONG])
         assert went == []
         stranger_is_silent = asyncio.create_task(stranger.read_to_end())
-        await mesh_contract.wait_until_gone(mesh, "node_2")
+        await contracts_mesh.wait_until_gone(mesh, "node_2")
         await stranger_is_silent
 
 
@@ -141,12 +141,12 @@ async def test_a_node_that_does_not_read_is_hung_up_on_and_its_askers_are_told(m
         mesh.update_nodes([("node_2", address)])
         stranger = await came.get()
         stranger.send_hello(make_peer("node_2"))
-        await mesh_contract.wait_until_met(mesh, "node_2")
+        await contracts_mesh.wait_until_met(mesh, "node_2")
         cast(asyncio.Transport, stranger.writer.transport).pause_reading()
-        first = mesh_contract.request(mesh, "node_2", "echo", b"first")
+        first = contracts_mesh.request(mesh, "node_2", "echo", b"first")
         more: list[asyncio.Future[bytes | ports.MeshProblem]] = []
         while not first.done():
-            more.append(mesh_contract.request(mesh, "node_2", "echo", bytes(1024 * 1024)))
+            more.append(contracts_mesh.request(mesh, "node_2", "echo", bytes(1024 * 1024)))
             await asyncio.sleep(0)
         answer = await first
         assert isinstance(answer, ports.NodeUnreachable)
@@ -160,17 +160,17 @@ async def test_an_asker_of_much_that_is_read_is_not_hung_up_on(make_mesh: MakeMe
     here, there = await make_mesh("node_1", unsent_bytes=32 * 1024 * 1024), await make_mesh("node_2")
     there.handle_requests("size", lambda _node_id, body, reply: reply(b"%d" % len(body)))
     here.update_nodes([("node_2", there.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
     for _round in range(4):
-        asked = [mesh_contract.request(here, "node_2", "size", bytes(10 * 1024 * 1024)) for _ in range(3)]
+        asked = [contracts_mesh.request(here, "node_2", "size", bytes(10 * 1024 * 1024)) for _ in range(3)]
         assert [await question for question in asked] == [b"%d" % (10 * 1024 * 1024)] * 3
 
 
 async def test_questions_beyond_the_bound_are_refused_and_were_not_sent(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1", unanswered=100), await make_mesh("node_2")
-    there.handle_requests("never", mesh_contract.reply_never)
+    there.handle_requests("never", contracts_mesh.reply_never)
     here.update_nodes([("node_2", there.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
     within = send_requests(here, "node_2", 100)
     assert await check_all_unreachable(send_requests(here, "node_2", 50), sent=False)
     assert not any(question.done() for question in within)
@@ -183,10 +183,10 @@ async def test_a_node_is_dialled_until_it_is_there(make_mesh: MakeMesh, caplog: 
     await gone.close()
     here.update_nodes([("node_2", gone.address)])
     while "no connection to node node_2" not in caplog.text:
-        await mesh_contract.request(here, "node_2", "echo")
+        await contracts_mesh.request(here, "node_2", "echo")
     _host, port = meshes.parse_address(gone.address)
     await make_mesh("node_2", port=port)
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
 
 
 async def test_another_node_at_an_address_is_not_the_one_that_was_dialled(
@@ -197,33 +197,33 @@ async def test_another_node_at_an_address_is_not_the_one_that_was_dialled(
     here.watch(came.append, lambda _peer: None)
     here.update_nodes([("node_2", other.address)])
     while "at that address there is node node_3 now" not in caplog.text:
-        await mesh_contract.request(here, "node_2", "echo")
+        await contracts_mesh.request(here, "node_2", "echo")
     assert came == []
     here.update_nodes([("node_3", other.address)])
-    await mesh_contract.wait_until_met(here, "node_3")
+    await contracts_mesh.wait_until_met(here, "node_3")
     assert came == [other.local_peer]
 
 
 async def test_a_node_that_moved_is_met_at_its_new_address(make_mesh: MakeMesh) -> None:
     here, old, new = await make_mesh("node_1"), await make_mesh("node_2"), await make_mesh("node_2")
-    new.handle_requests("echo", mesh_contract.reply_echo)
+    new.handle_requests("echo", contracts_mesh.reply_echo)
     here.update_nodes([("node_2", old.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
     here.update_nodes([("node_2", new.address)])
     assert here.peers == {}
-    await mesh_contract.wait_until_met(here, "node_2")
-    assert await mesh_contract.request(here, "node_2", "echo", b"new") == b"new"
+    await contracts_mesh.wait_until_met(here, "node_2")
+    assert await contracts_mesh.request(here, "node_2", "echo", b"new") == b"new"
 
 
 async def test_meeting_the_same_nodes_again_changes_nothing(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1"), await make_mesh("node_2")
-    there.handle_requests("never", mesh_contract.reply_never)
-    there.handle_requests("echo", mesh_contract.reply_echo)
+    there.handle_requests("never", contracts_mesh.reply_never)
+    there.handle_requests("echo", contracts_mesh.reply_echo)
     here.update_nodes([("node_2", there.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
-    asked = mesh_contract.request(here, "node_2", "never")
+    await contracts_mesh.wait_until_met(here, "node_2")
+    asked = contracts_mesh.request(here, "node_2", "never")
     here.update_nodes([("node_2", there.address)])
-    assert await mesh_contract.request(here, "node_2", "echo", b"on") == b"on"
+    assert await contracts_mesh.request(here, "node_2", "echo", b"on") == b"on"
     assert not asked.done()
 
 
@@ -231,7 +231,7 @@ async def test_meeting_the_same_nodes_again_changes_nothing(make_mesh: MakeMesh)
 async def test_what_is_no_address_is_nobody_and_harms_no_other(make_mesh: MakeMesh, address: str) -> None:
     here, there = await make_mesh("node_1"), await make_mesh("node_2")
     here.update_nodes([("node_9", address), ("node_2", there.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
     assert set(here.peers) == {"node_2"}
 
 
@@ -247,7 +247,7 @@ async def test_what_was_said_before_the_close_still_arrives(make_mesh: MakeMesh)
 
     there.handle_notifications("count", hear)
     here.update_nodes([("node_2", there.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
     for number in range(1_000):
         here.notify("node_2", "count", b"%d" % number)
     await here.close()
@@ -258,12 +258,12 @@ async def test_what_was_said_before_the_close_still_arrives(make_mesh: MakeMesh)
 async def test_a_closed_mesh_reaches_nobody_and_can_be_closed_again(make_mesh: MakeMesh) -> None:
     here, there = await make_mesh("node_1"), await make_mesh("node_2")
     here.update_nodes([("node_2", there.address)])
-    await mesh_contract.wait_until_met(here, "node_2")
+    await contracts_mesh.wait_until_met(here, "node_2")
     await here.close()
     await here.close()
     here.update_nodes([("node_2", there.address)])
     assert here.peers == {}
-    assert isinstance(await mesh_contract.request(here, "node_2", "echo"), ports.NodeUnreachable)
+    assert isinstance(await contracts_mesh.request(here, "node_2", "echo"), ports.NodeUnreachable)
 
 
 async def test_an_address_in_use_is_told_with_a_remedy(make_mesh: MakeMesh) -> None:

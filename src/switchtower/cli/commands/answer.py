@@ -8,9 +8,9 @@ import click
 from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
-    from switchtower.cli.replies import DialogReply
     from switchtower.client.client import DaemonClient
     from switchtower.client.dialogs import PushDialog
+    from switchtower.presentation.dialog_form import DialogReply
 
 _ACTIVE_STATES = ("running", "awaiting_approval")
 
@@ -116,7 +116,7 @@ def _read_text_answer(text: str) -> str:
 def _parse_json_answer(text: str) -> "DialogReply":
     import msgspec
 
-    from switchtower.cli.replies import DialogReply
+    from switchtower.presentation.dialog_form import DialogReply
 
     try:
         given: Any = msgspec.json.decode(_read_text_answer(text))
@@ -135,12 +135,12 @@ def _parse_json_answer(text: str) -> "DialogReply":
 
 
 async def _find_open_dialogs(client: "DaemonClient", session_ref: str | None, token: str | None) -> list[SessionDialog]:
-    from switchtower.cli import lookup
+    from switchtower.cli import session_lookup
 
     if session_ref is not None:
-        session_ids = [await lookup.find_session_id(client, session_ref)]
+        session_ids = [await session_lookup.find_session_id(client, session_ref)]
     else:
-        listed = await client.list_sessions(lookup.MAX_LISTED)
+        listed = await client.list_sessions(session_lookup.MAX_LISTED)
         session_ids = [session.sessionId for session in listed if session.state in _ACTIVE_STATES]
     found = []
     for session_id in session_ids:
@@ -151,46 +151,51 @@ async def _find_open_dialogs(client: "DaemonClient", session_ref: str | None, to
 
 
 def _list_dialogs(waiting: list[SessionDialog]) -> None:
-    from switchtower.cli import dialog_lines, dialog_prompt
+    from switchtower.cli.terminal import dialog_prompt
+    from switchtower.presentation import dialog_form
 
     if not waiting:
         console.print_line("nobody is asked anything; hint: approvals are listed by `tower status`")
     for session_id, dialog in waiting:
         output.write_line(f"{session_id} {dialog.dialog_id} ({dialog_prompt.format_time_left(dialog)})")
-        for line, _ in dialog_lines.format_dialog(dialog):
+        for line, _ in dialog_form.format_dialog(dialog):
             output.write_line(console.escape_unprintable(line))
-        for line in dialog_lines.format_interview(dialog):
+        for line in dialog_form.format_interview(dialog):
             output.write_line(console.escape_unprintable(line))
         output.write_line(
-            console.escape_unprintable(f"  answer with {dialog_lines.format_answer_command(dialog, session_id)}; or `--dismiss`")
+            console.escape_unprintable(f"  answer with {dialog_form.format_answer_command(dialog, session_id)}; or `--dismiss`")
         )
 
 
 def _make_reply(waiting: SessionDialog, given: AnswerArguments, text: str | None) -> "DialogReply":
     """Raises `ClientError` when it is no answer to this dialog."""
-    from switchtower.cli import dialog_lines, replies
     from switchtower.client import errors
+    from switchtower.presentation import dialog_form
 
     if given.dismiss:
-        return replies.DISMISSED
-    reply = replies.DialogReply(confirmed=given.confirmed) if text is None else replies.parse_dialog_reply(waiting.dialog, text)
+        return dialog_form.DISMISSED
+    reply = (
+        dialog_form.DialogReply(confirmed=given.confirmed)
+        if text is None
+        else dialog_form.parse_dialog_reply(waiting.dialog, text)
+    )
     if reply is None:
         raise errors.ClientError(
             f"that is no answer to “{waiting.dialog.title}”, a `{waiting.dialog.method}`",
-            hint=f"answer with {dialog_lines.format_answer_command(waiting.dialog, waiting.session_id)}",
+            hint=f"answer with {dialog_form.format_answer_command(waiting.dialog, waiting.session_id)}",
         )
     return reply
 
 
 async def _submit_reply(client: "DaemonClient", waiting: SessionDialog, reply: "DialogReply") -> None:
-    from switchtower.cli import dialog_lines, replies
     from switchtower.client import errors
+    from switchtower.presentation import dialog_form
 
     session_id, dialog = waiting
-    if (problem := replies.find_reply_problem(dialog, reply)) is not None:
+    if (problem := dialog_form.find_reply_problem(dialog, reply)) is not None:
         raise errors.ClientError(
             f"that is no answer to “{dialog.title}”, a `{dialog.method}`: {problem}",
-            hint=f"answer with {dialog_lines.format_answer_command(dialog, session_id)}",
+            hint=f"answer with {dialog_form.format_answer_command(dialog, session_id)}",
         )
     await client.answer_dialog(session_id, dialog.dialog_id, **reply._asdict())
     console.print_line(f"{'dismissed' if reply.dismissed else 'answered'}: {dialog.title} ({session_id})")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from switchtower.cli import arguments, console, output, table
+from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
-    from switchtower.stores.audit_chain import AuditLink, ChainReport
+    from switchtower.stores.audit import AuditLink, ChainReport
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 100_000
 _PAGE_SIZE = 500
@@ -39,7 +39,7 @@ def audit(ctx: click.Context, since: str | None, limit: float | None, accounts: 
         return console.ExitStatus.OK
     import msgspec
 
-    from switchtower.cli import listing
+    from switchtower.cli import table
 
     path, cells = (("audit", "accounts"), _format_note) if accounts else (("audit",), _format_decision)
     found = _fetch_records(path, None if since is None else parse_moment(since, now=time.time()), int(limit or DEFAULT_LIMIT))
@@ -50,7 +50,7 @@ def audit(ctx: click.Context, since: str | None, limit: float | None, accounts: 
         console.print_line("nothing has happened" if accounts else "no decisions yet")
         return console.ExitStatus.OK
     now = time.time()
-    for row in table.format_rows([cells(one, listing.format_since(one, "ts", now=now)) for one in found]):
+    for row in table.format_rows([cells(one, table.format_since(one, "ts", now=now)) for one in found]):
         output.write_line(console.escape_unprintable(row))
     return console.ExitStatus.OK
 
@@ -74,7 +74,7 @@ def verify(heads: tuple[str, ...], as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores.looking import StoreUnreadable
+    from switchtower.stores.verification import StoreUnreadable
 
     wanted = frozenset(head.lower() for head in heads)
     try:
@@ -111,14 +111,14 @@ def _verify_chains(wanted: frozenset[str]) -> "list[ChainReport]":
 
     settings = config.load()
     if settings.store is None:
-        from switchtower.stores import sqlite_audit_check
+        from switchtower.stores.sqlite import verification
 
-        return sqlite_audit_check.verify_audit_chains(settings.journal_path, settings.registry_path, wanted)
+        return verification.verify_audit_chains(settings.journal_path, settings.registry_path, wanted)
     import asyncio
 
-    from switchtower.stores.postgres_tools import audit_check
+    from switchtower.stores.postgres import verification as postgres_verification
 
-    return asyncio.run(audit_check.verify_audit_chains(settings.store, wanted))
+    return asyncio.run(postgres_verification.verify_audit_chains(settings.store, wanted))
 
 
 @audit.command(short_help="Print all records of the audit")
@@ -133,7 +133,7 @@ def export() -> int:
     """
     import asyncio
 
-    from switchtower.stores.looking import StoreUnreadable
+    from switchtower.stores.verification import StoreUnreadable
 
     async def write() -> None:
         async for chain, link in _read_links():
@@ -151,14 +151,14 @@ async def _read_links() -> "AsyncIterator[tuple[str, AuditLink]]":
 
     settings = config.load()
     if settings.store is None:
-        from switchtower.stores import sqlite_audit_check
+        from switchtower.stores.sqlite import verification
 
-        for found in sqlite_audit_check.read_audit_links(settings.journal_path, settings.registry_path):
+        for found in verification.read_audit_links(settings.journal_path, settings.registry_path):
             yield found
         return
-    from switchtower.stores.postgres_tools import audit_check
+    from switchtower.stores.postgres import verification as postgres_verification
 
-    async for found in audit_check.read_audit_links(settings.store):
+    async for found in postgres_verification.read_audit_links(settings.store):
         yield found
 
 
@@ -183,8 +183,7 @@ def _encode_link(chain: str, link: "AuditLink") -> bytes:
 def _fetch_records(path: tuple[str, ...], since: str | None, limit: int) -> list[dict[str, Any]]:
     import msgspec
 
-    from switchtower.cli import admin
-    from switchtower.client import errors
+    from switchtower.client import admin, errors
 
     found: list[dict[str, Any]] = []
     before: str | None = None
@@ -218,33 +217,33 @@ def parse_moment(text: str, *, now: float) -> str:
 
 
 def _format_decision(decision: dict[str, Any], ago: str) -> tuple[str, ...]:
-    from switchtower.cli import listing
+    from switchtower.cli import table
 
-    word = _DECISION_WORDS.get(listing.format_cell(decision, "decision"), listing.format_cell(decision, "decision"))
+    word = _DECISION_WORDS.get(table.format_cell(decision, "decision"), table.format_cell(decision, "decision"))
     who = _format_decider(decision)
     where = _format_origin(decision)
     what = " ".join(str(decision[key]) for key in ("title", "summary") if decision.get(key))
     always = " (always, for this session)" if decision.get("rule") else ""
-    return (ago, word, who, where, listing.format_cell(decision, "run_id"), f"{what}{always}")
+    return (ago, word, who, where, table.format_cell(decision, "run_id"), f"{what}{always}")
 
 
 def _format_decider(decision: dict[str, Any]) -> str:
     """A user, or another machine and whom that names: its word, and not ours."""
-    from switchtower.cli import listing
+    from switchtower.cli import table
 
-    who, where, claims = listing.format_cell(decision, "by"), listing.format_cell(decision, "via"), decision.get("claims")
+    who, where, claims = table.format_cell(decision, "by"), table.format_cell(decision, "via"), decision.get("claims")
     if where not in ("host", "hub"):
         return who
     if not isinstance(claims, dict):
         return f"{where} {who}"
-    return f"{where} {who} says {listing.format_cell(claims, 'by')} ({listing.format_cell(claims, 'via')})"
+    return f"{where} {who} says {table.format_cell(claims, 'by')} ({table.format_cell(claims, 'via')})"
 
 
 def _format_note(note: dict[str, Any], ago: str) -> tuple[str, ...]:
-    from switchtower.cli import listing
+    from switchtower.cli import table
 
     about = " ".join(str(note[key]) for key in ("subject", "detail") if note.get(key))
-    return (ago, listing.format_cell(note, "kind"), listing.format_cell(note, "by"), _format_origin(note), about)
+    return (ago, table.format_cell(note, "kind"), table.format_cell(note, "by"), _format_origin(note), about)
 
 
 def _format_origin(row: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from switchtower.cli import arguments, console, output, table
+from switchtower.settings.sources import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def path(as_json: bool) -> int:
     Example:
       cat "$(tower config path)"
     """
-    from switchtower.cli.configuring import sources
+    from switchtower.cli.configuration import sources
 
     file = sources.locate_config_file()
     _print({"path": str(file), "exists": file.exists()} if as_json else str(file), as_json=as_json)
@@ -59,7 +60,7 @@ def show(as_json: bool) -> int:
       tower config show --json | jq '.[] | select(.source != "default")'
     """
     from switchtower import config as settings_room
-    from switchtower.cli.configuring import sources
+    from switchtower.cli.configuration import sources
 
     shown = sources.list_settings(settings_room.load())
     if as_json:
@@ -82,7 +83,7 @@ def get(name: str, as_json: bool) -> int:
       tower config get http
     """
     from switchtower import config as settings_room
-    from switchtower.cli.configuring import sources
+    from switchtower.cli.configuration import sources
 
     setting = _find_known_setting(name)
     value = getattr(settings_room.load(), setting.name)
@@ -102,15 +103,14 @@ def set_setting(name: str, value: str) -> int:
       tower config set http 127.0.0.1:9000
       tower config set pass_env GITHUB_TOKEN,NPM_TOKEN
     """
-    from switchtower import config as settings_room
-    from switchtower.cli.configuring import changing, sources
+    from switchtower.cli.configuration import config_file, sources
 
     setting, file = _find_file_setting(name), sources.locate_config_file()
     try:
         parsed = setting.parse(value)
     except ValueError as problem:
-        raise settings_room.ConfigError(setting.name, "the command line", str(problem), hint=setting.remedy) from None
-    _apply_change(file, lambda: changing.set_value(file, setting, parsed))
+        raise ConfigError(setting.name, "the command line", str(problem), hint=setting.remedy) from None
+    _apply_change(file, lambda: config_file.set_value(file, setting, parsed))
     hidden = setting.name in sources.SECRET_SETTINGS
     console.print_line(f"`{setting.name}` is {'set' if hidden else f'`{sources.format_value(parsed)}`'} in {file}")
     _warn_about_variable(setting)
@@ -126,10 +126,10 @@ def unset(name: str) -> int:
     Example:
       tower config unset log_level
     """
-    from switchtower.cli.configuring import changing, sources
+    from switchtower.cli.configuration import config_file, sources
 
     file = sources.locate_config_file()
-    found = _apply_change(file, lambda: changing.unset_value(file, name))
+    found = _apply_change(file, lambda: config_file.unset_value(file, name))
     if not found:
         _find_file_setting(name)  # a name that is none is a mistake, unless it was in the file
         console.print_line(f"`{name}` is not in {file}")
@@ -148,12 +148,12 @@ def edit() -> int:
     Example:
       EDITOR=nano tower config edit
     """
-    from switchtower.cli.configuring import editing, sources
+    from switchtower.cli.configuration import config_file, sources
 
     file = sources.locate_config_file()
     try:
-        changed = editing.edit_in_editor(file)
-    except editing.EditRejected as problem:
+        changed = config_file.edit_in_editor(file)
+    except config_file.EditRejected as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise _make_write_error(file, problem) from None
@@ -178,7 +178,7 @@ def _find_known_setting(name: str) -> "settings_room.Setting":
     from difflib import get_close_matches
 
     from switchtower import config as settings_room
-    from switchtower.cli.configuring import sources
+    from switchtower.cli.configuration import sources
 
     setting = sources.find_setting(name.replace("-", "_"))
     if setting is None:
@@ -209,7 +209,7 @@ def _make_write_error(file: "Path", problem: OSError) -> click.ClickException:
 
 
 def _warn_about_variable(setting: "settings_room.Setting") -> None:
-    from switchtower.cli.configuring import sources
+    from switchtower.cli.configuration import sources
 
     if (variable := sources.find_variable(setting, os.environ)) is not None:
         console.print_line(f"`{variable}` is set and goes before the file; hint: unset it", "yellow")
@@ -219,11 +219,11 @@ def _warn_about_variable(setting: "settings_room.Setting") -> None:
 def _print_restart_hint() -> None:
     """Whether the running daemon has to be restarted for what the file has now."""
     from switchtower import config as settings_room
-    from switchtower.client import discover
+    from switchtower.client import discovery
 
     try:
         settings = settings_room.load()
-    except settings_room.ConfigError:
+    except ConfigError:
         return  # of a variable, which the next command reports
-    if discover.needs_restart(settings):
+    if discovery.needs_restart(settings):
         console.print_line("the daemon was started before config.toml changed: run `tower restart`", "yellow")

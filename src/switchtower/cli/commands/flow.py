@@ -53,9 +53,9 @@ def init(runtime: str, language: str | None, plugins_language: str | None, force
       tm init
       tm init --runtime bin/runtime --language rust
     """
-    from switchtower.cli.flows import making
+    from switchtower.cli.flows import project
 
-    return making.init_project(runtime, language, plugins_language, force=force)
+    return project.init_project(runtime, language, plugins_language, force=force)
 
 
 @flow.command(short_help="Run a flow and wait for its outcome")
@@ -91,10 +91,10 @@ def run(
       tm run build/weather.json --inputs @inputs.json --timeout 30
       tm run weather --json | jq .summary.outputs
     """
-    from switchtower.cli.flows import running
+    from switchtower.cli.flows import flow_run
 
-    return running.run_flow(
-        running.FlowRunOptions(
+    return flow_run.run_flow(
+        flow_run.FlowRunOptions(
             flow=flow,
             manifest=manifest,
             inputs=inputs,
@@ -119,9 +119,9 @@ def validate(files: tuple[Path, ...]) -> int:
     Example:
       tm validate flows/*.yaml
     """
-    from switchtower.cli.flows import making
+    from switchtower.cli.flows import project
 
-    return making.validate_flows(files)
+    return project.validate_flows(files)
 
 
 @flow.command(short_help="List the step kinds and what each takes")
@@ -136,9 +136,9 @@ def kinds(names: tuple[str, ...], as_json: bool) -> int:
       tm kinds
       tm kinds http.get shell
     """
-    from switchtower.cli.flows import looking
+    from switchtower.cli.flows import runtimes
 
-    return looking.print_kinds(names, as_json=as_json)
+    return runtimes.print_kinds(names, as_json=as_json)
 
 
 @flow.command("compile")
@@ -153,9 +153,9 @@ def compile_flow(file: Path, out: Path | None, manifest: Path | None) -> int:
       tm compile weather.yaml -o weather.json
       tm compile weather.yaml --manifest tm/flows/manifest.json
     """
-    from switchtower.cli.flows import making
+    from switchtower.cli.flows import project
 
-    return making.compile_flow(file, out, manifest)
+    return project.compile_flow(file, out, manifest)
 
 
 @flow.group(invoke_without_command=True, short_help="Look at runtimes, or be one")
@@ -189,10 +189,10 @@ def serve() -> None:
 
 
 def _serve_runtime() -> None:
-    from switchtower.daemon import flow_runtime
+    from switchtower.flows import rep_runtime
 
     try:
-        flow_runtime.main()
+        rep_runtime.main()
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as an orchestrator does")
         raise SystemExit(4) from None
@@ -214,10 +214,10 @@ def run_from_manifest(
     Example:
       tm runtime run --manifest tm/flows/manifest.json --flow weather --inputs @inputs.json
     """
-    from switchtower.cli.flows import running
+    from switchtower.cli.flows import flow_run
 
-    return running.run_flow(
-        running.FlowRunOptions(
+    return flow_run.run_flow(
+        flow_run.FlowRunOptions(
             flow=flow,
             manifest=manifest,
             inputs=inputs,
@@ -238,9 +238,9 @@ def list_runtimes(as_json: bool) -> int:
     Example:
       tm runtime list
     """
-    from switchtower.cli.flows import looking
+    from switchtower.cli.flows import runtimes
 
-    return looking.list_runtimes(as_json=as_json)
+    return runtimes.list_runtimes(as_json=as_json)
 
 
 @runtime.command()
@@ -255,9 +255,9 @@ def info(executor_path: str | None, timeout: float | None, as_json: bool) -> int
       tm runtime info
       tm runtime info --executor-path bin/runtime --json
     """
-    from switchtower.cli.flows import looking
+    from switchtower.cli.flows import runtimes
 
-    return looking.print_runtime_info(executor_path, timeout, as_json=as_json)
+    return runtimes.print_runtime_info(executor_path, timeout, as_json=as_json)
 
 
 @runtime.group(invoke_without_command=True)
@@ -282,9 +282,9 @@ def show(engine: str) -> int:
     Example:
       tm runtime cache show --engine proc
     """
-    from switchtower.cli.flows import looking
+    from switchtower.cli.flows import runtimes
 
-    return looking.show_cached_capabilities(engine)
+    return runtimes.show_cached_capabilities(engine)
 
 
 @cache.command()
@@ -296,6 +296,6 @@ def clear(engine: str) -> int:
     Example:
       tm runtime cache clear --engine proc
     """
-    from switchtower.cli.flows import looking
+    from switchtower.cli.flows import runtimes
 
-    return looking.clear_cached_capabilities(engine)
+    return runtimes.clear_cached_capabilities(engine)

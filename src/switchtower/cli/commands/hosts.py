@@ -42,7 +42,7 @@ def list_hosts(as_json: bool) -> int:
 def _print_hosts(*, as_json: bool) -> int:
     import msgspec
 
-    from switchtower.cli import admin
+    from switchtower.client import admin
 
     known = admin.get_rows("hosts")
     if as_json:
@@ -59,14 +59,14 @@ def _print_hosts(*, as_json: bool) -> int:
 
 
 def _format_host(host: dict[str, Any], *, now: float) -> tuple[str, ...]:
-    from switchtower.cli import listing
+    from switchtower.cli import table
 
     return (
-        listing.format_cell(host, "id"),
-        listing.format_cell(host, "state"),
+        table.format_cell(host, "id"),
+        table.format_cell(host, "state"),
         "online" if host.get("online") is True else "offline",
-        f"seen {listing.format_since(host, 'last_seen_at', now=now)}",
-        listing.format_cell(host, "name"),
+        f"seen {table.format_since(host, 'last_seen_at', now=now)}",
+        table.format_cell(host, "name"),
     )
 
 
@@ -132,7 +132,7 @@ def rotate(host_id: str) -> int:
 
 
 def _send_change(method: str, names: tuple[str, ...], done: str, body: dict[str, str] | None = None) -> int:
-    from switchtower.cli import admin
+    from switchtower.client import admin
 
     admin.request(method, admin.build_path("hosts", *names), body)
     console.print_line(done)

@@ -9,7 +9,8 @@ import click
 from switchtower.cli import console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.stores import sqlite_stats, verifying
+    from switchtower.stores import verification
+    from switchtower.stores.sqlite import inspection
 
 _PROGRESS_INTERVAL = 2.0
 _file_argument = click.argument("file", required=False, type=click.Path(path_type=str), metavar="[FILE]")
@@ -46,7 +47,7 @@ def verify(file: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores.looking import StoreUnreadable
+    from switchtower.stores.verification import StoreUnreadable
 
     place = _locate_journal(file)
     try:
@@ -79,7 +80,7 @@ def stats(file: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from switchtower.stores.looking import StoreUnreadable
+    from switchtower.stores.verification import StoreUnreadable
 
     place = _locate_journal(file)
     try:
@@ -97,37 +98,40 @@ def stats(file: str | None, as_json: bool) -> int:
 def _locate_journal(file: str | None) -> "Path | str":
     """A file, or the address of a database."""
     from switchtower import config
-    from switchtower.cli.storing import places
+    from switchtower.cli.storage import store_location
 
     if file is None:
         settings = config.load()
         return settings.journal_path if settings.store is None else settings.store
-    if "://" in file and not places.is_database(file):  # not shown: it may hold a password
+    if "://" in file and not store_location.is_database(file):  # not shown: it may hold a password
         raise click.UsageError("an address must begin with `postgresql://`; hint: name a file, or such a database")
-    return file if places.is_database(file) else Path(file)
+    return file if store_location.is_database(file) else Path(file)
 
 
-def _verify_journal(place: "Path | str") -> "verifying.VerificationReport":
+def _verify_journal(place: "Path | str") -> "verification.VerificationReport":
     import asyncio
 
-    from switchtower.stores import sqlite_verify
-    from switchtower.stores.postgres_tools import addresses, verify
+    from switchtower.stores.postgres import database
+    from switchtower.stores.postgres import verification as postgres_verification
+    from switchtower.stores.sqlite import verification as sqlite_verification
 
     if isinstance(place, Path):
         console.print_line(f"checking {place}", "dim")
-        return sqlite_verify.verify_journal(place, _VerifyProgress().report_progress)
-    console.print_line(f"checking {addresses.mask_password(place)}", "dim")
-    return asyncio.run(verify.verify_journal(place, _VerifyProgress().report_progress))
+        return sqlite_verification.verify_journal(place, _VerifyProgress().report_progress)
+    console.print_line(f"checking {database.mask_password(place)}", "dim")
+    return asyncio.run(postgres_verification.verify_journal(place, _VerifyProgress().report_progress))
 
 
-def _count_entries(place: "Path | str") -> "sqlite_stats.JournalStats":
+def _count_entries(place: "Path | str") -> "inspection.JournalStats":
     import asyncio
 
-    from switchtower.stores import sqlite_stats
-    from switchtower.stores.postgres_tools import stats
+    from switchtower.stores.postgres import inspection as postgres_inspection
+    from switchtower.stores.sqlite import inspection
 
     return (
-        sqlite_stats.collect_journal_stats(place) if isinstance(place, Path) else asyncio.run(stats.collect_journal_stats(place))
+        inspection.collect_journal_stats(place)
+        if isinstance(place, Path)
+        else asyncio.run(postgres_inspection.collect_journal_stats(place))
     )
 
 
@@ -143,7 +147,7 @@ class _VerifyProgress:
             console.print_line(f"{what}: {done:,} of {total:,}", "dim")
 
 
-def _print_report(report: "verifying.VerificationReport") -> None:
+def _print_report(report: "verification.VerificationReport") -> None:
     for trouble in report.troubles:
         output.write_line(console.escape_unprintable(f"{trouble.place}: {trouble.what}"))
     if report.more_troubles:
@@ -156,24 +160,24 @@ def _print_report(report: "verifying.VerificationReport") -> None:
     output.write_line(f"{'ok' if report.is_ok else 'not ok'}: {counted}{pruned}")
 
 
-def _format_stats(counted: "sqlite_stats.JournalStats", *, is_file: bool) -> list[tuple[str, str]]:
-    from switchtower.cli import amounts
+def _format_stats(counted: "inspection.JournalStats", *, is_file: bool) -> list[tuple[str, str]]:
+    from switchtower.presentation import formats
 
-    kinds = table.format_rows([(kind.kind, f"{kind.entries:,}", amounts.format_size(kind.bytes)) for kind in counted.kinds[:10]])
+    kinds = table.format_rows([(kind.kind, f"{kind.entries:,}", formats.format_size(kind.bytes)) for kind in counted.kinds[:10]])
     largest = table.format_rows(
-        [(one.session_id, f"{one.entries:,} entries", amounts.format_size(one.bytes)) for one in counted.largest[:5]]
+        [(one.session_id, f"{one.entries:,} entries", formats.format_size(one.bytes)) for one in counted.largest[:5]]
     )
     states = ", ".join(f"{count:,} {state}" for state, count in counted.states.items())
     of_a_file = [
         ("file", counted.path),
-        ("size", f"{amounts.format_size(counted.file_bytes)}, {amounts.format_size(counted.free_bytes)} of it free"),
-        ("log", amounts.format_size(counted.log_bytes)),
+        ("size", f"{formats.format_size(counted.file_bytes)}, {formats.format_size(counted.free_bytes)} of it free"),
+        ("log", formats.format_size(counted.log_bytes)),
     ]
     return [
-        *(of_a_file if is_file else [("database", counted.path), ("size", amounts.format_size(counted.file_bytes))]),
+        *(of_a_file if is_file else [("database", counted.path), ("size", formats.format_size(counted.file_bytes))]),
         ("schema", str(counted.schema)),
         ("sessions", f"{counted.sessions:,}" + (f" ({states})" if states else "")),
-        ("entries", f"{counted.entries:,}, {amounts.format_size(counted.entry_bytes)}"),
+        ("entries", f"{counted.entries:,}, {formats.format_size(counted.entry_bytes)}"),
         ("snapshots", f"{counted.snapshots:,}"),
         ("receipts", f"{counted.receipts:,}"),
         ("pruned", f"{counted.pruned_sessions:,} sessions"),

@@ -23,10 +23,10 @@ def _parse_criteria(ctx: click.Context, parameter: click.Parameter, values: tupl
 
 
 def _parse_rules(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
-    from switchtower.cli import approvals
+    from switchtower.cli.runs import headless as runs_headless
 
     try:
-        return approvals.parse_approval_rules(values)
+        return runs_headless.parse_approval_rules(values)
     except ValueError as problem:
         raise click.BadParameter(str(problem), ctx, parameter) from None
 
@@ -40,7 +40,7 @@ def _get_configured_policy(settings: config.Settings, preset: str | None) -> Any
 
 def _choose_model(settings: config.Settings, provider: str | None, preset: str | None) -> tuple[str, str | None]:
     """With a preset the daemon chooses, from what the preset says and what is configured there."""
-    from switchtower.cli.headless import AUTO
+    from switchtower.cli.runs.headless import AUTO
 
     if provider is not None or preset is not None:
         return provider or AUTO, None
@@ -199,14 +199,15 @@ def run(
         raise click.UsageError("`--json` and `--jsonl` exclude each other")
     text = arguments.read_message(text)
 
-    from switchtower.cli import annotations, keyboard
-    from switchtower.cli import headless as headless_run
+    from switchtower.cli.runs import ci_report
+    from switchtower.cli.runs import headless as runs_headless
+    from switchtower.cli.terminal import user_input
     from switchtower.protocols.push import messages
 
     settings = config.load()
     chosen, usual_model = _choose_model(settings, provider, preset)
     limits = messages.Limits(max_turns, max_tokens, max_cost, max_minutes)
-    job = headless_run.HeadlessRun(
+    job = runs_headless.HeadlessRun(
         text=text,
         folder=folder,
         preset=preset,
@@ -221,17 +222,17 @@ def run(
         criteria=tuple(messages.AcceptanceCriterion(criterion_id, check) for criterion_id, check in criteria),
         approved=rules,
         timeout=timeout,
-        form=headless_run.OutputFormat.JSON
+        form=runs_headless.OutputFormat.JSON
         if as_json
-        else headless_run.OutputFormat.JSONL
+        else runs_headless.OutputFormat.JSONL
         if as_jsonl
-        else headless_run.OutputFormat.TEXT,
-        prompts=not headless and keyboard.is_interactive(),
+        else runs_headless.OutputFormat.TEXT,
+        prompts=not headless and user_input.is_interactive(),
         attach=attach,
         token=token,
         queue=queue,
         junit=junit,
-        annotates=annotations.should_annotate(annotated_for, os.environ),
-        in_ci=headless_run.is_in_ci(os.environ),
+        annotates=ci_report.should_annotate(annotated_for, os.environ),
+        in_ci=runs_headless.is_in_ci(os.environ),
     )
-    return asyncio.run(headless_run.run_headless(settings, job))
+    return asyncio.run(runs_headless.run_headless(settings, job))

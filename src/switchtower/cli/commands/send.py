@@ -1,4 +1,8 @@
-"""`tower send`: a message into a session that is there already."""
+"""`tower send`: a message into a session that is there already.
+
+`tower steer`: a message into a run that is under way.
+
+`tower cancel`: ends a session's run; the session stays."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -45,9 +49,9 @@ def send(session: str, text: str, steer: bool, follow_up: bool, wait: bool, no_p
 async def _send(
     session_ref: str, text: str, delivery: "MessageDelivery | None", token: str | None, *, wait: bool, prompts: bool
 ) -> int:
-    from switchtower.cli import lookup
+    from switchtower.cli import session_lookup
 
-    async with lookup.open_session(session_ref, token) as (client, session_id):
+    async with session_lookup.open_session(session_ref, token) as (client, session_id):
         if delivery is not None:
             return await queue_message(client, session_id, text, delivery)
         if wait:
@@ -68,24 +72,24 @@ async def queue_message(client: "DaemonClient", session_id: str, text: str, deli
 
 
 async def _send_and_wait(client: "DaemonClient", session_id: str, text: str, *, prompts: bool) -> int:
-    from switchtower.cli import approval_watch, dialog_watch, keyboard, prompt, through
-    from switchtower.cli.asker import QuestionQueue
-    from switchtower.cli.follow import RunFollower
-    from switchtower.cli.screens import ProgressOutput
-    from switchtower.cli.view import EventPrinter
+    from switchtower.cli.event_printer import EventPrinter, ProgressOutput
+    from switchtower.cli.runs import run_watch
+    from switchtower.cli.runs.run_watch import RunFollower
+    from switchtower.cli.terminal import approval_prompt, dialog_prompt, user_input
+    from switchtower.cli.terminal.user_input import QuestionQueue
     from switchtower.client.frames import PushEvent
     from switchtower.protocols.push import messages
 
     head = (await client.subscribe(session_id).attach()).replay.toSeq
     run_id = await _start_run(client, session_id, text)
-    session = client.subscribe(session_id, last_seen_seq=head, on_lost=through.print_connection_lost)
+    session = client.subscribe(session_id, last_seen_seq=head, on_lost=run_watch.print_connection_lost)
     view, asker = EventPrinter(ProgressOutput()), QuestionQueue()
-    dialogs: dialog_watch.DialogPresenter = dialog_watch.DialogHint(session_id)
-    approvals: approval_watch.ApprovalPresenter = approval_watch.ApprovalHint(session_id)
-    if prompts and keyboard.is_interactive():
-        dialogs = dialog_watch.TerminalDialogPresenter(asker, client, session_id)
-        approvals = prompt.ApprovalPrompt(asker, client, session_id, is_own_run=False)
-    watch = dialog_watch.DialogWatch(session, dialogs)
+    dialogs: dialog_prompt.DialogPresenter = dialog_prompt.DialogHint(session_id)
+    approvals: approval_prompt.ApprovalPresenter = approval_prompt.ApprovalHint(session_id)
+    if prompts and user_input.is_interactive():
+        dialogs = dialog_prompt.TerminalDialogPresenter(asker, client, session_id)
+        approvals = approval_prompt.ApprovalPrompt(asker, client, session_id, is_own_run=False)
+    watch = dialog_prompt.DialogWatch(session, dialogs)
 
     def show(event: PushEvent) -> None:
         view.print_event(event)
@@ -112,3 +116,59 @@ async def _start_run(client: "DaemonClient", session_id: str, text: str) -> str:
         if problem.code == "RUN_IN_PROGRESS":
             problem.hint = "join it with `--steer`, or wait for its end with `--follow-up`"
         raise
+
+
+@click.command()
+@click.argument("session")
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="Print one object: the message's id, and the run's if it started one.")
+@arguments.token_option
+def steer(session: str, text: str, as_json: bool, token: str | None) -> int:
+    """Tell a run that is under way something: the model reads it at its next step. Prints the message's id.
+
+    SESSION is an id, a unique beginning or end of one, or `last`; TEXT may be `-` for stdin. If no run is under way, the message
+    starts one, and the run's id is printed. The same as `tower send --steer`.
+
+    \b
+    Example:
+      tower steer last "leave the tests alone"
+    """
+    return asyncio.run(_steer(session, arguments.read_message(text), token, as_json=as_json))
+
+
+async def _steer(session_ref: str, text: str, token: str | None, *, as_json: bool) -> int:
+    import msgspec
+
+    from switchtower.cli import session_lookup
+
+    async with session_lookup.open_session(session_ref, token) as (client, session_id):
+        if not as_json:
+            return await queue_message(client, session_id, text, "steer")
+        queued = await client.queue_message(session_id, text, "steer")
+        output.write_line(msgspec.json.encode({"sessionId": session_id, **msgspec.to_builtins(queued)}))
+        return console.ExitStatus.OK
+
+
+@click.command()
+@click.argument("session")
+@click.option("--force", is_flag=True, help="Kill a program in a terminal, and do not ask it to end first.")
+@arguments.token_option
+def cancel(session: str, force: bool, token: str | None) -> int:
+    """Cancel a session's run. The session stays and takes further messages, unless it is a program in a terminal.
+
+    SESSION is an id, a unique beginning or end of one, or `last`.
+
+    \b
+    Example:
+      tower cancel last
+    """
+    return asyncio.run(_cancel(session, token, force=force))
+
+
+async def _cancel(session_ref: str, token: str | None, *, force: bool) -> int:
+    from switchtower.cli import session_lookup
+
+    async with session_lookup.open_session(session_ref, token) as (client, session_id):
+        await client.cancel_run(session_id, force=force)
+    console.print_line(f"cancelling the run of {session_id}")
+    return console.ExitStatus.OK

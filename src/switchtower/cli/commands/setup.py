@@ -1,4 +1,6 @@
-"""`tower setup`: the choices of a first start, asked at the terminal or given as flags."""
+"""`tower setup`: the choices of a first start, asked at the terminal or given as flags.
+
+`tower login` and `tower logout`: a provider's key, kept by the system's keyring or in a file of the owner's."""
 
 import asyncio
 import os
@@ -10,9 +12,10 @@ from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
     from switchtower import config
-    from switchtower.cli.settingup.asking import SetupAnswers, SetupQuestion
-    from switchtower.cli.settingup.found import ProviderCandidates
-    from switchtower.cli.settingup.trial import ModelTrial
+    from switchtower.cli.configuration.setup_candidates import ModelTrial, ProviderCandidates
+    from switchtower.cli.configuration.setup_questions import SetupAnswers, SetupQuestion
+    from switchtower.models.entries import LoginTarget
+
 
 _SKIP_WORDS = ("s", "skip")
 
@@ -42,10 +45,10 @@ def setup(provider: str | None, model: str | None, policy: str | None, yes: bool
       tower setup --yes --provider ollama --model qwen3 --no-test
     """
     from switchtower import config
-    from switchtower.cli import keyboard
-    from switchtower.cli.settingup.asking import SetupAnswers
+    from switchtower.cli.configuration.setup_questions import SetupAnswers
+    from switchtower.cli.terminal import user_input
 
-    interactive = not yes and keyboard.is_interactive()
+    interactive = not yes and user_input.is_interactive()
     if not (interactive or yes or provider or model or policy):
         raise click.UsageError("there is no terminal to ask at; hint: add `--yes`, or name a `--provider`")
     given = SetupAnswers(provider, model, policy)
@@ -54,11 +57,11 @@ def setup(provider: str | None, model: str | None, policy: str | None, yes: bool
 
 def run_first_setup(settings: "config.Settings") -> int:
     """Asks where nobody has configured anything yet and somebody is there to ask; the exit code. Elsewhere nothing happens."""
-    from switchtower.cli import keyboard
-    from switchtower.cli.settingup import writing
-    from switchtower.cli.settingup.asking import SetupAnswers
+    from switchtower.cli.configuration import setup_questions
+    from switchtower.cli.configuration.setup_questions import SetupAnswers
+    from switchtower.cli.terminal import user_input
 
-    if not keyboard.is_interactive() or not writing.is_first_start(settings):
+    if not user_input.is_interactive() or not setup_questions.is_first_start(settings):
         return console.ExitStatus.OK
     console.print_line("this is the first start here, so two or three questions; `s` skips them")
     return asyncio.run(_SetupWizard(settings, SetupAnswers(), interactive=True, tests=True, as_json=False).run())
@@ -84,7 +87,7 @@ class _SetupWizard:
 
     async def run(self) -> int:
         from switchtower.cli import signals
-        from switchtower.cli.settingup import writing
+        from switchtower.cli.configuration import setup_questions
 
         with signals.catch_interrupts() as interrupted:
             try:
@@ -93,12 +96,12 @@ class _SetupWizard:
                 console.print_line("left; nothing was changed")
                 return console.ExitStatus.CANCELLED
             except _SetupSkipped:
-                writing.record_skip(self._settings)
+                setup_questions.record_skip(self._settings)
                 console.print_line("skipped; hint: `tower setup` begins it again")
                 return console.ExitStatus.OK
 
     async def _run_steps(self) -> int:
-        from switchtower.cli.settingup import found as finding
+        from switchtower.cli.configuration import setup_candidates as finding
 
         self._found = found = await finding.find_candidates(self._settings, os.environ)
         self._check_provider(found)
@@ -119,7 +122,7 @@ class _SetupWizard:
                 case "t":
                     self._given = answers
                 case _:
-                    from switchtower.cli.settingup.asking import SetupAnswers
+                    from switchtower.cli.configuration.setup_questions import SetupAnswers
 
                     self._given = SetupAnswers(policy=answers.policy)
 
@@ -137,17 +140,17 @@ class _SetupWizard:
         raise errors.ClientError(f"`{provider}` was not found", hint=f"use one of {names}")
 
     async def _collect_answers(self, found: "ProviderCandidates") -> "SetupAnswers":
-        from switchtower.cli.settingup import asking
-        from switchtower.cli.settingup import found as finding
+        from switchtower.cli.configuration import setup_candidates as finding
+        from switchtower.cli.configuration import setup_questions
         from switchtower.client import errors
 
         answers, policy = self._given, self._settings.policy
         if not self._interactive:
             try:
-                return asking.apply_defaults(found, answers, policy=policy)
-            except asking.InvalidSetupAnswer as problem:
+                return setup_questions.apply_defaults(found, answers, policy=policy)
+            except setup_questions.InvalidSetupAnswer as problem:
                 raise errors.ClientError(str(problem), hint="name one with `--model`") from None
-        while (question := asking.get_next_question(found, answers, policy=policy)) is not None:
+        while (question := setup_questions.get_next_question(found, answers, policy=policy)) is not None:
             answers = await self._ask(question, answers)
             if answers.provider in found.keyless:
                 if not await self._read_and_store_key(answers.provider):
@@ -157,19 +160,18 @@ class _SetupWizard:
 
     async def _read_and_store_key(self, provider: str) -> bool:
         """Reads a key as `tower login` does; whether it was stored."""
-        from switchtower.cli import secret_input
-        from switchtower.cli.commands import login
+        from switchtower.cli.terminal import user_input
 
-        target = login.find_target(self._settings, provider)
-        key = await asyncio.to_thread(secret_input.read_key, f"  Key of {provider} (not shown): ")
-        if self._tests and (problem := await login.verify_key(self._settings, target, key, None)) is not None:
+        target = find_target(self._settings, provider)
+        key = await asyncio.to_thread(user_input.read_key, f"  Key of {provider} (not shown): ")
+        if self._tests and (problem := await verify_key(self._settings, target, key, None)) is not None:
             console.print_error(f"the key was not stored: {problem}")
             return False
-        console.print_line(login.store_key(self._settings, target, key))
+        console.print_line(store_key(self._settings, target, key))
         return True
 
     async def _ask(self, question: "SetupQuestion", answers: "SetupAnswers") -> "SetupAnswers":
-        from switchtower.cli.settingup import asking
+        from switchtower.cli.configuration import setup_questions
 
         console.print_line(question.text)
         width = max((len(option.value) for option in question.options), default=0)
@@ -181,14 +183,14 @@ class _SetupWizard:
             if said.lower() in _SKIP_WORDS:
                 raise _SetupSkipped
             try:
-                return asking.apply_answer(answers, question, said)
-            except asking.InvalidSetupAnswer as problem:
+                return setup_questions.apply_answer(answers, question, said)
+            except setup_questions.InvalidSetupAnswer as problem:
                 console.print_line(f"  {problem}", "yellow")
 
     async def _read_line(self, prompt: str) -> str:
-        from switchtower.cli import keyboard
+        from switchtower.cli.terminal import user_input
 
-        typed = await keyboard.read_line(prompt)
+        typed = await user_input.read_line(prompt)
         if typed is None:
             raise _InputClosed
         return typed.strip()
@@ -197,21 +199,22 @@ class _SetupWizard:
         """None where nobody wants it."""
         if not self._tests or answers.provider is None:
             return None
-        from switchtower.cli.settingup import trial, writing
+        from switchtower.cli.configuration import setup_candidates as finding
+        from switchtower.cli.configuration import setup_questions
 
-        models = writing.build_model_tables(self._settings, answers, found.get(answers.provider))
+        models = setup_questions.build_model_tables(self._settings, answers, found.get(answers.provider))
         if answers.provider != "demo":
             console.print_line(f"testing {answers.provider} {answers.model or ''} with one small call …", "dim")
-        return await trial.try_model(self._settings, models, answers.provider, answers.model, os.environ)
+        return await finding.try_model(self._settings, models, answers.provider, answers.model, os.environ)
 
     def _write(self, found: "ProviderCandidates", answers: "SetupAnswers", trial: "ModelTrial | None") -> int:
         from switchtower import config
-        from switchtower.cli.settingup import writing
-        from switchtower.client import discover, errors
+        from switchtower.cli.configuration import setup_questions
+        from switchtower.client import discovery, errors
 
         assert answers.provider is not None, "all was answered"
         try:
-            file = writing.write_answers(self._settings, answers, found.get(answers.provider))
+            file = setup_questions.write_answers(self._settings, answers, found.get(answers.provider))
         except OSError as problem:
             raise errors.ClientError(
                 f"cannot write `{self._settings.config_file}`: {problem.strerror or problem}", hint="see who owns its folder"
@@ -232,7 +235,7 @@ class _SetupWizard:
                 console.print_line(f"warning: `TOWER_{name.upper()}` is set, and goes before the file", "yellow")
         if answers.policy == "yolo":
             console.print_line("warning: sessions ask nobody about anything", "yellow")
-        if discover.needs_restart(config.load()):
+        if discovery.needs_restart(config.load()):
             console.print_line("the daemon was started before config.toml changed: run `tower restart`", "yellow")
         return console.ExitStatus.OK
 
@@ -249,3 +252,103 @@ def _print_candidates(found: "ProviderCandidates", *, listed: bool) -> None:
         console.print_line(
             f"not usable yet: {', '.join(name for name, _ in found.missing)}; hint: `tower models` says why", "dim"
         )
+
+
+@click.command()
+@click.argument("provider")
+@arguments.text_option("--model", "The model that the key is tested with; the provider's usual one by default.")
+@click.option("--no-verify", is_flag=True, help="Store the key without a call of the model.")
+def login(provider: str, model: str | None, no_verify: bool) -> int:
+    """Store the key of PROVIDER, which is a provider or an entry of `[models]`, see `tower models`.
+
+    The key is asked for and not shown while you paste it; without a terminal it is read from stdin. One small call tests it. It
+    goes into the system keyring, or, where none works, into `keys.json` in the configuration folder, which only you can read. A
+    running daemon uses it at once. It is sent only to the address that the provider has now. A variable such as
+    `OPENAI_API_KEY` goes before a stored key.
+
+    \b
+    Exit codes:
+      0 stored, 1 the test failed or the key cannot be stored, 64 wrong usage
+
+    \b
+    Example:
+      tower login anthropic
+      pass show openai | tower login openai
+    """
+    from switchtower import config
+    from switchtower.cli.terminal import user_input
+    from switchtower.client import errors
+
+    settings = config.load()
+    target = find_target(settings, provider)
+    key = user_input.read_key(f"Key of {provider} (not shown): ")
+    if not no_verify and (problem := asyncio.run(verify_key(settings, target, key, model))) is not None:
+        raise errors.ClientError(f"the key was not stored: {problem}", hint="`--no-verify` stores it without a test")
+    console.print_line(store_key(settings, target, key))
+    if variable := next((name for name in target.variables if os.environ.get(name)), None):
+        console.print_line(f"`{variable}` is set in this shell and goes before the stored key", "yellow")
+    return console.ExitStatus.OK
+
+
+@click.command()
+@click.argument("provider")
+def logout(provider: str) -> int:
+    """Remove the key of PROVIDER that `tower login` stored. Variables and the configuration file stay as they are.
+
+    \b
+    Example:
+      tower logout anthropic
+    """
+    from switchtower import config
+    from switchtower.client import errors
+    from switchtower.models.keys import KeyStore, KeyStoreError
+
+    try:
+        place = KeyStore(config.load().folders.config).remove(provider)
+    except KeyStoreError as problem:
+        raise errors.ClientError(problem.message, hint=problem.hint) from None
+    if place is None:
+        raise errors.ClientError(f"no key of `{provider}` is stored", hint="see `tower models` for where keys come from")
+    console.print_line(f"removed the key of {provider} from {_describe_place(place)}")
+    return console.ExitStatus.OK
+
+
+def find_target(settings: "config.Settings", provider: str) -> "LoginTarget":
+    """What a key of this provider is for. Raises `ClientError`."""
+    from switchtower.client import errors
+    from switchtower.core.errors import CoreError
+    from switchtower.models.catalog import Catalog
+
+    try:
+        return Catalog(settings.models, os.environ).find_login_target(provider)
+    except CoreError as problem:
+        raise errors.ClientError(problem.detail or problem.message, hint=problem.hint) from None
+
+
+async def verify_key(settings: "config.Settings", target: "LoginTarget", key: str, model: str | None) -> str | None:
+    """What one small call with this key says; None when it succeeds."""
+    from switchtower.cli.configuration import setup_candidates as finding
+
+    console.print_line(f"testing the key of {target.name} with one small call …", "dim")
+    environ = {**os.environ, target.variable: key}
+    tried = await finding.try_model(settings, target.make_trial_tables(settings.models), target.name, model, environ)
+    return None if tried.problem is None else tried.problem.replace(key, "[the key]")
+
+
+def store_key(settings: "config.Settings", target: "LoginTarget", key: str) -> str:
+    """Keeps the key; where, for people. Raises `ClientError`."""
+    from switchtower.client import errors
+    from switchtower.models.keys import FILE, KeyStore, KeyStoreError
+
+    try:
+        place = KeyStore(settings.folders.config).write(target.name, key, target.address)
+    except KeyStoreError as problem:
+        raise errors.ClientError(problem.message, hint=problem.hint) from None
+    if place == "keyring":
+        return f"stored the key of {target.name} in {_describe_place(place)}"
+    file = settings.folders.config / FILE
+    return f"no system keyring works here: stored the key of {target.name} in {file}, which only you can read"
+
+
+def _describe_place(place: str) -> str:
+    return "the system keyring" if place == "keyring" else "the file of stored keys"

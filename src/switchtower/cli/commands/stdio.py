@@ -1,7 +1,21 @@
-"""`tower stdio`: a protocol over this process's stdin and stdout, spoken by the daemon."""
+"""`tower stdio`: a protocol over this process's stdin and stdout, spoken by the daemon.
+
+Bytes between two descriptors and a socket of the daemon, unread. Two threads, one a direction; either may wait without harm.
+
+Loads little and starts quickly: whoever speaks a protocol over stdio starts one such process a conversation."""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import threading
+from contextlib import suppress
 
 import click
 
+from switchtower import config
 from switchtower.cli import console
 
 PROTOCOLS = ("pi",)
@@ -31,6 +45,136 @@ def stdio(protocol: str) -> int:
         return console.ExitStatus.FAILED
 
     from switchtower import config
-    from switchtower.cli import pump
 
-    return pump.bridge_stdio(config.load(), *claimed)
+    return bridge_stdio(config.load(), *claimed)
+
+
+_CHUNK_BYTES = 65_536
+
+
+def bridge_stdio(settings: config.Settings, input_fd: int, output_fd: int) -> int:
+    """Until one side ends. The exit code."""
+    # Nothing here wants tidying up, and a thread may be waiting for ever: whoever ends us ends us at once.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with _connect_to_daemon(settings) as daemon:
+        with suppress(OSError):  # if it is gone already, reading tells
+            daemon.sendall(_make_hello())
+        input_ended = threading.Event()
+        threading.Thread(target=_forward_input, args=(input_fd, daemon, input_ended), daemon=True).start()
+        try:
+            _forward_output(daemon, output_fd)
+        except OSError:
+            return console.ExitStatus.OUTPUT_CLOSED
+        if input_ended.is_set() and _is_daemon_alive(settings):
+            return console.ExitStatus.OK
+    console.print_error("the daemon has closed the connection", f"see its log at `{settings.log_path}`")
+    return console.ExitStatus.FAILED
+
+
+def _make_hello() -> bytes:
+    """Whom we speak for. Ids are the client's own choice, and each process may count from one: the namespace keeps them apart."""
+    hello = {"type": "switchtower_hello", "namespace": os.urandom(8).hex()}
+    with suppress(OSError, UnicodeEncodeError):
+        here = os.getcwd()  # noqa: PTH109
+        here.encode()  # a name that is no text cannot be told
+        hello["cwd"] = here
+    return json.dumps(hello, separators=(",", ":")).encode() + b"\n"
+
+
+def _forward_input(input_fd: int, daemon: socket.socket, input_ended: threading.Event) -> None:
+    with suppress(OSError):  # the daemon is gone; the other direction tells
+        while data := _read(input_fd):
+            daemon.sendall(data)
+        input_ended.set()
+        daemon.shutdown(socket.SHUT_WR)  # answers still come
+
+
+def _forward_output(daemon: socket.socket, output_fd: int) -> None:
+    """Raises OSError when nobody takes it."""
+    while True:
+        try:
+            data = memoryview(daemon.recv(_CHUNK_BYTES))
+        except OSError:
+            return
+        if not data:
+            return
+        while data:
+            try:
+                data = data[os.write(output_fd, data) :]
+            except BlockingIOError:  # shared with a process that made it so
+                _wait_for(output_fd, select.POLLOUT)
+
+
+def _read(fd: int) -> bytes:
+    while True:
+        try:
+            return os.read(fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            _wait_for(fd, select.POLLIN)
+        except OSError:
+            return b""
+
+
+def _wait_for(fd: int, event: int) -> None:
+    poll = select.poll()
+    poll.register(fd, event)
+    poll.poll()
+
+
+def _connect_to_daemon(settings: config.Settings) -> socket.socket:
+    """A connection to the running daemon; starts one when none runs. Raises a `ClientError`."""
+    with suppress(OSError):
+        return _open_socket(_read_announced_socket(settings) or "")
+
+    # Only now: looking after a daemon takes far more than talking to one.
+    import asyncio
+
+    from switchtower.client import discovery, errors
+
+    async def start() -> None:
+        (await discovery.connect_or_start(settings)).close()
+
+    asyncio.run(start())
+    path = _read_announced_socket(settings)
+    if path is None:
+        raise errors.DaemonUnreachable(
+            "the running daemon has no socket for this protocol",
+            hint="it may be older than this command: stop it with `tower stop`, and the next command starts the installed one",
+        )
+    try:
+        return _open_socket(path)
+    except OSError as problem:
+        raise errors.DaemonUnreachable(f"no daemon answers at `{path}` ({problem.strerror or problem})") from None
+
+
+def _read_announced_socket(settings: config.Settings) -> str | None:
+    """As `endpoints.json` has it. It may be a crashed daemon's."""
+    try:
+        endpoints = json.loads(settings.endpoints_path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    path = endpoints.get("piSocket") if isinstance(endpoints, dict) else None
+    return path if isinstance(path, str) else None
+
+
+def _open_socket(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_daemon_alive(settings: config.Settings) -> bool:
+    """Whether the daemon that closed the connection is still there: then it closed on purpose. Its lock dies with it."""
+    try:
+        with settings.lock_path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False

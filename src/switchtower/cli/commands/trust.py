@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from switchtower.cli import ages, console, output, table
+from switchtower.cli import console, output, table
+from switchtower.presentation import formats
 
 if TYPE_CHECKING:
     from switchtower.client.client import DaemonClient
-    from switchtower.protocols.push import trust_messages
+    from switchtower.protocols.push import listing_messages
 
 _folder_argument = click.argument(
     "folder", default=".", metavar="[FOLDER]", type=click.Path(file_okay=False, path_type=Path, resolve_path=True)
@@ -93,13 +94,13 @@ def _print_folders(*, as_json: bool) -> int:
     if not folders and not configured:
         console.print_line("you trust no folder yet; hint: `tower trust add` trusts the current one")
     now = time.time()
-    cells = [(folder.path, f"{ages.format_age(now - folder.since / 1000)} ago", folder.by) for folder in folders]
+    cells = [(folder.path, f"{formats.format_age(now - folder.since / 1000)} ago", folder.by) for folder in folders]
     for row in table.format_rows([*cells, *((pattern, "configured", "") for pattern in configured)]):
         output.write_line(console.escape_unprintable(row))
     return console.ExitStatus.OK
 
 
-async def _fetch_folders() -> "list[trust_messages.TrustedFolder]":
+async def _fetch_folders() -> "list[listing_messages.TrustedFolder]":
     async with await _connect() as client:
         return await client.list_trusted_folders()
 

@@ -4,11 +4,11 @@ Each event has a short `kind`, the name it is stored under. Kinds are forever: a
 renamed or removed. Whether an event may be pruned is part of its definition here.
 """
 
-from switchtower.core.events.event import Event as Event
-from switchtower.core.events.event import Relayed as Relayed
-from switchtower.core.events.hosts import HostLost as HostLost
-from switchtower.core.events.hosts import HostReturned as HostReturned
-from switchtower.core.events.hosts import HostEventReceived as HostEventReceived
+from switchtower.core.events.enums import Delivery as Delivery
+from switchtower.core.events.enums import Outcome as Outcome
+from switchtower.core.events.enums import Purpose as Purpose
+from switchtower.core.events.enums import SessionState as SessionState
+from switchtower.core.events.enums import Verdict as Verdict
 from switchtower.core.events.messages import ConversationCleared as ConversationCleared
 from switchtower.core.events.messages import MessageCompleted as MessageCompleted
 from switchtower.core.events.messages import MessageDelivered as MessageDelivered
@@ -18,29 +18,6 @@ from switchtower.core.events.messages import MessageWithdrawn as MessageWithdraw
 from switchtower.core.events.messages import PromptExpanded as PromptExpanded
 from switchtower.core.events.messages import TextDelta as TextDelta
 from switchtower.core.events.messages import ThinkingDelta as ThinkingDelta
-from switchtower.core.events.models import CompactionFailed as CompactionFailed
-from switchtower.core.events.models import CompactionStarted as CompactionStarted
-from switchtower.core.events.models import ContextCompacted as ContextCompacted
-from switchtower.core.events.models import RetryEnded as RetryEnded
-from switchtower.core.events.models import RetryScheduled as RetryScheduled
-from switchtower.core.events.models import UsageReported as UsageReported
-from switchtower.core.events.nouns import CANNOT_APPROVE as CANNOT_APPROVE
-from switchtower.core.events.nouns import SYSTEM as SYSTEM
-from switchtower.core.events.nouns import Actor as Actor
-from switchtower.core.events.nouns import Approval as Approval
-from switchtower.core.events.nouns import Budget as Budget
-from switchtower.core.events.nouns import Claim as Claim
-from switchtower.core.events.nouns import Criterion as Criterion
-from switchtower.core.events.nouns import CriterionResult as CriterionResult
-from switchtower.core.events.nouns import Dialog as Dialog
-from switchtower.core.events.nouns import Flow as Flow
-from switchtower.core.events.nouns import Image as Image
-from switchtower.core.events.nouns import Preset as Preset
-from switchtower.core.events.nouns import Program as Program
-from switchtower.core.events.nouns import Rule as Rule
-from switchtower.core.events.nouns import ToolError as ToolError
-from switchtower.core.events.nouns import ToolRequest as ToolRequest
-from switchtower.core.events.nouns import Workspace as Workspace
 from switchtower.core.events.questions import ApprovalDecided as ApprovalDecided
 from switchtower.core.events.questions import ApprovalExpired as ApprovalExpired
 from switchtower.core.events.questions import ApprovalRequested as ApprovalRequested
@@ -49,13 +26,22 @@ from switchtower.core.events.questions import DialogAnswered as DialogAnswered
 from switchtower.core.events.questions import DialogClosed as DialogClosed
 from switchtower.core.events.questions import DialogOpened as DialogOpened
 from switchtower.core.events.runs import RUN_INTERRUPTED as RUN_INTERRUPTED
+from switchtower.core.events.runs import CompactionFailed as CompactionFailed
+from switchtower.core.events.runs import CompactionStarted as CompactionStarted
+from switchtower.core.events.runs import ContextCompacted as ContextCompacted
 from switchtower.core.events.runs import ErrorRaised as ErrorRaised
 from switchtower.core.events.runs import PhaseChanged as PhaseChanged
+from switchtower.core.events.runs import RetryEnded as RetryEnded
+from switchtower.core.events.runs import RetryScheduled as RetryScheduled
 from switchtower.core.events.runs import RunCancelRequested as RunCancelRequested
 from switchtower.core.events.runs import RunCompleted as RunCompleted
 from switchtower.core.events.runs import RunStarted as RunStarted
 from switchtower.core.events.runs import StepStopped as StepStopped
+from switchtower.core.events.runs import UsageReported as UsageReported
 from switchtower.core.events.runs import WarningRaised as WarningRaised
+from switchtower.core.events.sessions import HostEventReceived as HostEventReceived
+from switchtower.core.events.sessions import HostLost as HostLost
+from switchtower.core.events.sessions import HostReturned as HostReturned
 from switchtower.core.events.sessions import SessionConfigured as SessionConfigured
 from switchtower.core.events.sessions import SessionDeleted as SessionDeleted
 from switchtower.core.events.sessions import SessionLoaded as SessionLoaded
@@ -80,11 +66,25 @@ from switchtower.core.events.tools import ToolCalled as ToolCalled
 from switchtower.core.events.tools import ToolFinished as ToolFinished
 from switchtower.core.events.tools import ToolProgressed as ToolProgressed
 from switchtower.core.events.tools import WorkspaceRestored as WorkspaceRestored
-from switchtower.core.events.words import Delivery as Delivery
-from switchtower.core.events.words import Outcome as Outcome
-from switchtower.core.events.words import Purpose as Purpose
-from switchtower.core.events.words import SessionState as SessionState
-from switchtower.core.events.words import Verdict as Verdict
+from switchtower.core.events.values import CANNOT_APPROVE as CANNOT_APPROVE
+from switchtower.core.events.values import SYSTEM as SYSTEM
+from switchtower.core.events.values import Actor as Actor
+from switchtower.core.events.values import Approval as Approval
+from switchtower.core.events.values import Budget as Budget
+from switchtower.core.events.values import Claim as Claim
+from switchtower.core.events.values import Criterion as Criterion
+from switchtower.core.events.values import CriterionResult as CriterionResult
+from switchtower.core.events.values import Dialog as Dialog
+from switchtower.core.events.values import Event as Event
+from switchtower.core.events.values import Flow as Flow
+from switchtower.core.events.values import Image as Image
+from switchtower.core.events.values import Preset as Preset
+from switchtower.core.events.values import Program as Program
+from switchtower.core.events.values import Relayed as Relayed
+from switchtower.core.events.values import Rule as Rule
+from switchtower.core.events.values import ToolError as ToolError
+from switchtower.core.events.values import ToolRequest as ToolRequest
+from switchtower.core.events.values import Workspace as Workspace
 
 AnyEvent = (
     SessionStarted

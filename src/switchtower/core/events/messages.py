@@ -2,10 +2,9 @@
 
 from typing import Any, ClassVar
 
-from switchtower.core.events.event import Event
-from switchtower.core.events.models import UsageReported
-from switchtower.core.events.nouns import Actor, Image, ToolRequest
-from switchtower.core.events.words import Delivery
+from switchtower.core.events.enums import Delivery
+from switchtower.core.events.runs import UsageReported
+from switchtower.core.events.values import Actor, Event, Image, ToolRequest
 
 
 class MessageQueued(Event, frozen=True):

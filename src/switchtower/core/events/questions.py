@@ -2,9 +2,8 @@
 
 from typing import Any, ClassVar
 
-from switchtower.core.events.event import Event
-from switchtower.core.events.nouns import Actor, Approval, Dialog, Rule
-from switchtower.core.events.words import Verdict
+from switchtower.core.events.enums import Verdict
+from switchtower.core.events.values import Actor, Approval, Dialog, Event, Rule
 
 
 class DialogOpened(Event, frozen=True):

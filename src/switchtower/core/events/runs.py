@@ -1,10 +1,11 @@
-"""A run from its start to its end, and what it tells of itself on the way."""
+"""A run from its start to its end, and what it tells of itself on the way.
+
+What a model took, its failures, and its context made smaller."""
 
 from typing import ClassVar
 
-from switchtower.core.events.event import Event
-from switchtower.core.events.nouns import Actor, Criterion, CriterionResult, Image, Rule
-from switchtower.core.events.words import Outcome, Purpose
+from switchtower.core.events.enums import Outcome, Purpose
+from switchtower.core.events.values import Actor, Criterion, CriterionResult, Event, Image, Rule
 
 
 class RunStarted(Event, frozen=True):
@@ -74,3 +75,78 @@ class RunCompleted(Event, frozen=True):
     acceptance: tuple[CriterionResult, ...] = ()
     exit_code: int | None = None
     """The program's own, when the run was one; a flow's by REP."""
+
+
+def format_seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1_000:.1f} s" if milliseconds < 10_000 else f"{round(milliseconds / 1_000)} s"
+
+
+class UsageReported(Event, frozen=True):
+    """What one call of a model took. `cost` is in US dollars, None when no price is known."""
+
+    kind: ClassVar[str] = "model.usage"
+    provider: str
+    model: str
+    input_tokens: int = 0
+    """All that went in, cached or not."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float | None = None
+    context_window: int | None = None
+    is_estimate: bool = False
+    """The provider did not count; tokens are estimated."""
+
+
+class RetryScheduled(Event, frozen=True):
+    """A model call failed in a way that may pass. What it had streamed is void: the message begins again."""
+
+    kind: ClassVar[str] = "model.retry"
+    attempt: int
+    max_attempts: int
+    delay_ms: int
+    reason: str
+    cause: str = "failure"
+    """`failure`, `rate_limit`, or `paused`: no call was made, because the provider has failed too often."""
+
+    @property
+    def notice(self) -> str:
+        """What happens next, for people."""
+        match self.cause:
+            case "rate_limit":
+                return f"Rate limited (429). Retrying in {format_seconds(self.delay_ms)}."
+            case "paused":
+                return f"Provider paused. Retrying in {format_seconds(self.delay_ms)}."
+            case _:
+                return f"Model call failed; retrying ({self.attempt} of {self.max_attempts}) in {format_seconds(self.delay_ms)}"
+
+
+class RetryEnded(Event, frozen=True):
+    kind: ClassVar[str] = "model.retry_ended"
+    attempt: int
+    success: bool
+    reason: str | None = None
+
+
+class CompactionStarted(Event, frozen=True):
+    """`reason` is `threshold`, `overflow` or `requested`."""
+
+    kind: ClassVar[str] = "context.compaction_started"
+    reason: str
+
+
+class ContextCompacted(Event, frozen=True):
+    """From here on the model is told the summary in place of all but the last `kept` messages of user and assistant."""
+
+    kind: ClassVar[str] = "context.compacted"
+    reason: str
+    summary: str
+    kept: int
+    tokens_before: int
+    tokens_after: int
+
+
+class CompactionFailed(Event, frozen=True):
+    kind: ClassVar[str] = "context.compaction_failed"
+    reason: str
+    aborted: bool = False

@@ -1,12 +1,13 @@
-"""A session's own life: started, configured, at hand or not, deleted."""
+"""A session's own life: started, configured, at hand or not, deleted.
+
+The host of a session that lives elsewhere."""
 
 from typing import Any, ClassVar
 
 from msgspec import field
 
-from switchtower.core.events.event import Event
-from switchtower.core.events.nouns import Actor, Approval, Budget, Flow, Preset, Program, Workspace
-from switchtower.core.events.words import SessionState
+from switchtower.core.events.enums import SessionState
+from switchtower.core.events.values import Actor, Approval, Budget, Event, Flow, Preset, Program, Workspace
 
 
 class SessionStarted(Event, frozen=True):
@@ -94,3 +95,23 @@ class SessionResumed(Event, frozen=True):
     active_run_id: str | None = None
     last_assistant_text: str = ""
     pending_approval: Approval | None = None
+
+
+class HostLost(Event, frozen=True):
+    """The host that the session lives on has been silent for too long: nobody knows what becomes of it."""
+
+    kind: ClassVar[str] = "host.lost"
+    host: str
+
+
+class HostReturned(Event, frozen=True):
+    kind: ClassVar[str] = "host.returned"
+    host: str
+
+
+class HostEventReceived(Event, frozen=True):
+    """Something of another host for which we have no word. Passed on as it came; without a type only its number counts."""
+
+    kind: ClassVar[str] = "host.said"
+    type: str
+    data: dict[str, Any]

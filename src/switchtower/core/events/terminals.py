@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from switchtower.core.events.event import Event
-from switchtower.core.events.nouns import Actor
+from switchtower.core.events.values import Actor, Event
 
 
 class TerminalTyped(Event, frozen=True):

@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar
 
-from switchtower.core.events.event import Event
-from switchtower.core.events.nouns import Actor, ToolError
+from switchtower.core.events.values import Actor, Event, ToolError
 
 
 class ToolCalled(Event, frozen=True):

@@ -1,13 +1,159 @@
-"""Whether the rules that allow cover a command: all of it, each part, and nothing that they do not spell out and should have."""
+"""A command and the commands that it wraps, one inside the other, for rules that allow. Counts only what is certain.
+
+Each layer has to be allowed: `timeout 9 npm test` by a rule for `npm test`, since a plain `timeout` changes nothing; `uv run
+pytest -q` by a rule that spells out `pytest`. A wrapper that adds words of its own, such as `xargs`, has no layers.
+
+Whether the rules that allow cover a command: all of it, each part, and nothing that they do not spell out and should have."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from switchtower.core.policy import arguments, commands, layers, patterns, programs, shell
-from switchtower.core.policy.place import WorkingDirectories
-from switchtower.core.policy.runs import Words
+from switchtower.core.policy import arguments, command_analysis, invocations, patterns, programs, shell
+from switchtower.core.policy.invocations import Words, WorkingDirectories
+
+_SHELL_STRING = re.compile(r"-[eux]*c")
+_DURATION = re.compile(r"[0-9.]+[smhd]?")
+_NUMBER = re.compile(r"-?[0-9]+")
+_STDBUF = re.compile(r"(-[ioe]|--(input|output|error)=)[0-9LKMB]+")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+HARMLESS_VARIABLES = programs.split_names(
+    "CI NODE_ENV FORCE_COLOR NO_COLOR CLICOLOR CLICOLOR_FORCE TERM TZ LANG LC_ALL LC_CTYPE COLUMNS LINES PYTHONUNBUFFERED"
+    " PYTHONDONTWRITEBYTECODE PYTHONUTF8 RUST_BACKTRACE RUST_LOG VERBOSE DEBUG"
+)
+_HARMLESS_VALUE = re.compile(r"[\w.,:@/+-]*", re.ASCII)
+"""`make` expands what it finds in a variable, so a value has nothing in it that could be expanded."""
+
+
+def is_harmless_value(value: shell.ShellWord) -> bool:
+    return value.known and _HARMLESS_VALUE.fullmatch(value.text) is not None
+
+
+class CommandLayer(Struct, frozen=True):
+    start: int
+    """The place of its first word."""
+    spelled_out: frozenset[int]
+    """The places of words that a rule must spell out."""
+    text: str | None = None
+    """What a shell is told to run, when that is all it does: allowed when this is."""
+
+
+def split_layers(words: Words, place: WorkingDirectories) -> list[CommandLayer] | None:
+    """The layers of a command, outermost first; None when a part of it cannot be told from its words."""
+    layers: list[CommandLayer] = []
+    start = 0
+    while start < len(words):
+        name = words[start].text
+        if (unwrapped := _TRANSPARENT.get(name, _skip_opaque)(words, start + 1)) is not None:
+            start = unwrapped
+            continue
+        base = programs.normalize_program_name(name)
+        if base in programs.SHELL_STATE:
+            return None
+        if (string := _find_shell_string(words, start)) is not None:
+            return [*layers, CommandLayer(start, frozenset({start + 1, string}), words[string].text)]
+        if (module := invocations.find_module_argument(words, start)) is not None:
+            layers.append(CommandLayer(start, frozenset(range(start + 1, module))))
+            return [*layers, CommandLayer(module, arguments.find_literal_words(words, module, place))]
+        if not invocations.is_wrapper(words, start):
+            return [*layers, CommandLayer(start, arguments.find_literal_words(words, start, place))]
+        wrapper = programs.WRAPPERS[base]
+        if wrapper.feeds:
+            return None
+        inner, own = _skip_options(wrapper, words, start)
+        layers.append(CommandLayer(start, own))
+        start = inner
+    return layers or None
+
+
+def _skip_options(wrapper: programs.Wrapper, words: Words, start: int) -> tuple[int, frozenset[int]]:
+    """Where the wrapped command begins, and the wrapper's own words: an unknown option may or may not take the next one."""
+    at = start + 1
+    own = set()
+    if wrapper.verbs:
+        while at < len(words) and words[at].text not in wrapper.verbs:
+            own.add(at)
+            at += 1
+        own.add(at)
+        at += 1
+    operands = wrapper.operands
+    while at < len(words):
+        option = words[at].text
+        if option.startswith("-"):
+            own.add(at)
+            if option not in wrapper.flags and "=" not in option and option != "--":
+                own.add(at + 1)
+                at += 1
+        elif operands:
+            own.add(at)
+            operands -= 1
+        else:
+            break
+        at += 1
+    return at, frozenset(place for place in own if place < len(words))
+
+
+def _find_shell_string(words: Words, start: int) -> int | None:
+    """The place of the text in `sh -c TEXT`, when there is nothing else to it."""
+    if words[start].text not in ("sh", "bash", "dash") or len(words) - start != 3:
+        return None
+    return start + 2 if _SHELL_STRING.fullmatch(words[start + 1].text) else None
+
+
+def _skip_opaque(words: Words, at: int) -> int | None:
+    return None
+
+
+def _skip_timeout(words: Words, at: int) -> int | None:
+    while at < len(words) and words[at].text.startswith("-"):
+        if words[at].text in ("--preserve-status", "--foreground", "-v"):
+            at += 1
+        elif words[at].text in ("-k", "-s") and at + 1 < len(words):
+            at += 2
+        else:
+            return None
+    return at + 1 if at + 1 < len(words) and _DURATION.fullmatch(words[at].text) else None
+
+
+def _skip_nice(words: Words, at: int) -> int | None:
+    if at + 2 < len(words) and words[at].text == "-n" and _NUMBER.fullmatch(words[at + 1].text):
+        return at + 2
+    return _skip_plain(words, at)
+
+
+def _skip_plain(words: Words, at: int) -> int | None:
+    return at if at < len(words) and not words[at].text.startswith("-") else None
+
+
+def _skip_time(words: Words, at: int) -> int | None:
+    return _skip_plain(words, at + 1 if at < len(words) and words[at].text == "-p" else at)
+
+
+def _skip_stdbuf(words: Words, at: int) -> int | None:
+    while at < len(words) and _STDBUF.fullmatch(words[at].text):
+        at += 1
+    return _skip_plain(words, at)
+
+
+def _skip_env(words: Words, at: int) -> int | None:
+    while at < len(words) and (assignment := _ASSIGNMENT.match(words[at].text)):
+        if assignment[1] not in HARMLESS_VARIABLES or not _HARMLESS_VALUE.fullmatch(words[at].text[assignment.end() :]):
+            return None
+        at += 1
+    return _skip_plain(words, at)
+
+
+_TRANSPARENT: dict[str, Callable[[Words, int], int | None]] = {
+    "timeout": _skip_timeout,
+    "nice": _skip_nice,
+    "time": _skip_time,
+    "nohup": _skip_plain,
+    "command": _skip_plain,
+    "stdbuf": _skip_stdbuf,
+    "env": _skip_env,
+}
+
 
 _SET_OPTIONS = re.compile(r"[-+][eux]+|-[eux]*o|pipefail|errexit|nounset")
 _GLUE = frozenset({"pwd", "true", "false", ":", "echo"})
@@ -36,7 +182,9 @@ class AllowedPatterns(Struct, frozen=True):
 
 
 def is_covered(
-    seen: commands.CommandAnalysis, configured: Sequence[patterns.CommandPattern], granted: Sequence[patterns.CommandPattern] = ()
+    seen: command_analysis.CommandAnalysis,
+    configured: Sequence[patterns.CommandPattern],
+    granted: Sequence[patterns.CommandPattern] = (),
 ) -> bool:
     """For rules that allow: each command in it is covered by one of these, or does nothing by itself."""
     if seen.doubts or not seen.script.commands:
@@ -46,7 +194,7 @@ def is_covered(
     return _is_script_covered(seen.script, seen.place, AllowedPatterns(configured, granted)) is True
 
 
-def make_exact_pattern(seen: commands.CommandAnalysis) -> str | None:
+def make_exact_pattern(seen: command_analysis.CommandAnalysis) -> str | None:
     """A pattern for exactly this; None when there is none, or when nobody would read it."""
     if len(seen.text) > _LONGEST_PATTERN:
         return None
@@ -68,9 +216,9 @@ def _is_script_covered(script: shell.Script, place: WorkingDirectories, allowed:
     used: bool | None = None
     fed = _find_fed_commands(script)
     for number, command in enumerate(script.commands):
-        if any(name not in layers.HARMLESS_VARIABLES for name in command.assignments):
+        if any(name not in HARMLESS_VARIABLES for name in command.assignments):
             return False
-        if any(not layers.is_harmless_value(value) for value in command.values):
+        if any(not is_harmless_value(value) for value in command.values):
             return False
         if any(
             not redirect.writes and redirect.file and arguments.is_outside_workspace(redirect.file, place)
@@ -99,7 +247,7 @@ def _find_fed_commands(script: shell.Script) -> frozenset[int]:
 
 
 def _is_command_covered(words: Words, place: WorkingDirectories, allowed: AllowedPatterns, *, is_fed: bool) -> bool:
-    wrapped = layers.split_layers(words, place)
+    wrapped = split_layers(words, place)
     if wrapped is None or (is_fed and any(_runs_its_input(words[layer.start]) for layer in wrapped)):
         return False
     matches: list[tuple[int, frozenset[int]]] = []
@@ -118,7 +266,7 @@ def _runs_its_input(program: shell.ShellWord) -> bool:
     return programs.normalize_program_name(program.text) in programs.RUN_THEIR_INPUT
 
 
-def _is_layer_covered(layer: layers.CommandLayer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:
+def _is_layer_covered(layer: CommandLayer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:
     """By a rule that begins here, or by one from further out that spells out what is called here."""
     return any(
         (start == layer.start or layer.start in spelled_out) and layer.spelled_out <= spelled_out
@@ -126,7 +274,7 @@ def _is_layer_covered(layer: layers.CommandLayer, matches: Sequence[tuple[int, f
     )
 
 
-def _is_shell_code_covered(layer: layers.CommandLayer, place: WorkingDirectories, allowed: AllowedPatterns) -> bool:
+def _is_shell_code_covered(layer: CommandLayer, place: WorkingDirectories, allowed: AllowedPatterns) -> bool:
     return layer.text is not None and _is_script_covered(shell.parse_script(layer.text), place, allowed) is True
 
 

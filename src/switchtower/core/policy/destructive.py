@@ -8,7 +8,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from switchtower.core.policy import globs, patterns, programs, runs, shell
+from switchtower.core.policy import globs, invocations, patterns, programs, shell
 
 
 class DestructivePattern(Struct, frozen=True):
@@ -160,7 +160,7 @@ _RUN_FILES = programs.SHELLS | {"source", ".", "eval"}
 _FETCHERS = frozenset({"curl", "wget", "wget2", "fetch", "aria2c", "axel"})
 
 
-def find_destructive_reasons(found: runs.Invocations) -> tuple[str, ...]:
+def find_destructive_reasons(found: invocations.Invocations) -> tuple[str, ...]:
     """Every reason why this is destructive, in clauses that begin with "it"."""
     hits = [why for words in found.commands if (why := _find_row_match(words)) is not None]
     if any(_runs_what_it_fetches(script) for script in found.scripts):
@@ -176,7 +176,7 @@ def _group_by_program() -> dict[str, list[DestructivePattern]]:
     return table
 
 
-def _find_row_match(words: runs.Words) -> str | None:
+def _find_row_match(words: invocations.Words) -> str | None:
     table = _group_by_program()
     name = programs.normalize_program_name(words[0].text)
     rows = table.get(name) or table.get(name.partition(".")[0])
@@ -192,7 +192,7 @@ def _find_row_match(words: runs.Words) -> str | None:
     return None
 
 
-def _is_flagged(row: DestructivePattern, words: runs.Words) -> bool:
+def _is_flagged(row: DestructivePattern, words: invocations.Words) -> bool:
     if not row.letters and not row.options and row.words is None:
         return True
     return any(_flags(row, word) for word in words)
@@ -211,7 +211,7 @@ def _flags(row: DestructivePattern, word: shell.ShellWord) -> bool:
 
 
 def _runs_what_it_fetches(script: shell.Script) -> bool:
-    calls = [frozenset(runs.list_program_names(command.words)) for command in script.commands]
+    calls = [frozenset(invocations.list_program_names(command.words)) for command in script.commands]
     fetches = [not programs.DOWNLOADERS.isdisjoint(names) for names in calls]
     interprets = [not (programs.INTERPRETERS | _RUN_FILES).isdisjoint(names) for names in calls]
     for stages in script.pipelines:

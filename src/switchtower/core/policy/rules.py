@@ -1,13 +1,104 @@
-"""Rules as people write them, and which calls they speak about. The strictest that speaks wins; who asks sees to that.
+"""What comes of a look at a tool call: a ruling, and why. Decides nothing.
+
+The profiles: what holds where no rule says anything. And the kinds of tools that they tell apart.
+
+Rules as people write them, and which calls they speak about. The strictest that speaks wins; who asks sees to that.
 
 A rule that allows has to fit exactly. A rule that asks or denies fits generously: in any case, by a folder above, under any path.
-"""
+
+A profile and all rules in force, with one question for each step of a judgement: which rule speaks about this call?"""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
 
 from switchtower.core import events
-from switchtower.core.policy import globs, paths, patterns, profiles
-from switchtower.core.policy.rulings import Ruling
+from switchtower.core.policy import command_analysis, globs, paths, patterns
+
+
+class Ruling(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class Judgement(Struct, frozen=True):
+    """A ruling, and why in one sentence that a person or a model can read."""
+
+    ruling: Ruling
+    reason: str
+    always: events.Rule | None = None
+    """What "always for this session" would allow; None where nobody is asked, or where each time must be."""
+    destructive: bool = False
+    """It may destroy, publish or take over what cannot be had back."""
+    reasons: tuple[str, ...] = ()
+    """Every reason for a question, `reason` first, where there are several."""
+
+
+def allow(reason: str, *, destructive: bool = False) -> Judgement:
+    return Judgement(Ruling.ALLOW, reason, destructive=destructive)
+
+
+def ask(reason: str, *, always: events.Rule | None = None, destructive: bool = False) -> Judgement:
+    return Judgement(Ruling.ASK, reason, always, destructive)
+
+
+def deny(reason: str, *, destructive: bool = False) -> Judgement:
+    return Judgement(Ruling.DENY, reason, destructive=destructive)
+
+
+PROFILES = ("read-only", "ask", "auto", "yolo")
+
+
+class ToolKind(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    COMMAND = "command"
+    COMMIT = "commit"
+    SERVER = "server"
+    """Starting an MCP server that the workspace names."""
+    OTHER = "other"
+    """A tool that nothing is known about, such as one of an MCP server."""
+
+
+READS = frozenset({"read_file", "list_dir", "search", "git_status", "git_diff"})
+WRITES = frozenset({"write_file", "edit_file"})
+COMMANDS = frozenset({"run"})
+_KINDS = {
+    **dict.fromkeys(READS, ToolKind.READ),
+    **dict.fromkeys(WRITES, ToolKind.WRITE),
+    **dict.fromkeys(COMMANDS, ToolKind.COMMAND),
+    "git_commit": ToolKind.COMMIT,
+    "mcp_server": ToolKind.SERVER,
+}
+_KIND_EFFECTS = {"read": ToolKind.READ, "write": ToolKind.WRITE}
+
+_DEFAULTS = {
+    "read-only": {ToolKind.READ: Ruling.ALLOW},
+    "ask": {ToolKind.READ: Ruling.ALLOW},
+    "auto": {ToolKind.READ: Ruling.ALLOW, ToolKind.WRITE: Ruling.ALLOW},
+    "yolo": dict.fromkeys(ToolKind, Ruling.ALLOW),
+}
+_OTHERWISE = {"read-only": Ruling.DENY, "ask": Ruling.ASK, "auto": Ruling.ASK, "yolo": Ruling.ALLOW}
+
+
+def classify_tool(tool: str, effect: str | None) -> ToolKind:
+    """A tool of ours is known by its name. One that claims the name but says that it does more is not taken for ours."""
+    kind = _KINDS.get(tool)
+    claimed = _KIND_EFFECTS.get(effect or "", ToolKind.OTHER)
+    if kind is None or (effect is not None and kind is not claimed and kind in (ToolKind.READ, ToolKind.WRITE)):
+        return claimed
+    return kind
+
+
+def is_ours(tool: str) -> bool:
+    return tool in _KINDS
+
+
+def default_ruling(profile: str, kind: ToolKind) -> Ruling:
+    return _DEFAULTS[profile].get(kind, _OTHERWISE[profile])
+
 
 _KEYS = ("effect", "tool", "path", "command")
 _EFFECTS = tuple(ruling.value for ruling in Ruling)
@@ -81,7 +172,7 @@ def is_for_tool(rule: events.Rule, tool: str) -> bool:
     if rule.tool is None:
         return True
     if rule.tool == TOOLS_OF_SERVERS:
-        return not profiles.is_ours(tool)
+        return not is_ours(tool)
     if rule.effect == Ruling.ALLOW:
         return matches_tool(rule.tool, tool)
     return globs.match_glob(globs.parse_rule_glob(paths.normalize_name(rule.tool)), paths.normalize_name(tool[:_LONGEST]))
@@ -119,3 +210,86 @@ def has_literal_path(rule: events.Rule) -> bool:
 
 def _join_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+class PolicyRules(Struct, frozen=True):
+    profile: str
+    configured: tuple[events.Rule, ...] = ()
+    granted: tuple[events.Rule, ...] = ()
+    """Made by "always" in this session. For commands they hold only in the workspace's own folder and with its own input."""
+
+    @property
+    def rules(self) -> tuple[events.Rule, ...]:
+        return (*self.configured, *self.granted)
+
+    def default_ruling(self, kind: ToolKind) -> Ruling:
+        return default_ruling(self.profile, kind)
+
+    def refuse(self, reason: str) -> Judgement:
+        """For what nobody can allow in advance: a question, or a no where nobody is to be asked."""
+        return deny(reason) if self.profile == "read-only" else ask(reason)
+
+    def find_file_rule(self, ruling: Ruling, tool: str, files: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
+        """A rule that asks or denies, and speaks about this tool or one of these files."""
+        for rule in self.rules:
+            if rule.effect == ruling and is_file_restriction(rule, tool, files, workspace):
+                return rule
+        return None
+
+    def find_rule_below(self, tool: str, folders: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
+        """A rule that asks or denies, and speaks about files that a look through these folders would meet."""
+        for rule in self.rules:
+            if rule.effect == Ruling.ALLOW or rule.path is None or not is_for_tool(rule, tool):
+                continue
+            if any(paths.can_match_below(paths.parse_path_pattern(rule.path), folder, workspace) for folder in folders):
+                return rule
+        return None
+
+    def find_command_rule(self, ruling: Ruling, tool: str, seen: command_analysis.CommandAnalysis) -> events.Rule | None:
+        """A rule that asks or denies, and speaks about some part of this command."""
+        for rule in self.rules:
+            if rule.effect != ruling or not is_for_tool(rule, tool):
+                continue
+            if rule.command is not None and not command_analysis.is_matched_by(seen, patterns.parse_rule_pattern(rule.command)):
+                continue
+            if rule.path is None or command_analysis.has_path_match(seen, paths.parse_path_pattern(rule.path)):
+                return rule
+        return None
+
+    def has_restrictions(self, tool: str) -> bool:
+        return any(rule.effect != Ruling.ALLOW and is_for_tool(rule, tool) for rule in self.rules)
+
+    def restricts_paths(self, tool: str) -> bool:
+        return any(rule.effect != Ruling.ALLOW and rule.path is not None and is_for_tool(rule, tool) for rule in self.rules)
+
+    def list_allowing_rules(self, tool: str, files: Sequence[paths.Parts], workspace: str) -> list[events.Rule]:
+        """Rules that allow this tool each of these files."""
+        return [rule for rule in self.rules if rule.effect == Ruling.ALLOW and is_file_permission(rule, tool, files, workspace)]
+
+    def list_commit_rules(self, tool: str, message: object) -> list[events.Rule]:
+        return [rule for rule in self.rules if allows_commit(rule, tool, message)]
+
+    def list_allowed_commands(self, tool: str) -> list[patterns.CommandPattern]:
+        """What configured rules allow this tool to run. One with a path speaks about files and says nothing here."""
+        return _parse_command_patterns(self.configured, tool)
+
+    def list_granted_commands(self, tool: str) -> list[patterns.CommandPattern]:
+        return _parse_command_patterns(self.granted, tool)
+
+
+def _parse_command_patterns(listed: Sequence[events.Rule], tool: str) -> list[patterns.CommandPattern]:
+    return [
+        patterns.parse_rule_pattern("*" if rule.command is None else rule.command)
+        for rule in listed
+        # A rule for commands is no rule for servers: those live on, and their tools are offered to the model.
+        if rule.effect == Ruling.ALLOW and rule.path is None and (tool == "run" or rule.tool is not None)
+        if is_for_tool(rule, tool)
+    ]
+
+
+def describe_rule(rule: events.Rule) -> str:
+    return f"the rule `{shorten(format_rule(rule))}` says so"
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:60]}…{text[-40:]}"

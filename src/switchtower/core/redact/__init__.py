@@ -5,8 +5,8 @@ which decides; `starts` and `shapes` hold its patterns, `names` judges `name = v
 `questions` says how much of what a person decides about may be hidden at all.
 """
 
+from switchtower.core.redact.patterns import MARK as MARK
 from switchtower.core.redact.redactor import DEEPEST as DEEPEST
 from switchtower.core.redact.redactor import LARGE as LARGE
 from switchtower.core.redact.redactor import Redactor as Redactor
-from switchtower.core.redact.shapes import MARK as MARK
 from switchtower.core.redact.stream import StreamRedactor as StreamRedactor

@@ -1,17 +1,121 @@
-"""The door to redaction: one `Redactor` a daemon, for texts, JSON-like data, events and streams."""
+"""Redaction of a terminal's screen, which has a secret in rows of cells: what was wrapped is looked at as one text. Pure.
+
+What the owner wants hidden besides: any pattern. Text in pieces is let go a line at a time: a line is looked at whole.
+
+The door to redaction: one `Redactor` a daemon, for texts, JSON-like data, events and streams."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
 from switchtower.core import events
-from switchtower.core.redact import names, questions, screens
-from switchtower.core.redact.extra import PatternStreamRedactor, find_pattern_spans
+from switchtower.core.redact import names, questions
+from switchtower.core.redact.patterns import MARK
 from switchtower.core.redact.scanner import SpanFinder
-from switchtower.core.redact.shapes import MARK
 from switchtower.core.redact.stream import RedactionRules, StreamRedactor
+
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_ROW_START = re.compile(r"\x1b\[([0-9]{1,5});1H")
+
+CellSpan = tuple[int, int]
+
+
+def redact_screen(text: str, columns: int, find: Callable[[str], list[CellSpan]]) -> str:
+    """The screen's text with a mark where a secret begins, and its other cells left out."""
+    plain, places = _read_cells(text, columns)
+    hidden = [(places[start], places[end - 1] + 1) for start, end in find(plain) if end > start]
+    done, shown = 0, list[str]()
+    for start, end in hidden:
+        # Sequences between its cells stay: they say where the next row is.
+        kept = "".join(_SEQUENCE.findall(text[start:end]))
+        shown += (text[done:start], MARK, kept)
+        done = end
+    return "".join((*shown, text[done:])) if hidden else text
+
+
+def _read_cells(text: str, columns: int) -> tuple[str, list[int]]:
+    """What stands in the cells, a full row joined with the one below it, and where in the text each cell is."""
+    plain, places, width, row, at = list[str](), list[int](), 0, 0, 0
+    while at < len(text):
+        if text[at] == "\x1b" and (sequence := _SEQUENCE.match(text, at)) is not None:
+            if sequence[0][-1:] != "m":
+                below = _ROW_START.fullmatch(sequence[0])
+                number = int(below[1]) if below is not None else 0
+                if width < columns or number != row + 1:
+                    plain.append("\n")
+                    places.append(at)
+                width, row = 0, number
+            at = sequence.end()
+            continue
+        plain.append(text[at])
+        places.append(at)
+        width = 0 if text[at] in "\r\n" else width + 1
+        at += 1
+    return "".join(plain), places
+
+
+LONGEST_LINE = 4_096
+"""A longer one is let go in parts; a match across two of them is not found."""
+
+
+class PatternStreamRedactor(StreamRedactor):
+    __slots__ = ("_line", "_line_released", "_pattern")
+
+    def __init__(self, rules: RedactionRules, pattern: re.Pattern[str]) -> None:
+        super().__init__(rules)
+        self._pattern = pattern
+        self._line = ""
+        self._line_released = 0
+        """How much of the line was let go because nothing more came for a while."""
+
+    def feed(self, delta: str) -> str:
+        self._line += super().feed(delta)
+        end = self._line.rfind("\n") + 1
+        if not end and len(self._line) >= LONGEST_LINE:
+            end = len(self._line)
+        return self._release(end)
+
+    def settle(self) -> str:
+        self._line += super().settle()
+        if self._pattern.search(self._line, self._line.rfind("\n") + 1):
+            return ""  # it may match more when more has come
+        released, self._line_released = self._line[self._line_released :], len(self._line)
+        return released
+
+    def close(self) -> str:
+        self._line += super().close()
+        return self._release(len(self._line))
+
+    def _release(self, end: int) -> str:
+        line, shown = self._line[:end], self._line_released
+        if not shown:
+            released = redact_pattern(self._pattern, line)
+        else:
+            parts, done = list[str](), shown
+            for start, stop in find_pattern_spans(self._pattern, line):
+                if stop > done:
+                    parts += (line[done:start], MARK)
+                    done = stop
+            released = "".join((*parts, line[done:]))
+        self._line, self._line_released = self._line[end:], max(0, shown - end)
+        return released
+
+
+def redact_pattern(pattern: re.Pattern[str], text: str) -> str:
+    """Each line by itself: `^`, `$` and what matches line ends must not depend on how many lines came together."""
+    return "\n".join(pattern.sub(MARK, line) if line else line for line in text.split("\n"))
+
+
+def find_pattern_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where in the text the pattern matches, line by line as `hidden` looks."""
+    start = 0
+    for line in text.split("\n"):
+        if line:
+            yield from ((start + found.start(), start + found.end()) for found in pattern.finditer(line) if found[0])
+        start += len(line) + 1
+
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -180,7 +284,7 @@ class Redactor:
     def redact_event(self, event: events.AnyEvent) -> events.AnyEvent:
         """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
         if isinstance(event, events.ScreenCaptured):
-            text = screens.redact_screen(event.text, event.cols, self._find_spans)
+            text = redact_screen(event.text, event.cols, self._find_spans)
             event = event if text == event.text else msgspec.structs.replace(event, text=text)
         redacted = self._redact_struct(event)
         if event.relayed is None:

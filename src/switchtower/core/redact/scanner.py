@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from switchtower.core.redact import names, shapes, starts
+from switchtower.core.redact import names, patterns, start_patterns
 
 LONGEST_FOUND = 256
 _MANY_SIGNS = 256
@@ -22,8 +22,8 @@ class SecretScanner:
         "_before",
         "_done",
         "_floor",
-        "_hidden",
         "_has_started",
+        "_hidden",
         "_named",
         "_open_from",
         "_out",
@@ -73,7 +73,7 @@ class SecretScanner:
         self._anchor = self._open_from = -1
         while self._swallow(final=final) and self._decide_next(final=final):
             pass
-        unneeded = max(self._floor, self._position - shapes.CONTEXT)
+        unneeded = max(self._floor, self._position - patterns.CONTEXT)
         if unneeded > 0:
             self._text = self._text[unneeded:]
             self._position -= unneeded
@@ -118,8 +118,8 @@ class SecretScanner:
         end = max(end, self._done)
         self._end_secret()
         self._hidden = self._text[min(self._position, self._done) : end]
-        self._out.append(shapes.MARK)
-        self._before = self._read_context(self._done) + shapes.MARK
+        self._out.append(patterns.MARK)
+        self._before = self._read_context(self._done) + patterns.MARK
         self._skip(end)
         self._rest = rest
 
@@ -128,7 +128,7 @@ class SecretScanner:
 
     def _read_context(self, start: int) -> str:
         """What came out right before this place, as far back as any decision may look."""
-        return (self._before + self._text[max(self._floor, start - shapes.CONTEXT) : start])[-shapes.CONTEXT :]
+        return (self._before + self._text[max(self._floor, start - patterns.CONTEXT) : start])[-patterns.CONTEXT :]
 
     def _is_open(self, end: int) -> bool:
         """Whether a run that ends here may go on: the text ends here too, or in an escape or dot that depends on what follows."""
@@ -150,16 +150,16 @@ class SecretScanner:
 
     def _swallow_pem(self, *, final: bool) -> bool:
         limit = self._position + self._pem_left
-        found = shapes.PEM_END.search(self._text, self._position, limit)
+        found = patterns.PEM_END.search(self._text, self._position, limit)
         if found is not None:
             self._skip(found.end() if found[0].startswith("-") else found.start())
         elif limit <= len(self._text):
             self._skip(limit)
-            self._rest = shapes.TOKEN_REST
+            self._rest = patterns.TOKEN_REST
         elif final:
             self._skip(len(self._text))
         else:
-            dropped = max(0, len(self._text) - shapes.PEM_END_LONGEST - self._position)
+            dropped = max(0, len(self._text) - patterns.PEM_END_LONGEST - self._position)
             self._pem_left -= dropped
             self._skip(self._position + dropped)
             return False
@@ -170,7 +170,7 @@ class SecretScanner:
         """Goes to the next place of interest and decides about it; False when there is none, or when it has to wait."""
         text = self._text
         if self._open_from < self._position:
-            self._open_from = len(text) if final else starts.find_open_start(text, self._position)
+            self._open_from = len(text) if final else start_patterns.find_open_start(text, self._position)
         if self._anchor < self._position:
             found = _compile_interest()(text, self._position)
             self._anchor = len(text) if found is None else found.start()
@@ -194,9 +194,9 @@ class SecretScanner:
             return decided
         if announced := _compile_announced().match(text, anchor):
             self._release(anchor)
-            if starts.is_boundary(text, anchor):
+            if start_patterns.is_boundary(text, anchor):
                 return self._decide_value(anchor, announced.end() - 1, names.classify_name(announced[0]), final=final)
-        elif begin := shapes.PEM_BEGIN.match(text, anchor):
+        elif begin := patterns.PEM_BEGIN.match(text, anchor):
             self._release(anchor)
             return self._decide_pem(begin.end(), final=final)
         elif _compile_partial_pem().match(text, anchor) and not final:
@@ -207,10 +207,10 @@ class SecretScanner:
 
     def _find_next_sign(self, end: int) -> int | None:
         """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
-        sign = self._find_next_in(self._named, starts.SIGN, end)
+        sign = self._find_next_in(self._named, start_patterns.SIGN, end)
         if not self._urls:
             return sign
-        colon = self._find_next_in(self._urls, starts.COLON, end if sign is None else sign)
+        colon = self._find_next_in(self._urls, start_patterns.COLON, end if sign is None else sign)
         return sign if colon is None else colon
 
     def _find_hints(self) -> None:
@@ -218,12 +218,12 @@ class SecretScanner:
             self._named, self._urls = [(0, len(self._text))], []
             return
         named, urls = list[tuple[int, int]](), list[tuple[int, int]]()
-        for hint in starts.find_hints(self._text):
-            (urls if hint[0] == starts.URL else named).append((hint.start(), hint.end() + shapes.CONTEXT))
+        for hint in start_patterns.find_hints(self._text):
+            (urls if hint[0] == start_patterns.URL else named).append((hint.start(), hint.end() + patterns.CONTEXT))
         if self._before:
-            named.insert(0, (0, shapes.CONTEXT))
-            if starts.URL in self._before:
-                urls.insert(0, (0, shapes.CONTEXT))
+            named.insert(0, (0, patterns.CONTEXT))
+            if start_patterns.URL in self._before:
+                urls.insert(0, (0, patterns.CONTEXT))
         self._named, self._urls = named[::-1], urls[::-1]
 
     def _find_next_in(self, regions: list[tuple[int, int]], pattern: re.Pattern[str], end: int) -> int | None:
@@ -243,13 +243,13 @@ class SecretScanner:
     def _decide_token(self, anchor: int, *, final: bool, before: int | None = None) -> bool | None:
         """None when no token has its anchor here, or none that begins before the given place."""
         text = self._text
-        for prefix, at in starts.find_prefixes(text, anchor):
+        for prefix, at in start_patterns.find_prefixes(text, anchor):
             start = anchor - at
             if before is not None and start >= before:
                 continue
-            if start < self._position or not text.startswith(prefix, start) or not starts.is_boundary(text, start):
+            if start < self._position or not text.startswith(prefix, start) or not start_patterns.is_boundary(text, start):
                 continue
-            body = starts.find_body(prefix)
+            body = start_patterns.find_body(prefix)
             after = start + len(prefix)
             if (needed := body.needs.match(text, after)) is not None:
                 self._release(start)
@@ -266,7 +266,7 @@ class SecretScanner:
         """None when no form begins here."""
         text = self._text
         is_open = False
-        for name, whole, partly, introduction, rest in starts.build_form_patterns(text[anchor]):
+        for name, whole, partly, introduction, rest in start_patterns.build_form_patterns(text[anchor]):
             if (form := whole.match(text, anchor)) is not None:
                 if not self._is_in_position(name, anchor):
                     continue
@@ -286,20 +286,20 @@ class SecretScanner:
         """Whether what stands before it makes it a secret."""
         match name:
             case "mysql":
-                return shapes.MYSQL_BEHIND.search(self._read_context(anchor)) is not None
+                return patterns.MYSQL_BEHIND.search(self._read_context(anchor)) is not None
             case "netrc":
-                return shapes.NETRC_BEHIND.search(self._read_context(anchor - len("pass"))) is not None
+                return patterns.NETRC_BEHIND.search(self._read_context(anchor - len("pass"))) is not None
             case "crypt":
-                return starts.is_boundary(self._text, anchor)
+                return start_patterns.is_boundary(self._text, anchor)
             case _:
                 return True
 
     def _decide_pem(self, body: int, *, final: bool) -> bool:
-        if shapes.PEM_BODY.match(self._text, body):
+        if patterns.PEM_BODY.match(self._text, body):
             self._hide(body)
             self._hidden = ""
-            self._pem_left = shapes.PEM_LONGEST
-        elif shapes.PEM_BODY_CUT_SHORT.match(self._text, body) and not final:
+            self._pem_left = patterns.PEM_LONGEST
+        elif patterns.PEM_BODY_CUT_SHORT.match(self._text, body) and not final:
             self._has_started = True
             return False
         else:
@@ -308,9 +308,9 @@ class SecretScanner:
 
     def _decide_sign(self, start: int, *, final: bool) -> bool:
         behind = self._read_context(start)[::-1]
-        if self._text[start] == ":" and shapes.USER_BEHIND.match(behind):
+        if self._text[start] == ":" and patterns.USER_BEHIND.match(behind):
             return self._decide_url(start, final=final)
-        named = shapes.NAME_BEHIND.match(behind)
+        named = patterns.NAME_BEHIND.match(behind)
         return self._decide_value(start, start, names.classify_name(named[1][::-1]) if named else None, final=final)
 
     def _decide_value(self, start: int, sign: int, kind: names.SecretKind | None, *, final: bool) -> bool:
@@ -319,11 +319,11 @@ class SecretScanner:
             self._release(sign + 1)
             return True
         text = self._text
-        ahead = shapes.VALUE_AHEAD.match(text, sign)
+        ahead = patterns.VALUE_AHEAD.match(text, sign)
         assert ahead is not None, "every part of it may be absent"
         value_at = ahead.end()
         quote = ahead["quote"] or ""
-        run = shapes.find_run(quote) if kind not in _COOKIES else _COOKIES[kind]
+        run = patterns.find_run(quote) if kind not in _COOKIES else _COOKIES[kind]
         judged = _find_end(run.start, text, value_at)
         goes_on = _find_end(run.rest, text, judged) > judged
         if not goes_on and self._is_open(judged) and not final:
@@ -337,7 +337,7 @@ class SecretScanner:
             after_scheme=bool(ahead["scheme"]) or not ahead["sign"],
             followed_by="" if goes_on else text[judged : judged + 1],
         )
-        marked = shapes.MARK[:-1] in value.text
+        marked = patterns.MARK[:-1] in value.text
         if not marked and ahead["sign"] != "::" and names.is_secret(kind, value):
             self._hide(judged, run.rest)
         return True
@@ -346,15 +346,15 @@ class SecretScanner:
         """Behind `scheme://user:` a password goes up to the last `@` before the path; without one it is a port."""
         text = self._text
         value_at = colon + 1
-        end = _find_end(shapes.PASSWORD_IN_URL, text, value_at)
-        too_long = end - value_at > shapes.PASSWORD_IN_URL_LONGEST
+        end = _find_end(patterns.PASSWORD_IN_URL, text, value_at)
+        too_long = end - value_at > patterns.PASSWORD_IN_URL_LONGEST
         if end == len(text) and not too_long and not final:
-            self._has_started = not shapes.PORT.fullmatch(text, value_at)
+            self._has_started = not patterns.PORT.fullmatch(text, value_at)
             return self._wait_at(colon, value_at)
         self._release(value_at)
         at_sign = text.rfind("@", value_at, end)
         if too_long:
-            self._hide(value_at, shapes.PASSWORD_IN_URL)
+            self._hide(value_at, patterns.PASSWORD_IN_URL)
         elif at_sign > value_at and not names.is_reference(text[value_at:at_sign]):
             self._hide(at_sign)
         return True
@@ -391,18 +391,18 @@ class SpanFinder(SecretScanner):
 _SHORT_PREFIX = 3
 _WORDLIKE = re.compile(r"[a-z_-]*\Z")
 
-_COOKIES = {names.SecretKind.COOKIE: shapes.COOKIE_RUN, names.SecretKind.SET_COOKIE: shapes.SET_COOKIE_RUN}
+_COOKIES = {names.SecretKind.COOKIE: patterns.COOKIE_RUN, names.SecretKind.SET_COOKIE: patterns.SET_COOKIE_RUN}
 
 
 @cache
 def _compile_interest() -> Callable[..., re.Match[str] | None]:
     """Compiled when something suspicious first comes, because compiling it takes long and starting has to be quick."""
-    return re.compile(starts.ANY, re.ASCII).search
+    return re.compile(start_patterns.ANY, re.ASCII).search
 
 
 @cache
 def _compile_announced() -> re.Pattern[str]:
-    return re.compile(f"(?:{'|'.join(starts.ANNOUNCEMENTS)})[ \\t]")
+    return re.compile(f"(?:{'|'.join(start_patterns.ANNOUNCEMENTS)})[ \\t]")
 
 
 @cache

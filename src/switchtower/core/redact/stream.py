@@ -1,18 +1,117 @@
-"""Text that arrives in pieces: most pass at once, the suspicious go to the scanner. However it was cut, the same comes out.
+"""The values that the daemon was itself configured with, found anywhere and in any piece of text. Knows nothing of shapes.
 
-This is the hottest path of the daemon: for an ordinary word, `feed` costs one search by one pattern.
-"""
+Text that arrives in pieces: most pass at once, the suspicious go to the scanner. However it was cut, the same comes out.
 
+This is the hottest path of the daemon: for an ordinary word, `feed` costs one search by one pattern."""
+
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from urllib.parse import quote
 from weakref import WeakSet
 
-from switchtower.core.redact import names, shapes, starts
-from switchtower.core.redact.literals import SHORTEST_LITERAL, SecretLiterals
+from switchtower.core.redact import names, patterns, start_patterns
+from switchtower.core.redact.patterns import CONTEXT, MARK
 from switchtower.core.redact.scanner import SecretScanner
-from switchtower.core.redact.shapes import CONTEXT, MARK
-from switchtower.core.redact.starts import LAST, OPEN_TAILS
+from switchtower.core.redact.start_patterns import LAST, OPEN_TAILS
+
+SHORTEST_LITERAL = 8
+"""Shorter values would turn up by chance."""
+_SHORTEST_BEGINNING = 3
+
+
+class SecretLiterals:
+    """A set of values, each also as JSON and URLs spell it."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[str, ...]] = {}
+        self._spellings: list[str] = []
+        self._whole: re.Pattern[str] | None = None
+        self._first: re.Pattern[str] | None = None
+
+    def __bool__(self) -> bool:
+        return self._whole is not None
+
+    def add(self, value: str) -> bool:
+        """Whether this was new, and long enough to be looked for."""
+        # A value within the mark itself would be found in every redacted text again.
+        if len(value) < SHORTEST_LITERAL or value in patterns.MARK or value in self._spellings:
+            return False
+        spellings = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}
+        self._values[value] = tuple(spellings)
+        self._compile()
+        return True
+
+    def remove(self, value: str) -> None:
+        if self._values.pop(value, None) is not None:
+            self._compile()
+
+    def copy(self) -> "SecretLiterals":
+        other = SecretLiterals()
+        other._values = dict(self._values)
+        other._spellings, other._whole, other._first = self._spellings, self._whole, self._first
+        return other
+
+    def _compile(self) -> None:
+        # At the same place the longest wins: a value may begin with another.
+        spellings = {spelling for held in self._values.values() for spelling in held}
+        ordered = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+        if not ordered:
+            self._whole = None
+            return
+        whole = re.compile("|".join(map(re.escape, ordered)))
+        # `_whole` last: another thread that sees it sees the others too.
+        self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in ordered})))
+        self._spellings = ordered
+        self._whole = whole
+
+    def list_beginnings(self) -> list[str]:
+        """Of each value, as many characters as a search needs to stop where it begins."""
+        return [spelling[:SHORTEST_LITERAL] for spelling in self._spellings]
+
+    def is_beginning(self, text: str) -> bool:
+        """Whether it is so much of a value that it is held back however long the rest takes."""
+        return len(text) >= _SHORTEST_BEGINNING and any(spelling.startswith(text) for spelling in self._spellings)
+
+    def find_first_end(self, text: str, before: int) -> int:
+        """Where the first value ends that begins before this place; 0 when none does."""
+        found = self._whole.search(text) if self._whole is not None else None
+        return found.end() if found is not None and found.start() < before else 0
+
+    def release(self, text: str) -> tuple[str, str]:
+        """The text without the values, as far as it is certain; and the end of it that may yet become one."""
+        if self._whole is None:
+            return text, ""
+        released: list[str] = []
+        position = 0
+        while True:
+            found = self._whole.search(text, position)
+            open_from = self._find_open_start(text, position)
+            if found is None or open_from <= found.start():
+                released.append(text[position:open_from])
+                return "".join(released), text[open_from:]
+            released += (text[position : found.start()], patterns.MARK)
+            position = found.end()
+
+    def replace(self, text: str) -> str:
+        """The text without the values, when no more will come."""
+        return text if self._whole is None else self._whole.sub(patterns.MARK, text)
+
+    def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where the values are."""
+        if self._whole is not None:
+            yield from (found.span() for found in self._whole.finditer(text))
+
+    def _find_open_start(self, text: str, position: int) -> int:
+        assert self._first is not None
+        longest = len(self._spellings[0])
+        for candidate in self._first.finditer(text, max(position, len(text) - longest + 1)):
+            tail = text[candidate.start() :]
+            if any(len(tail) < len(spelling) and spelling.startswith(tail) for spelling in self._spellings):
+                return candidate.start()
+        return len(text)
+
 
 _Search = Callable[..., re.Match[str] | None]
 
@@ -51,12 +150,12 @@ class RedactionRules:
 
     def recompile(self) -> None:
         beginnings = self.literals.list_beginnings()
-        self._search_known = re.compile(starts.build_start_pattern(beginnings)).search if beginnings else None
+        self._search_known = re.compile(start_patterns.build_start_pattern(beginnings)).search if beginnings else None
         self.search_any = self._compile_and_search
 
     def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Compiles the pattern when text first comes: that takes long, and values are often learned one after the other."""
-        self.search_any = _compile(starts.build_sign_pattern(self.literals.list_beginnings()))
+        self.search_any = _compile(start_patterns.build_sign_pattern(self.literals.list_beginnings()))
         return self.search_any(text, start)
 
     def is_suspicious(self, text: str) -> bool:
@@ -77,7 +176,7 @@ class RedactionRules:
             if _is_named(text, at):
                 return -1
             place = self.search_any(text, at + 1)
-        end = starts.find_open_start(text, start)
+        end = start_patterns.find_open_start(text, start)
         if place is None:
             return end
         at = place.start()
@@ -86,7 +185,7 @@ class RedactionRules:
         return at if at < end else end  # the first characters of a value, at the end
 
     def _search_all_but_signs(self, text: str, start: int) -> re.Match[str] | None:
-        found = _compile(starts.ANY)(text, start)
+        found = _compile(start_patterns.ANY)(text, start)
         return self._search_known(text, start) if found is None and self._search_known is not None else found
 
 
@@ -126,7 +225,7 @@ def _compile(pattern: str) -> _Search:
 
 def _has_hint(text: str, start: int) -> bool:
     lower = text[start:].lower()
-    for hint in starts.HINTS:  # noqa: SIM110 - hot, and a generator takes twice as long
+    for hint in start_patterns.HINTS:  # noqa: SIM110 - hot, and a generator takes twice as long
         if hint in lower:
             return True
     return False
@@ -134,19 +233,19 @@ def _has_hint(text: str, start: int) -> bool:
 
 def _is_named(text: str, sign: int) -> bool:
     """Whether a name that promises a secret, or a user's name in a URL, stands before this sign."""
-    if text[sign - 1 : sign] in starts.SIGNS:
+    if text[sign - 1 : sign] in start_patterns.SIGNS:
         return False  # It belongs to the sign before it, or stands at the very beginning.
     behind = text[max(0, sign - CONTEXT) : sign][::-1]
-    if text[sign] == ":" and "//:" in behind and shapes.USER_BEHIND.match(behind):
+    if text[sign] == ":" and "//:" in behind and patterns.USER_BEHIND.match(behind):
         return True
-    named = shapes.NAME_BEHIND.match(behind)
+    named = patterns.NAME_BEHIND.match(behind)
     return named is not None and names.classify_name(named[1][::-1]) is not None
 
 
 class StreamRedactor:
     """One text as it arrives. `feed` returns what may be let go now, `close` the rest; then it is as new."""
 
-    __slots__ = ("_decided", "_literal", "_rules", "_scanner", "_context", "_text")
+    __slots__ = ("_context", "_decided", "_literal", "_rules", "_scanner", "_text")
 
     def __init__(self, rules: RedactionRules) -> None:
         self._rules = rules
@@ -172,12 +271,12 @@ class StreamRedactor:
                 try:
                     end = len(text) - OPEN_TAILS[text[LAST]]
                 except KeyError:
-                    end = starts.find_open_start(text, decided)
+                    end = start_patterns.find_open_start(text, decided)
                 if decided <= end < _TRIM_FROM and not self._context:  # nearly every piece
                     self._text = text
                     self._decided = end
                     return delta if decided == len(before) and end == len(text) else text[decided:end]
-                end = starts.find_open_start(text, decided)
+                end = start_patterns.find_open_start(text, decided)
             if end >= 0:
                 shown = decided + self._context
                 self._context = shown - end if shown > end else 0

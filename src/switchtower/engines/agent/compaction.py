@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from switchtower.core import engine, events
-from switchtower.engines.agent import attempts, budget
-from switchtower.engines.agent.kit import AgentServices
-from switchtower.models import pictures, port
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.engines.agent import retries
+from switchtower.engines.agent.context import AgentServices
+from switchtower.models import port
 
 _KEPT_PART = 0.2
 """How much of the window the last messages may take that stay as they are."""
@@ -34,7 +35,7 @@ class Compactor(Struct):
     model: port.Model
     services: AgentServices
     context: engine.RunContext
-    meter: budget.BudgetMeter
+    meter: retries.BudgetMeter
     turns_since: int = _TURNS_BETWEEN
     was_ineffective: bool = False
     failure: str = ""
@@ -57,14 +58,14 @@ class Compactor(Struct):
             await self._report_failure("there is nothing to summarise yet")
             return None
         try:
-            summary = attempts.take_turn_with_retries(
+            summary = retries.take_turn_with_retries(
                 self.model, self._make_request(messages, instructions), self.context, self.services, self.meter, quiet=True
             )
             turn = await self.context.run_step("compaction", summary)
         except port.ModelError as trouble:
             await self._report_failure(trouble.message)
             return None
-        except budget.BudgetExceeded as exceeded:
+        except retries.BudgetExceeded as exceeded:
             await self._report_failure(str(exceeded))
             return None
         except engine.StepCancelled:
@@ -111,7 +112,7 @@ def estimate_tokens(messages: Sequence[engine.Message]) -> int:
 
 
 def _count_characters(message: engine.Message) -> int:
-    pictured = len(message.images) * pictures.TOKENS * _CHARACTERS_A_TOKEN
+    pictured = len(message.images) * port.TOKENS * _CHARACTERS_A_TOKEN
     return len(message.text) + pictured + sum(len(call.tool) + len(str(call.args)) for call in message.calls)
 
 

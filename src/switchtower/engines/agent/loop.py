@@ -2,32 +2,28 @@
 
 The model, the tools and the desk are passed in, and all that is known comes from the task: a run that a restart cut short
 enters the same loop, with its open calls first.
-"""
+
+What a person says, as the model gets to read it: an extension or a template in its place, and the files it mentions behind
+it. Pictures that no model could read end the run here, before they are a part of every later request.
+
+What a conversation says about where a run stands. Pure."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
-from switchtower.core import engine, errors, events, policy
-from switchtower.engines.agent import (
-    attempts,
-    budget,
-    calls,
-    chores,
-    conversation,
-    extension_calls,
-    guests,
-    opening,
-    trust_question,
-    turns,
-)
-from switchtower.engines.agent.changes import ChangeTracker
+from msgspec.structs import replace
+
+from switchtower.core import errors, events, policy
+from switchtower.core.ports import engine
+from switchtower.engines.agent import approvals, extensions, retries, tool_calls, turns, undo
 from switchtower.engines.agent.compaction import Compactor
-from switchtower.engines.agent.kit import AgentServices
-from switchtower.engines.agent.work import RunStopped, AgentRun
+from switchtower.engines.agent.context import AgentRun, AgentServices, RunStopped
+from switchtower.engines.agent.prompts import templates
+from switchtower.engines.agent.undo import ChangeTracker
 from switchtower.models import port
+from switchtower.tools import concurrency
 from switchtower.tools.files import scope
-from switchtower.tools.running import patience
 from switchtower.tools.sandboxes import sandbox
 
 _LONGEST_SUMMARY = 500
@@ -44,7 +40,7 @@ class AgentEngine:
 
     async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         if task.purpose in (events.Purpose.UNDO, events.Purpose.REDO):
-            return await chores.restore_workspace(task, context, self.services.checkpoints)
+            return await undo.restore_workspace(task, context, self.services.checkpoints)
         try:
             await asyncio.to_thread(sandbox.choose_sandbox, task.sandbox)
             # A run that a restart cut short settles its open calls first: an approval waits even while the model cannot be used.
@@ -59,11 +55,11 @@ class AgentEngine:
         except turns.ModelFailed as failed:
             log.error("the model raised", exc_info=failed.__cause__)
             return await _report_failure(context, "MODEL_ERROR", f"the model failed ({type(failed.__cause__).__name__})")
-        except budget.BudgetExceeded as exceeded:
+        except retries.BudgetExceeded as exceeded:
             return await _report_failure(context, "BUDGET_EXCEEDED", str(exceeded))
-        except opening.UnreadableMessage as problem:
+        except UnreadableMessage as problem:
             return await _report_failure(context, "INVALID_IMAGE", str(problem))
-        except extension_calls.ExtensionFailed as failure:
+        except extensions.ExtensionFailed as failure:
             return await _report_failure(context, "EXTENSION_FAILED", str(failure))
         except (errors.ProviderNotConfigured, errors.SandboxUnavailable) as refusal:
             return await _report_failure(context, refusal.code, refusal.message, retryable=refusal.retryable)
@@ -82,16 +78,16 @@ class AgentEngine:
         folder = await _check_workspace(task)
         work = AgentRun(task, context, self.services.toolbox, rules, changes, folder)
         try:
-            await trust_question.request_trust(work, self.services)
-            work.toolbox = await guests.assemble_toolbox(work, self.services)
+            await approvals.request_trust(work, self.services)
+            work.toolbox = await tool_calls.assemble_toolbox(work, self.services)
             result = await _AgentLoop(work, model, self._open_model, self.services).run()
         except asyncio.CancelledError:
-            await patience.run_to_completion(self._clean_up(work, changes.record_after_cancel()))
+            await concurrency.run_to_completion(self._clean_up(work, changes.record_after_cancel()))
             raise
         except BaseException:
-            await patience.run_to_completion(self._clean_up(work, changes.record_after()))
+            await concurrency.run_to_completion(self._clean_up(work, changes.record_after()))
             raise
-        await patience.run_to_completion(self._clean_up(work, changes.record_after()))
+        await concurrency.run_to_completion(self._clean_up(work, changes.record_after()))
         return result
 
     async def _clean_up(self, agent_run: AgentRun, keep_changes: Awaitable[None]) -> None:
@@ -102,8 +98,8 @@ class AgentEngine:
             await keep_changes
 
     async def _compact(self, task: engine.Task, context: engine.RunContext, model: port.Model) -> engine.RunResult:
-        messages = list(conversation.close_open_calls(task.messages, ()))
-        compactor = Compactor(model, self.services, context, budget.BudgetMeter.from_task(task))
+        messages = list(close_open_calls(task.messages, ()))
+        compactor = Compactor(model, self.services, context, retries.BudgetMeter.from_task(task))
         shorter = await compactor.compact(messages, "requested", task.context_tokens, task.instructions)
         if shorter is None:
             return engine.RunResult(events.Outcome.FAILED, f"The context was not compacted: {compactor.failure}")
@@ -122,7 +118,7 @@ class _AgentLoop:
         self._messages: list[engine.Message] = []
         self._system = ""
         self._specs: tuple[port.ToolSpec, ...] = ()
-        self._meter = budget.BudgetMeter.from_task(agent_run.task)
+        self._meter = retries.BudgetMeter.from_task(agent_run.task)
         self._is_cut = False
         """The last message was stopped at a limit of its length."""
         self._context_tokens = agent_run.task.context_tokens
@@ -138,16 +134,16 @@ class _AgentLoop:
     async def run(self) -> engine.RunResult:
         task = self._task
         open_calls = task.open_calls
-        self._messages = list(conversation.close_open_calls(task.messages, {call.call_id for call in open_calls}))
-        if not open_calls and (said := conversation.find_final_text(task.messages)) is not None:
+        self._messages = list(close_open_calls(task.messages, {call.call_id for call in open_calls}))
+        if not open_calls and (said := find_final_text(task.messages)) is not None:
             return engine.RunResult(events.Outcome.SUCCESS, _shorten_summary(said))
         await self._prepare()
         if open_calls:
-            await calls.execute_calls(open_calls, self._agent_run, self._messages)
+            await tool_calls.execute_calls(open_calls, self._agent_run, self._messages)
             open_calls = ()
             self._use(await self._open_model(task))
         while True:
-            await calls.execute_calls(open_calls, self._agent_run, self._messages)
+            await tool_calls.execute_calls(open_calls, self._agent_run, self._messages)
             await self._take_steering()
             self._meter.raise_if_exceeded(self._services.now_ms())
             await _check_workspace(task)  # without it no call can succeed: the model is not asked for another
@@ -164,7 +160,7 @@ class _AgentLoop:
         """The model has nothing more to do. A run whose last answer was cut by its budget has failed, and so has one whose
         workspace was removed; one that took more than it may is marked."""
         if self._is_cut and self._meter.is_out_of_tokens:
-            raise budget.BudgetExceeded(
+            raise retries.BudgetExceeded(
                 f"the answer was cut by the run's budget: {self._meter.describe_overrun() or 'its tokens are used up'}"
             )
         await _check_workspace(self._task)
@@ -190,13 +186,13 @@ class _AgentLoop:
             preset=task.preset,
         )
         if self._messages and self._messages[-1].role == "user" and task.turns_taken == 0:
-            self._messages[-1] = await opening.prepare_first_message(self._messages[-1], task, self._context, self._services)
+            self._messages[-1] = await prepare_first_message(self._messages[-1], task, self._context, self._services)
 
     async def _take_steering(self) -> bool:
         """Whether there was something to tell the model that was said while it worked."""
         steered = self._context.take_steering_messages()
         for queued in steered:
-            self._messages.append(await opening.prepare_steering_message(queued, self._task, self._context, self._services))
+            self._messages.append(await prepare_steering_message(queued, self._task, self._context, self._services))
         return bool(steered)
 
     async def _request_message(self) -> engine.Message:
@@ -218,7 +214,7 @@ class _AgentLoop:
         return turn.message
 
     async def _take_turn(self) -> turns.ModelTurn:
-        return await attempts.take_turn_with_retries(
+        return await retries.take_turn_with_retries(
             self._model,
             self._make_request(),
             self._context,
@@ -263,3 +259,76 @@ def _shorten_summary(text: str, *notes: str) -> str:
     text, behind = text.strip(), f" [{'; '.join(notes)}]" if notes else ""
     room = _LONGEST_SUMMARY - len(behind)
     return (text if len(text) <= room else f"{text[: room - 1]}…") + behind
+
+
+class UnreadableMessage(Exception):
+    """A message that no model can be told. The text is one sentence for people."""
+
+
+async def prepare_first_message(
+    message: engine.Message, task: engine.Task, context: engine.RunContext, services: AgentServices
+) -> engine.Message:
+    """The message that began the run. Raises `Unreadable`, `extension_calls.Failed`, or `Stopped` when an extension wants
+    nothing of the model."""
+    _check_pictures(message.images)
+    call = await extensions.find_extension_call(message.text, task, services)
+    if call is not None and call.shadowed_by is None:
+        prompt = await extensions.run_extension(call, task, context, services)
+        await context.emit(events.PromptExpanded(prompt, (_format_call_name(call),)))
+        return replace(message, text=prompt)
+    if call is not None:
+        name = call.offer.command.name
+        told = f"`/{name}` is `{call.shadowed_by}` here; the extension of that name is `/{_format_call_name(call)}`"
+        await context.emit(events.WarningRaised("EXTENSION_SHADOWED", told))
+    expansion = await asyncio.to_thread(services.prompts.expand_message, message.text, task.workspace.root)
+    if expansion.sources:
+        message = replace(message, text=expansion.text)
+        await context.emit(events.PromptExpanded(expansion.text, expansion.sources))
+    for problem in expansion.problems:
+        await context.emit(events.WarningRaised("PROMPT_NOT_EXPANDED", problem))
+    return message
+
+
+async def prepare_steering_message(
+    queued: events.MessageQueued, task: engine.Task, context: engine.RunContext, services: AgentServices
+) -> engine.Message:
+    """One that came while the run was at work. An extension is not started in the middle of it."""
+    _check_pictures(queued.images)
+    call = await extensions.find_extension_call(queued.text, task, services)
+    if call is not None and call.shadowed_by is None:
+        told = f"`/{call.offer.command.name}` was not run: an extension begins a run of its own; send it when this one has ended"
+        await context.emit(events.WarningRaised("EXTENSION_NOT_RUN", told))
+    expansion = await asyncio.to_thread(services.prompts.expand_message, queued.text, task.workspace.root)
+    await context.emit(events.MessageDelivered(queued.message_id, expansion.text, queued.images))
+    return engine.Message(role="user", text=expansion.text, images=queued.images)
+
+
+def _format_call_name(call: extensions.ExtensionCall) -> str:
+    return f"{templates.EXTENSION_PREFIX}:{call.offer.command.name}"
+
+
+def _check_pictures(images: tuple[events.Image, ...]) -> None:
+    for number, image in enumerate(images, start=1):
+        if (problem := port.find_image_problem(image)) is not None:
+            which = "the picture" if len(images) == 1 else f"picture {number}"
+            raise UnreadableMessage(f"{which} of this message cannot be used: {problem}")
+
+
+def close_open_calls(messages: Sequence[engine.Message], still_open: Collection[str]) -> Iterator[engine.Message]:
+    """The conversation with an answer to every call. A run that was cancelled or denied leaves some without, and models
+    reject that; the calls that are still to be settled are left alone."""
+    answered = engine.answered_call_ids(messages)
+    for message in messages:
+        yield message
+        for call in message.calls:
+            if call.call_id not in answered and call.call_id not in still_open:
+                yield engine.Message(
+                    role="tool", text="not run: the run had ended", call_id=call.call_id, tool=call.tool, is_error=True
+                )
+
+
+def find_final_text(messages: Sequence[engine.Message]) -> str | None:
+    """The closing message of a run that had nothing left to do when a restart cut it short."""
+    if messages and messages[-1].role == "assistant" and not messages[-1].calls:
+        return messages[-1].text
+    return None

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 import msgspec
 from msgspec import Struct
 
-from switchtower.engines.agent.prompts import instructions, reading, templates
+from switchtower.engines.agent.prompts import files, system_prompt, templates
 
 MOST_NAMED = 50
 _PRESETS = ".tower/presets"
@@ -97,12 +97,12 @@ class FolderTrust:
 
 def find_instructions(folder: str) -> tuple[str, ...]:
     """The files of a folder that would count as instructions, by their paths in it."""
-    named = [name for name in (*instructions.NAMES, _SERVERS) if os.path.lexists(f"{folder}/{name}")]
+    named = [name for name in (*system_prompt.NAMES, _SERVERS) if os.path.lexists(f"{folder}/{name}")]
     named += [template.path for template in templates.load_catalog(folder, None).templates.values()]
     try:
-        presets = reading.list_folder(reading.PromptFolder(folder), _PRESETS, most=MOST_NAMED).entries
-    except reading.PromptFileError:
+        presets = files.list_folder(files.PromptFolder(folder), _PRESETS, most=MOST_NAMED).entries
+    except files.PromptFileError:
         presets = ()
     named += [f"{_PRESETS}/{entry.name}" for entry in presets]
-    named += instructions.list_nested_instructions(folder)
+    named += system_prompt.list_nested_instructions(folder)
     return tuple(named[:MOST_NAMED])

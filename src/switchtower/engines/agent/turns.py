@@ -7,7 +7,8 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.models import port
 
 STALL_AFTER = 30.0

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from switchtower.core import engine, events
-from switchtower.engines.flow import calls, chronicle, ir, ports, tower_steps
-from switchtower.engines.flow.orchestrator import borrowing
-from switchtower.engines.flow.runtime import faults
-from switchtower.engines.flow.runtime.events import clip_text, encode_json
-from switchtower.engines.flow.runtime.kinds import catalogue
-from switchtower.tools.running import adoption, patience, processes
+from switchtower.core import events
+from switchtower.core.ports import engine
+from switchtower.engines.flow import delegation, ir, ports, progress, recorder, session_steps
+from switchtower.engines.flow.runtime import failures
+from switchtower.engines.flow.runtime.event_buffer import clip_text, encode_json
+from switchtower.engines.flow.runtime.kinds import catalog
+from switchtower.tools import concurrency
+from switchtower.tools.processes import commands, orphans
 
 _BROKEN_EXIT = 4
 _SHOWN = 4_000
@@ -31,11 +32,11 @@ class FlowEngine:
     async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         if task.flow is None:
             return engine.RunResult(events.Outcome.FAILED, "What was to run is not known any more")
-        adoption.register_run(task.run_id)
+        orphans.register_run(task.run_id)
         try:
             return await _FlowRun(task, task.flow, context, self._runtimes, self._agents).run()
         finally:
-            await processes.end_run(task.run_id)
+            await commands.end_run(task.run_id)
 
 
 class _FlowRun:
@@ -54,8 +55,8 @@ class _FlowRun:
         self._context = context
         self._runtimes = runtimes
         self._agents = agents
-        self._before = calls.read_calls(task.steps)
-        self._recorder = chronicle.FlowRecorder(context, flow, task.run_id, self._before)
+        self._before = progress.read_calls(task.steps)
+        self._recorder = recorder.FlowRecorder(context, flow, task.run_id, self._before)
         self._order = ports.FlowOrder(flow=flow, run_id=task.run_id, workspace=task.workspace.root, sandbox=task.sandbox)
         self._cancel = asyncio.Event()
         self._denied_by: events.Actor | None = None
@@ -70,10 +71,10 @@ class _FlowRun:
         except asyncio.CancelledError:
             self._is_pausing = self._context.is_shutting_down()
             self._cancel.set()
-            await patience.run_to_completion(asyncio.wait([working]))
+            await concurrency.run_to_completion(asyncio.wait([working]))
             if not self._is_pausing and not working.cancelled() and working.exception() is None:
                 # A user cancelled it: how each step and the flow ended is part of the report.
-                await patience.run_to_completion(self._recorder.record_end(working.result().status, working.result().summary))
+                await concurrency.run_to_completion(self._recorder.record_end(working.result().status, working.result().summary))
             raise
         return await self._make_result(ended)
 
@@ -83,30 +84,30 @@ class _FlowRun:
     async def _run_with_delegation(self) -> ports.FlowResult:
         try:
             # Asked also when nothing is told yet: the daemon may have ended before the flow's first word.
-            if calls.is_hidden([self._flow.document, self._flow.inputs]):
-                raise calls.FlowStateLost("the flow or its inputs held a secret, which is not kept; hint: run the flow again")
+            if progress.is_hidden([self._flow.document, self._flow.inputs]):
+                raise progress.FlowStateLost("the flow or its inputs held a secret, which is not kept; hint: run the flow again")
             flow = ir.parse_flow(self._flow.document)
-            standing = calls.compute_progress(flow, self._before)
-        except calls.FlowStateLost as gone:
+            standing = progress.compute_progress(flow, self._before)
+        except progress.FlowStateLost as gone:
             return self._make_failed(
-                faults.StepFailure(code=faults.STOPPED, message=str(gone), cause="Interrupted").to_error_object()
+                failures.StepFailure(code=failures.STOPPED, message=str(gone), cause="Interrupted").to_error_object()
             )
         for step_id, attempt, failure in standing.interrupted:
             await self._recorder.record_interruption(step_id, attempt, failure.to_error_object())
-        kinds = [kind for kind in flow.list_step_kinds(control=False) if kind not in catalogue.SESSION_KINDS]
+        kinds = [kind for kind in flow.list_step_kinds(control=False) if kind not in catalog.SESSION_KINDS]
         if kinds and (error := await self._runtimes.find_missing_kinds(self._order, kinds)) is not None:
             return self._make_failed(error)
         return await self._delegate(standing)
 
-    async def _delegate(self, standing: calls.FlowProgress) -> ports.FlowResult:
-        desk = tower_steps.StepServices(self._task, self._context, self._recorder, self._before)
-        director = borrowing.StepDelegator(
+    async def _delegate(self, standing: progress.FlowProgress) -> ports.FlowResult:
+        desk = session_steps.StepServices(self._task, self._context, self._recorder, self._before)
+        director = delegation.StepDelegator(
             self._flow.document,
             self._flow.inputs,
             run_id=self._task.run_id,
             workspace=self._task.workspace.root,
             allow_shell=self._flow.allow_shell,
-            own={"agent.run": tower_steps.AgentStep(desk, self._agents), "approval": tower_steps.ApprovalStep(desk)},
+            own={"agent.run": session_steps.AgentStep(desk, self._agents), "approval": session_steps.ApprovalStep(desk)},
             before=standing.before,
         )
         stopping = asyncio.ensure_future(self._cancel_after(desk.stop))
@@ -127,7 +128,7 @@ class _FlowRun:
     async def _run_borrowed_step(self, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
         return await self._runtimes.run_step(self._order, document, kind)
 
-    async def _record_events(self, services: tower_steps.StepServices, recorded: list[dict[str, Any]], size: int) -> None:
+    async def _record_events(self, services: session_steps.StepServices, recorded: list[dict[str, Any]], size: int) -> None:
         for event in recorded:
             denied = None if services.denied is None else services.denied.failure
             if denied is not None and (event.get("step_id"), event.get("state")) == (denied.step_id, "failed"):

@@ -5,15 +5,15 @@ import asyncio
 import time
 from pathlib import Path
 
-from switchtower.core import engine, events
+from switchtower.core import events
+from switchtower.core.ports import engine
 from switchtower.engines.pty import program as programs
 from switchtower.engines.pty import rules
-from switchtower.engines.pty.asking import PromptApprovals
-from switchtower.engines.pty.program import TerminalProgram
-from switchtower.engines.pty.pump import OutputPump
+from switchtower.engines.pty.approvals import PromptApprovals
+from switchtower.engines.pty.output import OutputPump
+from switchtower.engines.pty.program import ProgramNotStarted, TerminalProgram
 from switchtower.engines.pty.screen import TerminalScreen
-from switchtower.engines.pty.starting import ProgramNotStarted
-from switchtower.tools.running import environment, processes
+from switchtower.tools.processes import command_environment, commands
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 TOOL = "terminal"
@@ -63,14 +63,16 @@ class TerminalEngine:
             async with started:
                 return await _TerminalRun(task, wanted, context, started, ruleset).run()
         finally:
-            await processes.end_run(task.run_id)
+            await commands.end_run(task.run_id)
 
     def _build_environment(self, task: engine.Task, wanted: events.Program) -> dict[str, str]:
         """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind,
         and those that tell of the terminal that the daemon was started in."""
-        left_out = environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
-        around = environment.get_full_environment()
-        passed = {name: value for name, value in around.items() if not (environment.is_internal(name) or name in left_out)}
+        left_out = command_environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
+        around = command_environment.get_full_environment()
+        passed = {
+            name: value for name, value in around.items() if not (command_environment.is_internal(name) or name in left_out)
+        }
         return {
             **passed,
             "TERM": "xterm-256color",

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from switchtower.engines.pty import prompts_dialogs, prompts_rows, rules
+from switchtower.engines.pty import dialogs as pty_dialogs
+from switchtower.engines.pty import rules, screen_rows
 
 OPTIONS_LIMIT = 20
 _REACH = 60  # rows that a menu may span
@@ -60,14 +61,14 @@ def find_prompt(
     columns: int | None = None,
     history: Sequence[str] = (),
     scrolled: int = 0,
-    background: prompts_dialogs.Background | None = None,
+    background: pty_dialogs.Background | None = None,
 ) -> ScreenPrompt | None:
     """What the program asks, if it asks. With `columns`, a question wrapped over several rows is read as one; with `history`,
     a dialog is read from its top when that has scrolled off the screen; `background` tells which option is selected."""
     candidates = ruleset.list_for_tool(tool)
-    dialogs = prompts_dialogs.DialogFinder(lines, columns=columns, history=history, background=background)
+    dialogs = pty_dialogs.DialogFinder(lines, columns=columns, history=history, background=background)
     tail = _find_tail(lines, cursor, columns)
-    if tail is not None and any(ignored.search(tail.text[: prompts_rows.ROW_LIMIT]) for ignored in ruleset.ignore):
+    if tail is not None and any(ignored.search(tail.text[: screen_rows.ROW_LIMIT]) for ignored in ruleset.ignore):
         tail = None
     for each in candidates:
         if found := _match_dialog(each, dialogs) if each.rule.kind == "dialog" else _match_line(each, tail, lines, columns):
@@ -75,22 +76,22 @@ def find_prompt(
     return None
 
 
-def _match_dialog(each: rules.CompiledPromptRule, dialogs: prompts_dialogs.DialogFinder) -> ScreenPrompt | None:
+def _match_dialog(each: rules.CompiledPromptRule, dialogs: pty_dialogs.DialogFinder) -> ScreenPrompt | None:
     dialog = dialogs.find(each)
     if dialog is None:
         return None
-    text = prompts_rows.join_rows(dialog.about)
+    text = screen_rows.join_rows(dialog.about)
     return ScreenPrompt(
         each.rule.reason,
-        prompts_rows.clean_question(dialog.question),
+        screen_rows.clean_question(dialog.question),
         each.rule.name,
         each.rule.approve,
         each.rule.deny,
-        prompts_rows.format_details(dialog.about),
+        screen_rows.format_details(dialog.about),
         tuple(dialog.options[:OPTIONS_LIMIT]),
         "dialog",
         dialog.row,
-        dialog.flaw or (TOO_LONG if len(text) > prompts_rows.DETAILS_LIMIT else ""),
+        dialog.flaw or (TOO_LONG if len(text) > screen_rows.DETAILS_LIMIT else ""),
     )
 
 
@@ -109,7 +110,7 @@ def _find_tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | Non
     row, column = cursor
     if not 0 <= row < len(lines) or any(line.strip() for line in lines[row + 1 :]):
         return None
-    at = prompts_rows.find_index(lines[row], column)
+    at = screen_rows.find_index(lines[row], column)
     before, after = lines[row][:at], lines[row][at:]
     if after.strip(" \u2500\u2502\u2503"):
         return None
@@ -120,11 +121,11 @@ def _find_tail(lines: Sequence[str], cursor: tuple[int, int], columns: int | Non
         if not before.strip():
             return None
     first = row
-    while columns and first > 0 and row - first < _WRAPPED and prompts_rows.is_wrapped(lines[first - 1], before, columns):
+    while columns and first > 0 and row - first < _WRAPPED and screen_rows.is_wrapped(lines[first - 1], before, columns):
         first -= 1
         before = lines[first] + before
-    is_cut = len(before) > prompts_rows.ROW_LIMIT or row - first == _WRAPPED
-    return _ScreenTail(prompts_rows.strip_boxes(before), first, behind, is_cut)
+    is_cut = len(before) > screen_rows.ROW_LIMIT or row - first == _WRAPPED
+    return _ScreenTail(screen_rows.strip_boxes(before), first, behind, is_cut)
 
 
 def _match_line(
@@ -133,28 +134,28 @@ def _match_line(
     rule = each.rule
     if tail is None:
         return None
-    end = tail.text[-prompts_rows.ROW_LIMIT :]
+    end = tail.text[-screen_rows.ROW_LIMIT :]
     if not (tail.behind or rule.below) or not each.match.search(end) or (each.unless and each.unless.search(end)):
         return None
     options: tuple[str, ...] = ()
     if each.options is not None:
         options = _find_options_above(each.options, lines, tail.first_row, gap=0 if rule.adjacent else _GAP)
-        options = options or tuple(prompts_rows.extract_labels(each.options, end)[:OPTIONS_LIMIT])
+        options = options or tuple(screen_rows.extract_labels(each.options, end)[:OPTIONS_LIMIT])
         if len(options) < rule.least:
             return None
     # A question that is too long for a title is shown whole with its details.
-    long = [tail.text] if len(tail.text.strip()) > prompts_rows.PROMPT_LIMIT else []
+    long = [tail.text] if len(tail.text.strip()) > screen_rows.PROMPT_LIMIT else []
     return ScreenPrompt(
         rule.reason,
-        prompts_rows.clean_question(tail.text),
+        screen_rows.clean_question(tail.text),
         rule.name,
         rule.approve,
         rule.deny,
-        prompts_rows.format_details([*_find_block_above(lines, tail.first_row, columns), *long]),
+        screen_rows.format_details([*_find_block_above(lines, tail.first_row, columns), *long]),
         options,
         "behind" if tail.behind else "below",
         tail.first_row,
-        prompts_dialogs.NOT_SHOWN if rule.partial else TOO_LONG if tail.is_cut else "",
+        pty_dialogs.NOT_SHOWN if rule.partial else TOO_LONG if tail.is_cut else "",
         text=tail.text,
         takes_key=rule.key,
     )
@@ -163,7 +164,7 @@ def _match_line(
 def _find_options_above(option: re.Pattern[str], lines: Sequence[str], row: int, *, gap: int) -> tuple[str, ...]:
     found: list[str] = []
     for line in reversed(lines[max(0, row - _REACH) : row]):
-        labels = prompts_rows.extract_labels(option, prompts_rows.strip_boxes(line))
+        labels = screen_rows.extract_labels(option, screen_rows.strip_boxes(line))
         if not labels:
             gap -= 1
             if gap < 0 or found:
@@ -179,7 +180,7 @@ def _find_block_above(lines: Sequence[str], row: int, columns: int | None) -> li
             break
         block.insert(0, line)
     # A wrapped line in one piece: of a secret that is cut in two, the rest is not recognised.
-    return [prompts_rows.strip_boxes(line) for line in prompts_rows.join_wrapped(block, columns)]
+    return [screen_rows.strip_boxes(line) for line in screen_rows.join_wrapped(block, columns)]
 
 
 # News

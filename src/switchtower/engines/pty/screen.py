@@ -1,22 +1,124 @@
-"""The screen of a program in a terminal: what stands on it, where the cursor is, and how to paint it again. No I/O.
+"""A program's terminal output, taken apart: text, controls and escape sequences, each handed to an emulator. It draws nothing.
+
+Whatever no terminal of ours knows (links, clipboard, pictures, keyboard protocols) is recognised as a whole, so that none
+of it shows, and is dropped. Nothing raises for what a program wrote.
+
+The screen of a program in a terminal: what stands on it, where the cursor is, and how to paint it again. No I/O.
 
 Output is only remembered until somebody wants to look: `settle()` (or `settling()`, in steps that never hold the event loop
 long) brings the picture up to date. A flood is not drawn: of more than 64 KiB that wait, only the last 32 KiB ever show,
-after the terminal modes that the rest had set.
-"""
+after the terminal modes that the rest had set."""
 
 import logging
 import re
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from switchtower.engines.pty import prompts_rows, screen_parser
+from switchtower.engines.pty import screen_rows
 
 if TYPE_CHECKING:
+    from re import Match
+
     from pyte.screens import Char
 
     from switchtower.engines.pty.screen_grid import Row
+
+
+HELD_LIMIT = 256
+"""A sequence longer than this does nothing; we only wait for its end."""
+
+STRING_LIMIT = 512
+"""Of a string (a title, a link, a picture) only the beginning is kept; only a title is ever used."""
+
+_TOKEN = re.compile(
+    r"(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
+    r"|(?:\x1b\[|\x9b)(?P<params>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])"
+    r"|(?P<string>\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f])"
+    r"|\x1b(?P<designated>[ -/]+)(?P<charset>[0-~])"
+    r"|\x1b(?P<escape>[0-OQ-WYZ\\`-~])"
+    r"|(?P<part>(?:\x1b\[|\x9b)[0-?]*[ -/]*\Z|\x1b[ -/]*\Z)"
+    r"|(?P<junk>(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[ -/]*)"
+    r"|(?P<control>[\x00-\x1f\x7f-\x9f])"
+)
+_END_OF_COMMAND = re.compile("[\x07\x18\x1a\x1b\x9c]")
+_END_OF_STRING = re.compile("[\x18\x1a\x1b\x9c]")
+
+
+class ParserTarget(Protocol):
+    """What a parser drives."""
+
+    def draw(self, data: str) -> None: ...
+    def handle_control(self, char: str) -> None: ...
+    def handle_escape(self, char: str) -> None: ...
+    def set_charset(self, slot: str, charset: str) -> None: ...
+    def handle_sequence(self, params: str, between: str, final: str) -> None: ...
+    def handle_command(self, text: str) -> None: ...
+
+
+class EscapeParser:
+    """Keeps what an unfinished sequence needs between two texts; a sequence may be split anywhere."""
+
+    def __init__(self, emulator: ParserTarget) -> None:
+        self._emulator = emulator
+        self._held = ""
+        self._string: str | None = None  # the beginning of the string we are in
+        self._is_command = False
+
+    def feed(self, text: str) -> None:
+        data = self._held + text
+        self._held = ""
+        at, end = 0, len(data)
+        while at < end:
+            if self._string is not None:
+                at = self._skip_string(data, at)
+                continue
+            token = _TOKEN.match(data, at)
+            assert token is not None, "every character belongs to a token"
+            at = token.end()
+            self._take(token)
+
+    def _take(self, token: "Match[str]") -> None:
+        emulator = self._emulator
+        match token.lastgroup:
+            case "text":
+                emulator.draw(token.group())
+            case "final" if len(token["params"]) <= HELD_LIMIT:
+                emulator.handle_sequence(token["params"], token["between"], token["final"])
+            case "control":
+                emulator.handle_control(token.group())
+            case "escape":
+                emulator.handle_escape(token["escape"])
+            case "charset":
+                emulator.set_charset(token["designated"], token["charset"])
+            case "string":
+                self._string = ""
+                self._is_command = token["string"] in ("\x1b]", "\x9d")
+            case "part":
+                self._held = token.group() if token.end() - token.start() <= HELD_LIMIT else _shorten_sequence(token.group())
+            case _:
+                pass  # junk: a sequence that is too long, or broken off by a control character
+
+    def _skip_string(self, data: str, at: int) -> int:
+        assert self._string is not None
+        end = (_END_OF_COMMAND if self._is_command else _END_OF_STRING).search(data, at)
+        stop = end.start() if end else len(data)
+        room = STRING_LIMIT - len(self._string)
+        if room > 0:
+            self._string += data[at : min(stop, at + room)]
+        if end is None:
+            return len(data)
+        if self._is_command and end.group() not in "\x18\x1a":
+            self._emulator.handle_command(self._string)
+        self._string = None
+        # An ESC belongs to what comes next: usually the `\` which, alone, does nothing.
+        return stop if end.group() == "\x1b" else stop + 1
+
+
+def _shorten_sequence(part: str) -> str:
+    """As good as the unfinished sequence: its kind, and so many parameters that it does nothing."""
+    return part[: HELD_LIMIT + 3] if part[:2] == "\x1b[" or part[0] == "\x9b" else "\x1b  "
+
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +150,7 @@ class TerminalScreen:
         from switchtower.engines.pty import screen_emulator
 
         self._emulator = screen_emulator.TerminalEmulator(self.cols, self.rows)
-        self._parser = screen_parser.EscapeParser(self._emulator)
+        self._parser = EscapeParser(self._emulator)
 
     # Output comes in
 
@@ -134,7 +236,7 @@ class TerminalScreen:
     def _start_over(self) -> None:
         settings = "".join(self._modes.values())
         self._modes, self._skipped = {}, False
-        self._parser = screen_parser.EscapeParser(self._emulator)
+        self._parser = EscapeParser(self._emulator)
         self._emulator.start_over()
         self._draw(settings + "\x1b[H")
 
@@ -169,7 +271,7 @@ class TerminalScreen:
 
     def render_text(self) -> str:
         """Lines that were wrapped at the last column are whole, so that a secret in one can be recognised."""
-        return "\n".join(prompts_rows.join_wrapped(self.render_lines(), self.cols)).rstrip("\n")
+        return "\n".join(screen_rows.join_wrapped(self.render_lines(), self.cols)).rstrip("\n")
 
     @property
     def cursor(self) -> tuple[int, int]:
@@ -196,9 +298,9 @@ class TerminalScreen:
 
     def render_repaint(self) -> str:
         """Text that gives a terminal of this size the same screen, cursor and modes."""
-        from switchtower.engines.pty import screen_repaint
+        from switchtower.engines.pty import screen_emulator
 
-        return screen_repaint.render_repaint(self._emulator)
+        return screen_emulator.render_repaint(self._emulator)
 
 
 def _find_string_opener(skipped: str) -> str:

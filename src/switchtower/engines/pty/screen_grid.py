@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import wcwidth
 from pyte import charsets, modes, screens
 
-from switchtower.engines.pty import screen_colours
+from switchtower.engines.pty import sgr
 
 REPLAYED = (1, 5, 9, 12, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031)
 """Private modes that concern the one who looks on: keys, mouse, focus, pasting, the screen's colours. We only remember them."""
@@ -66,7 +66,7 @@ class ScreenGrid(screens.Screen):
     @property
     def default_char(self) -> screens.Char:
         # A reversed screen is a matter of the one who looks on; the cells stay as they were written.
-        return screen_colours.PLAIN
+        return sgr.PLAIN
 
     def reset(self) -> None:
         super().reset()
@@ -86,7 +86,7 @@ class ScreenGrid(screens.Screen):
     def _keep_row(self) -> None:
         if self.saved_main is None:
             row = self.buffer.get(0)
-            self.history.append(Row(screen_colours.PLAIN) if row is None else row)
+            self.history.append(Row(sgr.PLAIN) if row is None else row)
         self.scrolled += 1
 
     def _touch(self, y: int) -> None:
@@ -131,7 +131,7 @@ class ScreenGrid(screens.Screen):
         self.mode |= {WRAP << 5, VISIBLE << 5}
         self.margins = None
         self.graphics, self.charset = (False, False), 0
-        self.cursor.attrs = screen_colours.PLAIN
+        self.cursor.attrs = sgr.PLAIN
         self._saved.pop(self.saved_main is not None, None)
 
     def start_over(self) -> None:
@@ -141,7 +141,7 @@ class ScreenGrid(screens.Screen):
         if self.saved_main is not None:
             self.saved_main = SavedMainScreen({}, self.saved_main.cursor._replace(x=0, y=0))
         self.margins = None
-        self.cursor.attrs = screen_colours.PLAIN
+        self.cursor.attrs = sgr.PLAIN
         self.cursor.x = self.cursor.y = 0
 
     # The cursor
@@ -272,7 +272,7 @@ class ScreenGrid(screens.Screen):
     # Erasing and moving
 
     def _make_blank(self) -> screens.Char:
-        return screen_colours.PLAIN._replace(bg=self.cursor.attrs.bg)
+        return sgr.PLAIN._replace(bg=self.cursor.attrs.bg)
 
     def erase(self, y: int, start: int, end: int) -> None:
         self.dirty.add(y)
@@ -287,7 +287,7 @@ class ScreenGrid(screens.Screen):
         for y in rows:
             self._touch(y)
             self.buffer.pop(y, None)
-            if blank != screen_colours.PLAIN:
+            if blank != sgr.PLAIN:
                 self.buffer[y] = Row(blank)
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:

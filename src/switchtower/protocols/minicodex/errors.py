@@ -3,7 +3,7 @@
 from typing import Literal
 
 from switchtower.core import errors
-from switchtower.protocols.minicodex import stamps
+from switchtower.protocols.minicodex import frame_writer
 
 Code = Literal[
     # minicodex, Error codes
@@ -61,7 +61,7 @@ def convert_core_error(refusal: errors.CoreError, *, running: bool = False) -> t
     """Its code and its message. `running` says that a run is active, only not the one that was meant."""
     if isinstance(refusal, errors.RunInProgress) and refusal.detail and refusal.detail.startswith("run_"):
         # minicodex, RunState: a run's id is a UUID
-        return "BUSY", errors.RunInProgress(stamps.make_run_uuid(refusal.detail).decode(), hint=refusal.hint).message
+        return "BUSY", errors.RunInProgress(frame_writer.make_run_uuid(refusal.detail).decode(), hint=refusal.hint).message
     if running and isinstance(refusal, errors.NoActiveRun):
         return "STALE_RUN_ID", refusal.message
     return TABLE[type(refusal)], refusal.message

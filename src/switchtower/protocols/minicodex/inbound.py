@@ -1,7 +1,8 @@
 """MiniCodex frames in: bytes to a checked message. Bad input becomes a refusal with the document's codes, and nothing else.
 
 A name that stands twice in an object counts as it stands last, as the document's own models have it.
-"""
+
+What each command does, for `core/roles.py`."""
 
 import re
 from collections.abc import Collection
@@ -9,6 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from switchtower.core.roles import Action
 from switchtower.protocols.minicodex import messages
 from switchtower.protocols.minicodex.errors import Code
 
@@ -91,3 +93,21 @@ def _find_request_id(loose: dict[str, Any]) -> str | None:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= 100 else text[:99] + "…"
+
+
+MESSAGE_ACTIONS: dict[type[messages.ClientMessage], Action] = {
+    # Without a `session_id` in the address, `hello` and `resume` start a session: that is judged where it happens.
+    messages.Hello: Action.WATCH,
+    messages.Resume: Action.WATCH,
+    messages.Send: Action.SEND,
+    messages.Approve: Action.DECIDE,
+    messages.Deny: Action.DECIDE,
+    messages.Abort: Action.STOP,
+    messages.GetSnapshot: Action.WATCH,
+    messages.Ping: Action.WATCH,
+}
+
+
+def get_action(message: messages.ClientMessage) -> Action | None:
+    """None for a command without a row, which needs an admin."""
+    return MESSAGE_ACTIONS.get(type(message))

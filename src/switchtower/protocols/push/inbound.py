@@ -1,4 +1,13 @@
-"""Push frames in: bytes to a checked request, and a request to a core command. Bad input becomes push's own error."""
+"""Push frames in: bytes to a checked request, and a request to a core command. Bad input becomes push's own error.
+
+What each request does, for `core/roles.py`.
+
+How a client's event numbers relate to the journal's. Pure.
+
+A client that has no gap is sent the journal's own numbers. Each gap moves a client to the next *numbering*: a multiple of
+`STRIDE` is added to every number that it is sent from then on, the gap's two frames included. So none of them can be a number
+that this client has seen, nor be below its cursor, however far ahead of the journal that is; and its next `lastSeenSeq` holds
+both its numbering and its place in the journal (push, Event Envelope: `seq` is strictly monotonic, clients dedupe by it)."""
 
 import hashlib
 import re
@@ -8,9 +17,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from switchtower.core import commands, events, flows, policy, terminals
+from switchtower.core import commands, events, flows, policy
 from switchtower.core import errors as core_errors
-from switchtower.protocols.push import errors, extensions, messages
+from switchtower.core.roles import Action
+from switchtower.core.rules import terminals
+from switchtower.protocols.push import errors, extension_messages, messages
 
 UNKNOWN_REQUEST = "req_unknown"
 """Answers a frame whose own `requestId` is missing, empty or too long to repeat."""
@@ -21,7 +32,7 @@ MAX_ECHO_LENGTH = 256
 class PushRequest(Struct, frozen=True):
     request_id: str
     type: str
-    payload: messages.Request | extensions.ExtensionRequest
+    payload: messages.Request | extension_messages.ExtensionRequest
     session_id: str | None
 
 
@@ -52,10 +63,10 @@ class _Envelope(Struct, frozen=True):
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _is_request_id = re.compile(r"req_[A-Za-z0-9._:-]{1,252}").fullmatch
 _is_session_id = re.compile(r"sess_[A-Za-z0-9._:-]{1,251}").fullmatch
-_payload_decoders: dict[str, Callable[[msgspec.Raw], messages.Request | extensions.ExtensionRequest]] = {
-    name: msgspec.json.Decoder(payload).decode for name, payload in {**messages.REQUESTS, **extensions.REQUESTS}.items()
+_payload_decoders: dict[str, Callable[[msgspec.Raw], messages.Request | extension_messages.ExtensionRequest]] = {
+    name: msgspec.json.Decoder(payload).decode for name, payload in {**messages.REQUESTS, **extension_messages.REQUESTS}.items()
 }
-_NEEDS_SESSION = messages.NEEDS_SESSION | extensions.NEEDS_SESSION
+_NEEDS_SESSION = messages.NEEDS_SESSION | extension_messages.NEEDS_SESSION
 
 
 def parse(frame: bytes) -> PushRequest:
@@ -234,7 +245,7 @@ def build_cancel_run(request: messages.CancelRun, session_id: str, actor: events
     )
 
 
-def build_queue_message(request: extensions.QueueMessage, session_id: str, actor: events.Actor) -> commands.QueueMessage:
+def build_queue_message(request: extension_messages.QueueMessage, session_id: str, actor: events.Actor) -> commands.QueueMessage:
     return commands.QueueMessage(
         session_id=session_id,
         actor=actor,
@@ -245,7 +256,7 @@ def build_queue_message(request: extensions.QueueMessage, session_id: str, actor
 
 
 def build_configure_session(
-    request: extensions.ConfigureSession, session_id: str, actor: events.Actor
+    request: extension_messages.ConfigureSession, session_id: str, actor: events.Actor
 ) -> commands.ConfigureSession:
     return commands.ConfigureSession(
         session_id=session_id,
@@ -258,7 +269,7 @@ def build_configure_session(
     )
 
 
-def build_answer_dialog(request: extensions.AnswerDialog, session_id: str, actor: events.Actor) -> commands.AnswerDialog:
+def build_answer_dialog(request: extension_messages.AnswerDialog, session_id: str, actor: events.Actor) -> commands.AnswerDialog:
     """Raises `InvalidCommand` unless it is one answer."""
     given: dict[str, object] = {
         name: answer
@@ -275,7 +286,7 @@ def build_answer_dialog(request: extensions.AnswerDialog, session_id: str, actor
 
 
 def build_terminal_input(
-    request: extensions.TerminalInput, session_id: str, actor: events.Actor
+    request: extension_messages.TerminalInput, session_id: str, actor: events.Actor
 ) -> commands.TypeInput | commands.TypeKeys:
     if request.inputId is None:
         return commands.TypeKeys(session_id=session_id, actor=actor, text=request.text)
@@ -290,5 +301,72 @@ def build_terminal_input(
     )
 
 
-def build_terminal_resize(request: extensions.TerminalResize, session_id: str, actor: events.Actor) -> commands.ResizeTerminal:
+def build_terminal_resize(
+    request: extension_messages.TerminalResize, session_id: str, actor: events.Actor
+) -> commands.ResizeTerminal:
     return commands.ResizeTerminal(session_id=session_id, actor=actor, cols=request.cols, rows=request.rows)
+
+
+REQUEST_ACTIONS: dict[str, Action] = {
+    "hello": Action.WATCH,
+    "ping": Action.WATCH,
+    "start_session": Action.START,
+    "list_sessions": Action.WATCH,
+    "attach_session": Action.WATCH,
+    "resume_session": Action.WATCH,
+    "send_user_message": Action.SEND,
+    "submit_approval": Action.DECIDE,
+    "cancel_run": Action.STOP,
+    "get_session": Action.WATCH,
+    "configure_session": Action.CONFIGURE,
+    "queue_message": Action.SEND,
+    "compact_session": Action.CONFIGURE,
+    "undo_run": Action.RESTORE,
+    "diff_session": Action.WATCH,
+    "list_models": Action.WATCH,
+    "list_templates": Action.WATCH,
+    "list_presets": Action.WATCH,
+    "answer_dialog": Action.ANSWER,
+    "terminal_input": Action.TYPE,
+    "terminal_resize": Action.TYPE,
+    "list_terminals": Action.WATCH,
+    "get_flow": Action.WATCH,
+    "set_provider_variables": Action.MANAGE_NODES,
+    "list_cards": Action.WATCH,
+    "list_approvals": Action.WATCH,
+    "search_sessions": Action.WATCH,
+    "fork_session": Action.FORK,
+    "delete_session": Action.DELETE,
+    "list_trusted_folders": Action.WATCH,
+    "trust_folder": Action.TRUST,
+    "forget_folder": Action.TRUST,
+    "list_nodes": Action.WATCH,
+    "drain_node": Action.MANAGE_NODES,
+}
+
+
+def get_action(type_: str, payload: messages.Request | extension_messages.ExtensionRequest) -> Action | None:
+    """None for a request without a row, which needs an admin."""
+    if isinstance(payload, messages.SubmitApproval) and payload.decision == "approve" and payload.scope == "session":
+        return Action.ALLOW_ALWAYS
+    return REQUEST_ACTIONS.get(type_)
+
+
+SEQ_STRIDE = 1_000_000_000
+"""More events than a session can have."""
+_MAX_SEQ = 2**53 - 1
+"""What a JSON number holds exactly."""
+
+
+def get_journal_seq(number: int) -> int:
+    return number % SEQ_STRIDE
+
+
+def get_seq_offset(number: int) -> int:
+    return number - number % SEQ_STRIDE
+
+
+def get_next_seq_offset(last_seen: int) -> int:
+    """The numbering after that of `last_seen`. After the last of millions, the first one comes again."""
+    following = get_seq_offset(last_seen) + SEQ_STRIDE
+    return following if following + SEQ_STRIDE <= _MAX_SEQ else SEQ_STRIDE

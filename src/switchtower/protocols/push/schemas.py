@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from switchtower.protocols.push import extensions, messages
+from switchtower.protocols.push import extension_messages, messages
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DEFS = "push-runtime-defs.schema.json"
@@ -21,9 +21,9 @@ EVENT = "push-runtime-event-envelope.schema.json"
 
 JsonSchema = dict[str, Any]
 
-REQUESTS = {**messages.REQUESTS, **extensions.REQUESTS}
-ANSWERS = {**messages.ANSWERS, **extensions.ANSWERS}
-NEEDS_SESSION = messages.NEEDS_SESSION | extensions.NEEDS_SESSION
+REQUESTS = {**messages.REQUESTS, **extension_messages.REQUESTS}
+ANSWERS = {**messages.ANSWERS, **extension_messages.ANSWERS}
+NEEDS_SESSION = messages.NEEDS_SESSION | extension_messages.NEEDS_SESSION
 
 
 def build_documents() -> dict[str, JsonSchema]:

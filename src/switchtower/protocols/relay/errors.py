@@ -90,3 +90,7 @@ class FrameTooLong(RelayError):
 
 def convert_core_error(refusal: errors.CoreError) -> str:
     return TABLE[type(refusal)] or refusal.message
+
+
+class RunMoved(Exception):
+    """The run's home is another node by now."""

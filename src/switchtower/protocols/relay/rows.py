@@ -6,8 +6,9 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from switchtower.core import events, journal, states
-from switchtower.protocols.relay import messages, names, outbound, stamps
+from switchtower.core import events, states
+from switchtower.core.ports import journal
+from switchtower.protocols.relay import encoder, messages, wire_values
 
 RunRowStatus = Literal["running", "awaiting_input", "awaiting_approval", "exited", "lost"]
 MessageRole = Literal["user", "assistant", "system"]
@@ -24,15 +25,15 @@ def compute_status(card: journal.Card) -> RunRowStatus:
         return "awaiting_approval"
     if active:
         return "awaiting_input" if card.waits else "running"
-    if not card.tool and card.mode != "headless" and card.engine != outbound.FLOW:
+    if not card.tool and card.mode != "headless" and card.engine != encoder.FLOW:
         return "awaiting_input"  # an agent waits for the next message
     return "exited"
 
 
 def _get_op_tool(card: journal.Card, tool: str) -> str | UnsetType:
     """A program's own prompt is about no tool."""
-    is_prompt = bool(card.tool) and tool in (card.tool, outbound.TERMINAL)
-    return UNSET if is_prompt else outbound.get_op_tool("", tool) or UNSET
+    is_prompt = bool(card.tool) and tool in (card.tool, encoder.TERMINAL)
+    return UNSET if is_prompt else encoder.get_op_tool("", tool) or UNSET
 
 
 def make_run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
@@ -41,7 +42,7 @@ def make_run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
     ended = state == "exited" or (state == "lost" and card.state not in states.ACTIVE)
     asked: dict[str, Any] = {}
     if state == "awaiting_approval" and card.pending_approval_id is not None:
-        asked["pending_request_id"] = names.format_request_id(card.pending_approval_id)
+        asked["pending_request_id"] = wire_values.format_request_id(card.pending_approval_id)
         asked["pending_reason"] = "permission"
     if question is not None:
         asked |= {
@@ -52,14 +53,14 @@ def make_run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
     elif waits is not None:
         asked |= {"pending_reason": waits.reason, "pending_prompt": waits.prompt}
     return messages.RunRow(
-        id=names.format_run_id(card.session_id),
+        id=wire_values.format_run_id(card.session_id),
         host_id=card.host or own_host_id,
         tool=card.tool or card.engine or AGENT,
         cwd=card.workspace.root,
         status=state,
-        started_at=stamps.format_timestamp(card.created_at_ms),
-        last_active_at=stamps.format_timestamp(card.updated_at_ms),
-        ended_at=stamps.format_timestamp(card.ended_at_ms) if ended and card.ended_at_ms is not None else UNSET,
+        started_at=wire_values.format_timestamp(card.created_at_ms),
+        last_active_at=wire_values.format_timestamp(card.updated_at_ms),
+        ended_at=wire_values.format_timestamp(card.ended_at_ms) if ended and card.ended_at_ms is not None else UNSET,
         exit_code=_find_exit_code(card) if ended else UNSET,
         title=card.title or UNSET,
         engine=UNSET if card.host else card.engine or UNSET,
@@ -68,7 +69,7 @@ def make_run_row(card: journal.Card, own_host_id: str) -> messages.RunRow:
         preset=card.preset or UNSET,
         policy=card.policy if card.engine == AGENT and not card.host else UNSET,
         sandbox=UNSET if card.host else card.sandbox or UNSET,
-        child_of=names.format_run_id(card.child_of) if card.child_of else UNSET,
+        child_of=wire_values.format_run_id(card.child_of) if card.child_of else UNSET,
         usage=_make_usage(card.spent) if card.spent else UNSET,
         acceptance=[messages.RowCriterion(name, passed) for name, passed in card.accepted.items()] or UNSET,
         **asked,
@@ -120,13 +121,13 @@ _ROLES: dict[str, MessageRole] = {"run.input": "user", "run.output": "assistant"
 
 
 def make_history(
-    about: outbound.EnvelopeHeader, entries: Sequence[journal.Entry], *, include_output: bool
+    about: encoder.EnvelopeHeader, entries: Sequence[journal.Entry], *, include_output: bool
 ) -> list[messages.Message]:
     """A page of a run's messages, oldest first. The pieces in which an agent speaks are put together again."""
     found: list[messages.Message] = []
     speaking: list[str] = []
     for entry in entries:
-        frame = outbound.encode_event(about, entry)
+        frame = encoder.encode_event(about, entry)
         if frame is None:
             continue
         read = _decode(frame)

@@ -1,18 +1,20 @@
 """The orchestrator's side of REP: one request at a time to a runtime, and its answer. What to ask is decided elsewhere.
 
 Whatever a runtime does wrong ends the conversation for good with `Broken`, which is 3001.
-"""
+
+rep 9: whether a runtime can do what a flow needs. Pure; says why not, and what helps."""
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from switchtower.protocols.rep import child, errors
+from switchtower.protocols.rep import errors, messages, outcome, runtime_process
 
 GRACE = 1.0
 """For a runtime to go by itself once its input has ended."""
@@ -90,7 +92,7 @@ class RuntimeClient:
     """One runtime, from its start to its end. To be used with `async with`, or closed with `aclose`."""
 
     def __init__(self) -> None:
-        self._process: child.RuntimeProcess
+        self._process: runtime_process.RuntimeProcess
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
         self._waiting: asyncio.Future[Raw] | None = None
@@ -115,7 +117,7 @@ class RuntimeClient:
         REP has in it. Raises `child.NotStarted`."""
         client = cls()
         variables = {**(os.environ if environment is None else environment), **runtime_environment.build_variables()}
-        client._process = child.start_process(
+        client._process = runtime_process.start_process(
             argv, cwd=cwd, environment=variables, run_id=runtime_environment.run_id, listener=client, process_mark=process_mark
         )
         return client
@@ -261,3 +263,70 @@ def _shorten(line: bytes) -> str:
 
     text = Redactor().redact_text(line[: 2 * _MAX_QUOTED].decode(errors="replace"))
     return f"`{text[:_MAX_QUOTED]}…`" if len(text) > _MAX_QUOTED else f"`{text}`"
+
+
+_FIELDS: dict[str, tuple[type, str]] = {
+    "version": (str, "a string"),
+    "step_kinds": (list, "a list"),
+    "limits": (dict, "an object"),
+}
+_SEMVER = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?", re.ASCII
+)
+_REMEDY = "hint: use another runtime, or look at what this one says with `tm runtime cache show --engine {engine}`"
+
+
+class RuntimeUnsuitable(Exception):
+    """The runtime cannot run this flow."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.error = error
+
+
+class RuntimeCapabilities(Struct, frozen=True):
+    """What a runtime says of itself, once it is known to be complete."""
+
+    version: str
+    step_kinds: frozenset[str]
+    limits: dict[str, Any]
+
+
+def parse_capabilities(answer: Any, *, engine: str) -> RuntimeCapabilities:
+    """Raises `Unacceptable` when a required field is missing or is something else."""
+    fields = answer if isinstance(answer, dict) else {}
+    missing = [name for name in _FIELDS if name not in fields]
+    if missing:
+        told = ", ".join(f"`{name}`" for name in missing)
+        raise RuntimeUnsuitable(_make_error(f"the runtime's capabilities lack {told}", engine, {"missing": missing}))
+    wrong = [f"`{name}` is not {what}" for name, (kind, what) in _FIELDS.items() if not isinstance(fields[name], kind)]
+    if not wrong and not all(isinstance(kind, str) for kind in fields["step_kinds"]):
+        wrong.append("`step_kinds` holds something else than strings")
+    if isinstance(fields["version"], str) and not _SEMVER.fullmatch(fields["version"]):
+        wrong.append(f"`version` is `{fields['version'][:100]}` and not a semantic version such as `0.1.0`")
+    if wrong:
+        raise RuntimeUnsuitable(
+            _make_error(f"the runtime's capabilities are not usable: {', '.join(wrong)}", engine, {"wrong": wrong})
+        )
+    return RuntimeCapabilities(fields["version"], frozenset(fields["step_kinds"]), fields["limits"])
+
+
+def find_missing_kinds(offer: RuntimeCapabilities, required: Collection[str]) -> frozenset[str]:
+    return frozenset(required) - offer.step_kinds
+
+
+def check_capabilities(offer: RuntimeCapabilities, required: Collection[str], *, engine: str) -> None:
+    """Raises `Unacceptable` when the flow needs a kind that the runtime does not have."""
+    missing = sorted(find_missing_kinds(offer, required))
+    if not missing:
+        return
+    told = ", ".join(f"`{kind}`" for kind in missing)
+    message = f"the runtime does not support the step kind{'s' if len(missing) > 1 else ''} {told}"
+    if set(missing) <= set(messages.CONTROL_KINDS):
+        message += ", which direct the flow and which this flow cannot do without"
+    details = {"missing": missing, "supported": sorted(offer.step_kinds)}
+    raise RuntimeUnsuitable(_make_error(message, engine, details, code=errors.RepErrorCode.UNSUPPORTED_STEP_KIND))
+
+
+def _make_error(message: str, engine: str, details: dict[str, Any], *, code: int = outcome.VALIDATION) -> dict[str, Any]:
+    return outcome.make_error(code, f"{message}; {_REMEDY.format(engine=engine)}", details=details)

@@ -1,10 +1,13 @@
-"""Drives one run on any runtime: capabilities, start, polls, events, and the end, whatever the runtime does. What a
+"""The events of one run: each is handed on as it comes, and kept. Of a flood only the beginning and the end stay in memory;
+how many were let go in between is counted.
+
+Drives one run on any runtime: capabilities, start, polls, events, and the end, whatever the runtime does. What a
 flow is, and where a project keeps its runtime, is known elsewhere.
 
-Whatever happens, there is an `Outcome`, and nothing is left of the runtime when it is there.
-"""
+Whatever happens, there is an `Outcome`, and nothing is left of the runtime when it is there."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,8 +15,57 @@ from uuid import uuid4
 
 from msgspec import Raw, Struct, structs
 
-from switchtower.protocols.rep import client, collecting, errors, messages, negotiation, outcome
-from switchtower.protocols.rep.child import RuntimeNotStarted
+from switchtower.protocols.rep import client as rep_client
+from switchtower.protocols.rep import errors, messages, outcome
+from switchtower.protocols.rep.runtime_process import RuntimeNotStarted
+
+RunEvent = dict[str, Any]
+OnRunEvent = Callable[[RunEvent], Awaitable[None] | None]
+"""Told each event, in order. What it returns is awaited, and meanwhile the runtime is not polled."""
+
+MAX_EVENTS = 100_000
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class EventCollector:
+    def __init__(self, on_event: OnRunEvent | None = None, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
+        self._on_event = on_event
+        self._max_kept = max_events // 2
+        self._max_kept_bytes = max_bytes // 2
+        self._first: list[RunEvent] = []
+        self._first_bytes = 0
+        self._is_first_full = False
+        self._last: deque[tuple[RunEvent, int]] = deque()
+        self._last_bytes = 0
+        self.left_out = 0
+        self.last_failed: RunEvent | None = None
+        """The last `step` event that tells of a failure."""
+
+    async def add(self, events: list[RunEvent], wire_bytes: int) -> None:
+        """Those of one poll, and how long they were on the wire together."""
+        each = wire_bytes // len(events) if events else 0
+        for event in events:
+            self._keep(event, each)
+            if event.get("type") == "step" and event.get("state") == "failed":
+                self.last_failed = event
+            if self._on_event is not None and (handed := self._on_event(event)) is not None:
+                await handed
+
+    def list_kept(self) -> list[RunEvent]:
+        return [*self._first, *(event for event, _ in self._last)]
+
+    def _keep(self, event: RunEvent, size: int) -> None:
+        if not self._is_first_full and len(self._first) < self._max_kept and self._first_bytes + size <= self._max_kept_bytes:
+            self._first.append(event)
+            self._first_bytes += size
+            return
+        self._is_first_full = True  # a small one after a big one must not overtake it
+        self._last.append((event, size))
+        self._last_bytes += size
+        while len(self._last) > self._max_kept or self._last_bytes > self._max_kept_bytes:
+            self._last_bytes -= self._last.popleft()[1]
+            self.left_out += 1
+
 
 TIMEOUT = 120.0
 CANCEL_GRACE = 5.0
@@ -55,14 +107,14 @@ class RuntimeRunOrder(Struct, frozen=True, kw_only=True):
     log_json: bool = False
     timeout_s: float = TIMEOUT
     cancel_grace_s: float = CANCEL_GRACE
-    exit_grace_s: float = client.GRACE
+    exit_grace_s: float = rep_client.GRACE
     """For the runtime to exit by itself once its run is over."""
     environment: Mapping[str, str] | None = None
     process_mark: str | None = None
     """Whose processes the runtime's are, for who looks after many of them; otherwise the run's own, and ended with it."""
 
-    def make_environment(self) -> client.RuntimeEnvironment:
-        return client.RuntimeEnvironment(
+    def make_environment(self) -> rep_client.RuntimeEnvironment:
+        return rep_client.RuntimeEnvironment(
             run_id=self.run_id,
             trace_id=self.trace_id,
             timeout_s=self.timeout_s,
@@ -87,7 +139,7 @@ async def drive_run(
     order: RuntimeRunOrder,
     *,
     cancel: asyncio.Event | None = None,
-    on_event: collecting.OnRunEvent | None = None,
+    on_event: OnRunEvent | None = None,
     on_capabilities: OnCapabilities | None = None,
     adapt: AdaptFlow | None = None,
     check: CheckFlow | None = None,
@@ -103,13 +155,13 @@ async def drive_run(
         order,
         cancel or asyncio.Event(),
         kill or asyncio.Event(),
-        collecting.EventCollector(on_event),
+        EventCollector(on_event),
         on_capabilities,
         adapt,
         drive_control,
     )
     try:
-        driving.client = client.RuntimeClient.start(
+        driving.client = rep_client.RuntimeClient.start(
             order.argv,
             cwd=order.cwd,
             runtime_environment=order.make_environment(),
@@ -128,14 +180,14 @@ async def drive_run(
 
 
 class _RunDriver:
-    client: client.RuntimeClient
+    client: rep_client.RuntimeClient
 
     def __init__(
         self,
         order: RuntimeRunOrder,
         cancel: asyncio.Event,
         kill: asyncio.Event,
-        collector: collecting.EventCollector,
+        collector: EventCollector,
         on_capabilities: OnCapabilities | None,
         adapt: AdaptFlow | None,
         drive_control: DriveControl | None,
@@ -215,11 +267,11 @@ class _RunDriver:
                 return await self._run_step_by_step()
             await self._start(ir)
             return await self._poll_until_done()
-        except negotiation.RuntimeUnsuitable as problem:
+        except rep_client.RuntimeUnsuitable as problem:
             return self.make_failure(problem.error)
-        except client.RuntimeRequestError as refused:
+        except rep_client.RuntimeRequestError as refused:
             return self.make_failure(outcome.convert_runtime_error(refused.code, refused.message, refused.data))
-        except client.RuntimeConnectionError as broken:
+        except rep_client.RuntimeConnectionError as broken:
             cause: outcome.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
             return self.make_failure(outcome.make_error(broken.code, broken.message, details=broken.details, cause=cause))
 
@@ -229,13 +281,13 @@ class _RunDriver:
         answer = await self.client.call(messages.CAPABILITIES, {}, object)
         if self._on_capabilities is not None and isinstance(answer, dict):
             self._on_capabilities(answer)
-        offer = negotiation.parse_capabilities(answer, engine=order.engine)
-        lacking = negotiation.find_missing_kinds(offer, order.required)
+        offer = rep_client.parse_capabilities(answer, engine=order.engine)
+        lacking = rep_client.find_missing_kinds(offer, order.required)
         if lacking and lacking <= set(messages.CONTROL_KINDS):
             adapted = self._adapt(order.ir, lacking) if self._adapt is not None else None
             if adapted is not None or self._drive_control is not None:
                 return adapted
-        negotiation.check_capabilities(offer, order.required, engine=order.engine)
+        rep_client.check_capabilities(offer, order.required, engine=order.engine)
         return order.ir
 
     async def _run_step_by_step(self) -> outcome.FlowRunOutcome:
@@ -268,7 +320,7 @@ class _RunDriver:
             if self._cancel.is_set() and not self._cancel_sent:
                 self._cancel_sent = True
                 pause = _MIN_POLL_INTERVAL
-                with suppress(client.RuntimeRequestError):  # one that cannot be cancelled is ended when its time is up
+                with suppress(rep_client.RuntimeRequestError):  # one that cannot be cancelled is ended when its time is up
                     await self.client.call(messages.CANCEL, reference, object)
             polled = await self._poll(reference)
             events = await self._handle_poll(polled)
@@ -283,7 +335,7 @@ class _RunDriver:
     async def _poll(self, reference: messages.RunRef) -> _PollResult:
         try:
             return await self.client.call(messages.POLL, reference, _PollResult)
-        except client.RuntimeRequestError as refused:
+        except rep_client.RuntimeRequestError as refused:
             if refused.code != errors.INVALID_PARAMS:
                 raise
             # rep 4: these are the params of the document, so the two do not speak the same protocol.

@@ -1,21 +1,63 @@
-"""REP's serving end: a runtime on two descriptors. Lines in, lines out, one after the other; what a run is, the port's other side
+"""Lines out of the pieces that a pipe delivers. Bounded: of a line that is too long nothing is kept, and that it was there is
+told once. Does no I/O.
+
+REP's serving end: a runtime on two descriptors. Lines in, lines out, one after the other; what a run is, the port's other side
 knows. Peer mistakes are answered, and never end the conversation.
 
 A runtime is a process for each run, so its start is what everybody waits for. That is why this file loads next to nothing:
-results come as JSON text, and the wire's types are loaded when a run begins.
-"""
+results come as JSON text, and the wire's types are loaded when a run begins."""
 
 import json
 import os
 
-from switchtower.protocols.rep import errors, framing
+from switchtower.protocols.rep import errors
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Protocol
 
     from switchtower.protocols.rep import messages
+
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+
+
+class BoundedLineSplitter:
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = longest
+        self._pieces: list[bytes] = []
+        """Of the line that has no end yet."""
+        self._length = 0
+        self._skipping = False
+
+    def feed(self, piece: bytes) -> "list[bytes | None]":
+        """The lines that ended with this piece, without their ends; None for one that was too long. Empty ones are left out."""
+        *ended, rest = piece.split(b"\n")
+        lines: list[bytes | None] = []
+        for end in ended:
+            self._add(end)
+            line = None if self._skipping else b"".join(self._pieces).strip()
+            if line != b"":
+                lines.append(line)
+            self._pieces, self._length, self._skipping = [], 0, False
+        self._add(rest)
+        return lines
+
+    def take_rest(self) -> "list[bytes | None]":
+        """What was left without an end when the input ended."""
+        return self.feed(b"\n")
+
+    def _add(self, piece: bytes) -> None:
+        self._length += len(piece)
+        if self._length > self._max_bytes:
+            self._pieces, self._skipping = [], True
+        elif piece:
+            self._pieces.append(piece)
+
+
+if TYPE_CHECKING:
 
     class RepRuntimePort(Protocol):
         """What executes. Results are JSON text. Anything may raise `Refused`; none of it waits for a run."""
@@ -156,7 +198,7 @@ def serve(input_fd: int, output_fd: int, runtime: "RepRuntimePort") -> None:
 
 
 def _read_lines(input_fd: int) -> "Iterator[bytes | None]":
-    lines = framing.BoundedLineSplitter()
+    lines = BoundedLineSplitter()
     while piece := _read(input_fd):
         yield from lines.feed(piece)
     yield from lines.take_rest()
@@ -194,7 +236,7 @@ def _parse_request(line: "bytes | None") -> "dict[str, Any]":
     """rep 4: what is no request is 3001, in REP's own numbers and not in JSON-RPC's."""
     if line is None:
         raise RepError(
-            errors.RepErrorCode.BROKEN_TRANSPORT, f"Invalid JSON: a line is longer than {framing.MAX_LINE_BYTES // 1024**2} MiB"
+            errors.RepErrorCode.BROKEN_TRANSPORT, f"Invalid JSON: a line is longer than {MAX_LINE_BYTES // 1024**2} MiB"
         )
     try:
         request = _DECODER.decode(line.decode())

@@ -11,9 +11,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from switchtower.core import errors, leases
-from switchtower.stores.postgres import connections, names, schema
-from switchtower.stores.postgres.connections import PostgresConnection
+from switchtower.core import errors
+from switchtower.core.ports import cluster
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import PostgresConnection
 from switchtower.stores.postgres.pool import Pool
 
 Result = TypeVar("Result")
@@ -49,7 +50,7 @@ class PostgresLeases:
     async def open(self) -> None:
         pool = Pool(self._dsn, most=_CONNECTIONS, timeout=self._timeout)
         with _translate_errors():
-            await pool.open(schema.migrate)
+            await pool.open(database.migrate)
         self._pool = pool
 
     async def close(self) -> None:
@@ -60,7 +61,7 @@ class PostgresLeases:
     async def _run_transaction(self, work: Callable[[PostgresConnection], Awaitable[Result]]) -> Result:
         """One transaction, which changes something or not: it is safe to ask any of these again."""
         if self._pool is None:
-            raise leases.LeasesUnavailable("they are not open")
+            raise cluster.LeasesUnavailable("they are not open")
         with _translate_errors():
             return await self._pool.run_transaction(work)
 
@@ -74,40 +75,46 @@ class PostgresLeases:
             f" VALUES ($1, $3, clock_timestamp(), {_IN}, $4, $5)"
             " ON CONFLICT (node_id) DO UPDATE SET address = excluded.address, expires_at = excluded.expires_at,"
             "   name = excluded.name, version = excluded.version",
-            *(names.escape_nul(node_id), lasts_ms, names.escape_nul(address), names.escape_nul(name), names.escape_nul(version)),
+            *(
+                database.escape_nul(node_id),
+                lasts_ms,
+                database.escape_nul(address),
+                database.escape_nul(name),
+                database.escape_nul(version),
+            ),
         )
 
     async def begin_drain(self, node_id: str) -> None:
-        await self._fetch_rows("UPDATE nodes SET draining = true WHERE node_id = $1", names.escape_nul(node_id))
+        await self._fetch_rows("UPDATE nodes SET draining = true WHERE node_id = $1", database.escape_nul(node_id))
 
     async def drain(self, node_id: str) -> int:
         async def work(connection: PostgresConnection) -> int:
             # The second statement sees what was given to the node before the first got its row.
-            await connection.execute("SELECT FROM nodes WHERE node_id = $1 FOR UPDATE", names.escape_nul(node_id))
-            await connection.execute("UPDATE nodes SET draining = true WHERE node_id = $1", names.escape_nul(node_id))
+            await connection.execute("SELECT FROM nodes WHERE node_id = $1 FOR UPDATE", database.escape_nul(node_id))
+            await connection.execute("UPDATE nodes SET draining = true WHERE node_id = $1", database.escape_nul(node_id))
             return await _release_all(connection, node_id)
 
         return await self._run_transaction(work)
 
-    async def renew(self, node_id: str, lasts_ms: int) -> leases.Renewal:
+    async def renew(self, node_id: str, lasts_ms: int) -> cluster.Renewal:
         for (was_alive,) in await self._fetch_rows(
             "WITH before AS ("
             "   SELECT node_id, expires_at > clock_timestamp() AS was_alive FROM nodes WHERE node_id = $1 FOR NO KEY UPDATE)"
             f" UPDATE nodes SET expires_at = {_IN} FROM before WHERE nodes.node_id = before.node_id RETURNING was_alive",
-            *(names.escape_nul(node_id), lasts_ms),
+            *(database.escape_nul(node_id), lasts_ms),
         ):
-            return leases.Renewal.KEPT if was_alive else leases.Renewal.LATE
-        return leases.Renewal.UNKNOWN
+            return cluster.Renewal.KEPT if was_alive else cluster.Renewal.LATE
+        return cluster.Renewal.UNKNOWN
 
     async def inherit(self, from_node_id: str, node_id: str) -> int:
         async def work(connection: PostgresConnection) -> int:
             alive = "SELECT FROM nodes WHERE node_id = $1 AND expires_at > now() AND NOT draining FOR KEY SHARE"
-            if not await connection.fetch(alive, names.escape_nul(node_id)):
+            if not await connection.fetch(alive, database.escape_nul(node_id)):
                 return 0
-            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.escape_nul(from_node_id))
+            await connection.execute("DELETE FROM nodes WHERE node_id = $1", database.escape_nul(from_node_id))
             taken = await connection.fetch(
                 "UPDATE homes SET node_id = $2, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1",
-                *(names.escape_nul(from_node_id), names.escape_nul(node_id)),
+                *(database.escape_nul(from_node_id), database.escape_nul(node_id)),
             )
             return len(taken)
 
@@ -115,12 +122,12 @@ class PostgresLeases:
 
     async def leave(self, node_id: str) -> int:
         async def work(connection: PostgresConnection) -> int:
-            await connection.execute("DELETE FROM nodes WHERE node_id = $1", names.escape_nul(node_id))
+            await connection.execute("DELETE FROM nodes WHERE node_id = $1", database.escape_nul(node_id))
             return await _release_all(connection, node_id)
 
         return await self._run_transaction(work)
 
-    async def list_nodes(self, *, counted: bool = True) -> list[leases.Node]:
+    async def list_nodes(self, *, counted: bool = True) -> list[cluster.Node]:
         count = "(SELECT count(*) FROM homes WHERE homes.node_id = nodes.node_id AND homes.head > 0)" if counted else "0"
         rows = await self._fetch_rows(
             f"SELECT node_id, address, name, version, {_MS.format('joined_at')}, {_MS.format('expires_at')},"
@@ -143,12 +150,12 @@ class PostgresLeases:
 
         return await self._run_transaction(work)
 
-    async def acquire(self, session_id: str, node_id: str) -> leases.Lease | None:
+    async def acquire(self, session_id: str, node_id: str) -> cluster.Lease | None:
         return next(iter(await self.acquire_all([session_id], node_id)), None)
 
-    async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[leases.Lease]:
+    async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[cluster.Lease]:
         # In the order that appends have too: two nodes that want the same rows do not wait for each other in a circle.
-        wanted = sorted({names.escape_nul(session_id) for session_id in session_ids})
+        wanted = sorted({database.escape_nul(session_id) for session_id in session_ids})
         rows = await self._fetch_rows(
             f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
             " INSERT INTO homes (session_id, epoch, node_id)"
@@ -159,28 +166,33 @@ class PostgresLeases:
             f" WHERE homes.node_id IS NULL OR homes.node_id = excluded.node_id OR {_SILENT}"
             " RETURNING session_id, node_id, epoch)"
             f" SELECT session_id, node_id, epoch, {_MS.format('expires_at')} FROM taken JOIN taker USING (node_id)",
-            *(wanted, names.escape_nul(node_id), begin),
+            *(wanted, database.escape_nul(node_id), begin),
         )
         return [_make_lease(row) for row in rows]
 
-    async def hand_over(self, lease: leases.Lease, to_node_id: str) -> leases.Lease | None:
+    async def hand_over(self, lease: cluster.Lease, to_node_id: str) -> cluster.Lease | None:
         return _make_single_lease(
             await self._fetch_rows(
                 f"UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM ({_TAKER.format('$4')}) AS nodes"
                 f" WHERE session_id = $1 AND homes.node_id = $2 AND homes.epoch = $3 RETURNING {_LEASE}",
-                *(names.escape_nul(lease.session_id), names.escape_nul(lease.node_id), lease.epoch, names.escape_nul(to_node_id)),
+                *(
+                    database.escape_nul(lease.session_id),
+                    database.escape_nul(lease.node_id),
+                    lease.epoch,
+                    database.escape_nul(to_node_id),
+                ),
             )
         )
 
-    async def release(self, lease: leases.Lease) -> bool:
+    async def release(self, lease: cluster.Lease) -> bool:
         rows = await self._fetch_rows(
             "UPDATE homes SET node_id = NULL, epoch = epoch + 1"
             " WHERE session_id = $1 AND node_id = $2 AND epoch = $3 RETURNING 1",
-            *(names.escape_nul(lease.session_id), names.escape_nul(lease.node_id), lease.epoch),
+            *(database.escape_nul(lease.session_id), database.escape_nul(lease.node_id), lease.epoch),
         )
         return bool(rows)
 
-    async def take_over(self, node_id: str, limit: int) -> list[leases.Lease]:
+    async def take_over(self, node_id: str, limit: int) -> list[cluster.Lease]:
         async def work(connection: PostgresConnection) -> list[Any]:
             # Who is silent is known by name before any session is looked at: one that meanwhile got a new home is left to it.
             silent = [owner for (owner,) in await connection.fetch(_SILENT_OWNERS)]
@@ -192,7 +204,7 @@ class PostgresLeases:
                 "   ORDER BY session_id LIMIT $2 FOR UPDATE OF homes SKIP LOCKED)"
                 " UPDATE homes SET node_id = nodes.node_id, epoch = homes.epoch + 1 FROM orphans, taker AS nodes"
                 f" WHERE homes.session_id = orphans.session_id RETURNING {_LEASE}",
-                *(names.escape_nul(node_id), limit, silent),
+                *(database.escape_nul(node_id), limit, silent),
             )
 
         return sorted(map(_make_lease, await self._run_transaction(work)), key=lambda lease: lease.session_id)
@@ -214,21 +226,21 @@ class PostgresLeases:
 
         return await self._run_transaction(work)
 
-    async def find_owner(self, session_id: str) -> leases.Lease | None:
+    async def find_owner(self, session_id: str) -> cluster.Lease | None:
         return next(iter(await self.find_owners([session_id])), None)
 
-    async def find_owners(self, session_ids: Sequence[str]) -> list[leases.Lease]:
+    async def find_owners(self, session_ids: Sequence[str]) -> list[cluster.Lease]:
         rows = await self._fetch_rows(
             f"SELECT {_LEASE} FROM homes JOIN nodes USING (node_id) WHERE session_id = ANY ($1)",
-            [names.escape_nul(session_id) for session_id in session_ids],
+            [database.escape_nul(session_id) for session_id in session_ids],
         )
         return [_make_lease(row) for row in rows]
 
-    async def list_owned(self, node_id: str, *, limit: int, after: str = "") -> list[leases.Lease]:
+    async def list_owned(self, node_id: str, *, limit: int, after: str = "") -> list[cluster.Lease]:
         rows = await self._fetch_rows(
             f"SELECT {_LEASE} FROM homes JOIN nodes USING (node_id) WHERE node_id = $1 AND session_id > $2"
             " ORDER BY session_id LIMIT $3",
-            *(names.escape_nul(node_id), names.escape_nul(after), limit),
+            *(database.escape_nul(node_id), database.escape_nul(after), limit),
         )
         return [_make_lease(row) for row in rows]
 
@@ -236,33 +248,33 @@ class PostgresLeases:
 async def _release_all(connection: PostgresConnection, node_id: str) -> int:
     """All homes of the node; how many."""
     rows = await connection.fetch(
-        "UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1", names.escape_nul(node_id)
+        "UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1", database.escape_nul(node_id)
     )
     return len(rows)
 
 
-def _make_node(row: Any) -> leases.Node:
+def _make_node(row: Any) -> cluster.Node:
     node_id, address, name, version, joined_at_ms, expires_at_ms, is_alive, draining, sessions = row
-    return leases.Node(
-        node_id=names.unescape_nul(node_id),
-        address=names.unescape_nul(address),
+    return cluster.Node(
+        node_id=database.unescape_nul(node_id),
+        address=database.unescape_nul(address),
         joined_at_ms=joined_at_ms,
         expires_at_ms=expires_at_ms,
         is_alive=is_alive,
         sessions=sessions,
-        name=names.unescape_nul(name),
-        version=names.unescape_nul(version),
+        name=database.unescape_nul(name),
+        version=database.unescape_nul(version),
         draining=draining,
     )
 
 
-def _make_single_lease(rows: list[Any]) -> leases.Lease | None:
+def _make_single_lease(rows: list[Any]) -> cluster.Lease | None:
     return _make_lease(rows[0]) if rows else None
 
 
-def _make_lease(row: Any) -> leases.Lease:
+def _make_lease(row: Any) -> cluster.Lease:
     session_id, node_id, epoch, expires_at_ms = row
-    return leases.Lease(names.unescape_nul(session_id), names.unescape_nul(node_id), epoch, expires_at_ms)
+    return cluster.Lease(database.unescape_nul(session_id), database.unescape_nul(node_id), epoch, expires_at_ms)
 
 
 @contextlib.contextmanager
@@ -270,8 +282,8 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except errors.JournalUnavailable as problem:
-        raise leases.LeasesUnavailable(problem.detail or "", hint=problem.hint) from problem
+        raise cluster.LeasesUnavailable(problem.detail or "", hint=problem.hint) from problem
     except Exception as problem:
-        if not connections.is_database_error(problem):
+        if not database.is_database_error(problem):
             raise
-        raise leases.LeasesUnavailable(connections.summarize_error(problem)) from problem
+        raise cluster.LeasesUnavailable(database.summarize_error(problem)) from problem

@@ -1,18 +1,52 @@
-"""Hears what other nodes stored. One connection a node, however many clients follow a session.
+"""What a node tells the others after a batch: which sessions moved, from where and how far. One NOTIFY a batch, whatever moved.
+
+A notice is a hint. It may be lost, and it may name nothing: then anything may have moved. Readers page from their cursor.
+
+Hears what other nodes stored. One connection a node, however many clients follow a session.
 
 A connection that is dead and does not say so is found by asking it something now and then. After every new connection, and
-after anything that may have been missed, everything may have moved: then the notice names nothing.
-"""
+after anything that may have been missed, everything may have moved: then the notice names nothing."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
 
+import msgspec
+from msgspec import Struct
+
 from switchtower.core import errors
-from switchtower.stores.postgres import connections, notices, schema
-from switchtower.stores.postgres.connections import PostgresConnection
-from switchtower.stores.postgres.notices import HeadsNotice
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import PostgresConnection
+
+CHANNEL = "tower_moved"
+_MOST_BYTES = 7_500  # the server takes less than 8,000
+
+
+class HeadsNotice(Struct, frozen=True):
+    node_id: str
+    heads: dict[str, tuple[int, int]] | None
+    """Each session's last seq before the batch, and after it. None: look at all that you follow."""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(HeadsNotice).decode
+
+
+def encode_notice(node_id: str, heads: dict[str, tuple[int, int]]) -> str:
+    notice = _encode(HeadsNotice(node_id, heads))
+    if len(notice) > _MOST_BYTES:
+        notice = _encode(HeadsNotice(node_id, None))
+    return notice.decode()
+
+
+def decode_notice(payload: str) -> HeadsNotice:
+    """What cannot be read tells that something moved; so does a notice of the version before, which does not say from where."""
+    try:
+        return _decode(payload)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return HeadsNotice("", None)
+
 
 log = logging.getLogger(__name__)
 _PULSE = 5.0
@@ -33,7 +67,7 @@ class NotificationListener:
         try:
             connection = await self._connect()
         except Exception as problem:
-            raise connections.translate_error(problem) from problem
+            raise database.translate_error(problem) from problem
         self._task = asyncio.create_task(self._listen(connection), name="journal-listener")
 
     async def close(self) -> None:
@@ -44,17 +78,17 @@ class NotificationListener:
                 await task
 
     async def _connect(self) -> PostgresConnection:
-        connection = await connections.connect(self._dsn)
+        connection = await database.connect(self._dsn)
         try:
-            await schema.migrate(connection)
-            await connection.add_listener(notices.CHANNEL, self._on_notification)
+            await database.migrate(connection)
+            await connection.add_listener(CHANNEL, self._on_notification)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
     def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
-        moved = notices.decode_notice(payload)
+        moved = decode_notice(payload)
         if moved.node_id != self._node_id:
             self._on_notice(moved)
 
@@ -65,14 +99,14 @@ class NotificationListener:
                     await asyncio.sleep(self._pulse)
                     await connection.fetchval("SELECT 1", timeout=self._pulse)
             except Exception as problem:
-                log.warning("the connection that hears of other nodes was lost: %s", connections.summarize_error(problem))
+                log.warning("the connection that hears of other nodes was lost: %s", database.summarize_error(problem))
             finally:
                 connection.terminate()
             connection = await self._reconnect()
             self._on_notice(HeadsNotice("", None))
 
     async def _reconnect(self) -> PostgresConnection:
-        for pause in connections.iterate_backoff():
+        for pause in database.iterate_backoff():
             with contextlib.suppress(Exception):
                 return await self._connect()
             await asyncio.sleep(pause)

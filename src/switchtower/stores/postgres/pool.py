@@ -2,7 +2,8 @@
 
 A read whose connection goes away is asked again. A change is one transaction, and when the connection goes away during its
 commit, the server is asked what became of it, so that the answer is true.
-"""
+
+A pool for who may never be asked: its connections are made when somebody first does."""
 
 import asyncio
 import contextlib
@@ -10,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from switchtower.core import errors
-from switchtower.stores.postgres import connections
-from switchtower.stores.postgres.connections import PostgresConnection
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import PostgresConnection
 
 Result = TypeVar("Result")
 STATEMENT_SECONDS = 30.0
@@ -36,7 +37,7 @@ class Pool:
 
     async def open(self, prepare: Callable[[PostgresConnection], Awaitable[None]]) -> None:
         """With the first connection, on which `prepare` is done before anybody else gets one."""
-        connection = await connections.connect(self._dsn, self._settings)
+        connection = await database.connect(self._dsn, self._settings)
         try:
             await prepare(connection)
         except BaseException:
@@ -78,7 +79,7 @@ class Pool:
                 try:
                     await connection.execute("COMMIT")
                 except Exception as problem:
-                    if number is None or not connections.is_lost(problem, connection):
+                    if number is None or not database.is_lost(problem, connection):
                         transaction[0] = None
                         raise
                     connection.terminate()
@@ -93,7 +94,7 @@ class Pool:
         self, ask: Callable[[PostgresConnection], Awaitable[Result]], *, within: bool = False
     ) -> Result:
         """Asks until the database answers or patience ends. `within`: for somebody who has their turn already."""
-        pauses = connections.iterate_backoff()
+        pauses = database.iterate_backoff()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         while True:
@@ -117,13 +118,13 @@ class Pool:
             raise errors.JournalUnavailable("it is not open")
         while self._idle and self._idle[-1].is_closed():
             self._idle.pop()
-        connection = self._idle.pop() if self._idle else await connections.connect(self._dsn, self._settings)
+        connection = self._idle.pop() if self._idle else await database.connect(self._dsn, self._settings)
         self._busy.add(connection)
         try:
             yield connection
         except BaseException as problem:
             # Also when its asker left: what the connection is doing then is nobody's.
-            if connections.get_sqlstate(problem) is None or connections.is_lost(problem, connection):
+            if database.get_sqlstate(problem) is None or database.is_lost(problem, connection):
                 connection.terminate()
             raise
         finally:
@@ -137,9 +138,9 @@ class Pool:
 
 def _is_transient(problem: Exception) -> bool:
     """Whether it may be over in a moment: the server is away or starting, or another transaction was in the way."""
-    state = connections.get_sqlstate(problem)
+    state = database.get_sqlstate(problem)
     if state is None:
-        return connections.is_database_error(problem)
+        return database.is_database_error(problem)
     return state[:2] in ("08", "40", "57") or state in ("25P03", "53300")
 
 
@@ -151,14 +152,37 @@ async def _roll_back(connection: PostgresConnection) -> None:
 
 async def _is_committed(connection: PostgresConnection, transaction: str) -> bool:
     """What became of a transaction. One that still goes on, without us, is waited for."""
-    for pause in connections.iterate_backoff():
+    for pause in database.iterate_backoff():
         try:
             status = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", transaction)
         except Exception as problem:
-            if connections.get_sqlstate(problem) != _NO_SUCH_TRANSACTION_YET:
+            if database.get_sqlstate(problem) != _NO_SUCH_TRANSACTION_YET:
                 raise
             return False  # the server has crashed since, and gives the number to another: nothing was stored under it
         if status != "in progress":
             return bool(status == "committed")
         await asyncio.sleep(pause)
     raise AssertionError("the pauses do not end")
+
+
+class LazyPool:
+    def __init__(self, dsn: str, *, most: int, timeout: float) -> None:
+        self._dsn = dsn
+        self._most = most
+        self._timeout = timeout
+        self._pool: Pool | None = None
+
+    async def get(self) -> Pool:
+        if self._pool is None:
+            pool = Pool(self._dsn, most=self._most, timeout=self._timeout)
+            await pool.open(database.migrate)
+            if self._pool is not None:  # somebody else was quicker
+                await pool.close()
+            else:
+                self._pool = pool
+        return self._pool
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from switchtower.core import audit, errors, registry, roles
-from switchtower.stores.postgres import connections, schema
-from switchtower.stores.postgres.connections import PostgresConnection
-from switchtower.stores.postgres.names import unescape_nul, escape_nul
+from switchtower.core import errors, roles
+from switchtower.core.ports import journal, registry
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import PostgresConnection, escape_nul, unescape_nul
 from switchtower.stores.postgres.pool import Pool
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ class PostgresRegistry:
             return
         pool = Pool(self._dsn, most=1, timeout=self._timeout)
         with _translate_errors():
-            await pool.open(schema.migrate)
+            await pool.open(database.migrate)
         self._pool = pool
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class PostgresRegistry:
         with _translate_errors():
             return await self._pool.run_transaction(work)
 
-    async def _execute_change(self, query: str, *values: Any, note: audit.AuditNote | None = None) -> int:
+    async def _execute_change(self, query: str, *values: Any, note: journal.AuditNote | None = None) -> int:
         """How many rows one statement changed."""
 
         async def work(connection: PostgresConnection) -> int:
@@ -71,7 +71,7 @@ class PostgresRegistry:
         with _translate_errors():
             return await self._pool.fetch(query, *values)
 
-    async def add_user(self, user: registry.User, *, note: audit.AuditNote | None = None) -> bool:
+    async def add_user(self, user: registry.User, *, note: journal.AuditNote | None = None) -> bool:
         query = "INSERT INTO users VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
         values = (
             escape_nul(user.name),
@@ -90,7 +90,7 @@ class PostgresRegistry:
         return sorted(map(_make_user, await self._fetch_rows(_USER)), key=lambda user: user.name)
 
     async def set_role(
-        self, name: str, role: roles.Role, *, keep_admin: bool = False, note: audit.AuditNote | None = None
+        self, name: str, role: roles.Role, *, keep_admin: bool = False, note: journal.AuditNote | None = None
     ) -> bool:
         async def work(connection: PostgresConnection) -> bool:
             if keep_admin and role is not roles.Role.ADMIN:
@@ -103,7 +103,7 @@ class PostgresRegistry:
 
         return await self._run_transaction(work)
 
-    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: audit.AuditNote | None = None) -> bool:
+    async def set_password(self, name: str, password_hash: str, now_ms: int, *, note: journal.AuditNote | None = None) -> bool:
         async def work(connection: PostgresConnection) -> bool:
             query = "UPDATE users SET password_hash = $2 WHERE name = $1"
             changed = _parse_count(await connection.execute(query, escape_nul(name), escape_nul(password_hash))) > 0
@@ -118,7 +118,9 @@ class PostgresRegistry:
         query = "UPDATE users SET password_hash = $1 WHERE name = $2 AND password_hash = $3"
         return await self._execute_change(query, escape_nul(new_hash), escape_nul(name), escape_nul(old_hash)) > 0
 
-    async def remove_user(self, name: str, now_ms: int, *, keep_admin: bool = False, note: audit.AuditNote | None = None) -> bool:
+    async def remove_user(
+        self, name: str, now_ms: int, *, keep_admin: bool = False, note: journal.AuditNote | None = None
+    ) -> bool:
         async def work(connection: PostgresConnection) -> bool:
             if keep_admin:
                 await _check_not_last(connection, name)
@@ -131,7 +133,7 @@ class PostgresRegistry:
         return await self._run_transaction(work)
 
     async def add_token(
-        self, token: registry.Token, *, checked_hash: str | None = None, note: audit.AuditNote | None = None
+        self, token: registry.Token, *, checked_hash: str | None = None, note: journal.AuditNote | None = None
     ) -> bool:
         async def work(connection: PostgresConnection) -> bool:
             if checked_hash is not None:
@@ -167,7 +169,7 @@ class PostgresRegistry:
         query = "UPDATE tokens SET last_used_ms = greatest(last_used_ms, $1) WHERE token_id = $2"
         await self._execute_change(query, now_ms, escape_nul(token_id))
 
-    async def revoke_token(self, token_id: str, now_ms: int, *, note: audit.AuditNote | None = None) -> bool:
+    async def revoke_token(self, token_id: str, now_ms: int, *, note: journal.AuditNote | None = None) -> bool:
         query = "UPDATE tokens SET revoked_at_ms = $1 WHERE token_id = $2 AND revoked_at_ms IS NULL AND expires_at_ms > $1"
         return await self._execute_change(query, now_ms, escape_nul(token_id), note=note) > 0
 
@@ -193,25 +195,25 @@ class PostgresRegistry:
     async def list_hosts(self) -> list[registry.Host]:
         return [_make_host(row) for row in await self._fetch_rows(f"{_HOST} ORDER BY first_seen_ms, host_id")]
 
-    async def set_host_state(self, host_id: str, state: registry.HostState, *, note: audit.AuditNote | None = None) -> bool:
+    async def set_host_state(self, host_id: str, state: registry.HostState, *, note: journal.AuditNote | None = None) -> bool:
         query = "UPDATE hosts SET state = $1 WHERE host_id = $2"
         return await self._execute_change(query, state.value, escape_nul(host_id), note=note) > 0
 
-    async def rename_host(self, host_id: str, name: str, *, note: audit.AuditNote | None = None) -> bool:
+    async def rename_host(self, host_id: str, name: str, *, note: journal.AuditNote | None = None) -> bool:
         query = "UPDATE hosts SET name = $1 WHERE host_id = $2"
         return await self._execute_change(query, escape_nul(name), escape_nul(host_id), note=note) > 0
 
-    async def forget_host_token(self, host_id: str, *, note: audit.AuditNote | None = None) -> bool:
+    async def forget_host_token(self, host_id: str, *, note: journal.AuditNote | None = None) -> bool:
         query = "UPDATE hosts SET token_sha256 = NULL WHERE host_id = $1"
         return await self._execute_change(query, escape_nul(host_id), note=note) > 0
 
-    async def remove_host(self, host_id: str, *, note: audit.AuditNote | None = None) -> bool:
+    async def remove_host(self, host_id: str, *, note: journal.AuditNote | None = None) -> bool:
         return await self._execute_change("DELETE FROM hosts WHERE host_id = $1", escape_nul(host_id), note=note) > 0
 
-    async def record_note(self, note: audit.AuditNote) -> None:
+    async def record_note(self, note: journal.AuditNote) -> None:
         await self._run_transaction(lambda connection: _insert_note(connection, note))
 
-    async def list_notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, audit.AuditNote]]:
+    async def list_notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, journal.AuditNote]]:
         rows = await self._fetch_rows(
             "SELECT number, record FROM audit WHERE chain = 'accounts' AND number < $1 ORDER BY number DESC LIMIT $2",
             *(2**62 if before is None else before, limit),
@@ -245,10 +247,10 @@ def _parse_count(status: str) -> int:
 
 
 _encode_note = msgspec.json.Encoder().encode
-_decode_note = msgspec.json.Decoder(audit.AuditNote).decode
+_decode_note = msgspec.json.Decoder(journal.AuditNote).decode
 
 
-async def _insert_note(connection: PostgresConnection, note: audit.AuditNote | None) -> None:
+async def _insert_note(connection: PostgresConnection, note: journal.AuditNote | None) -> None:
     if note is not None:
         await connection.execute(
             "SELECT extend_audit('accounts', $1, '', 0, $2, $3, true)", note.ts_ms, note.kind, _encode_note(note)
@@ -329,6 +331,6 @@ def _translate_errors() -> Iterator[None]:
     except errors.JournalUnavailable as problem:  # how the schema says that it is a newer program's
         raise registry.RegistryUnavailable(problem.detail or "", hint=problem.hint) from problem
     except Exception as problem:
-        if not connections.is_database_error(problem):
+        if not database.is_database_error(problem):
             raise
-        raise registry.RegistryUnavailable(connections.summarize_error(problem)) from problem
+        raise registry.RegistryUnavailable(database.summarize_error(problem)) from problem

@@ -1,22 +1,103 @@
-"""Words in everything that was said and done, in tables beside the journal's. They are made from the journal and can be thrown
-away at any time. What is new is read when somebody searches, so that nothing that is stored has to wait for it.
-"""
+"""Texts and questions in the words of PostgreSQL's index. What is a word is decided here, as the search of the other store
+decides it, and not by the server's language settings: letters and digits, without case and accents.
 
+Words in everything that was said and done, in tables beside the journal's. They are made from the journal and can be thrown
+away at any time. What is new is read when somebody searches, so that nothing that is stored has to wait for it."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
-from switchtower.core import events, search
-from switchtower.stores import texts
-from switchtower.stores.postgres import connections, names, words
-from switchtower.stores.postgres.connections import PostgresConnection
-from switchtower.stores.postgres.late_pool import LazyPool
-from switchtower.stores.postgres.pool import Pool
+from switchtower.core import events
+from switchtower.core.ports import journal
+from switchtower.stores import search_text
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import PostgresConnection
+from switchtower.stores.postgres.pool import LazyPool, Pool
+from switchtower.stores.sqlite import search
+
+_WORD = re.compile(r"[^\W_]+")
+_PHRASE = re.compile(r'"([^"]*)"(\*?)')
+_LONGEST_WORD = 500
+"""In characters: the server's limit is 2,046 bytes. A longer one is known by its beginning."""
+_SNIPPET_WORDS = 16
+
+
+def split_words(text: str) -> list[str]:
+    return [word for word, _, _ in _find_words(text)]
+
+
+def _find_words(text: str) -> Iterator[tuple[str, int, int]]:
+    for match in _WORD.finditer(text):
+        if word := _fold_word(match[0]):
+            yield word, match.start(), match.end()
+
+
+def _fold_word(word: str) -> str:
+    if not word.isascii():
+        bare = "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
+        word = unicodedata.normalize("NFC", bare)
+    return word.lower()[:_LONGEST_WORD]
+
+
+def build_tsvector(text: str) -> str:
+    """A `tsvector` as it is written: each word with its places."""
+    places: dict[str, list[str]] = {}
+    for number, word in enumerate(split_words(text), 1):
+        places.setdefault(word, []).append(str(number))
+    # The server keeps 255 places of a word, and none beyond 16,383.
+    return " ".join(f"'{word}':{','.join(numbers[:255])}" for word, numbers in places.items())
+
+
+class WordQuery:
+    """All phrases must be there, in any order. The last word may be a beginning."""
+
+    def __init__(self, phrases: list[tuple[list[str], bool]]) -> None:
+        self._phrases = phrases
+
+    @property
+    def tsquery(self) -> str:
+        """A `tsquery` as it is written. Words have nothing in them that would be an operator."""
+        return " & ".join(
+            " <-> ".join(f"'{word}'" for word in phrase) + (":*" if is_beginning else "")
+            for phrase, is_beginning in self._phrases
+        )
+
+    def make_snippet(self, text: str) -> str:
+        """Some words around the first that was asked for."""
+        places = list(_find_words(text))
+        at = next((number for number, place in enumerate(places) if self._matches_word(place[0])), 0)
+        first = max(0, min(at - _SNIPPET_WORDS // 2, len(places) - _SNIPPET_WORDS))
+        shown = places[first : first + _SNIPPET_WORDS]
+        if not shown:
+            return ""
+        begins_late, ends_early = first > 0, first + _SNIPPET_WORDS < len(places)
+        start = shown[0][1] if begins_late else 0
+        end = shown[-1][2] if ends_early else len(text)
+        return f"{'…' if begins_late else ''}{text[start:end]}{'…' if ends_early else ''}"
+
+    def _matches_word(self, word: str) -> bool:
+        return any(
+            word.startswith(phrase[-1]) if is_beginning and word not in phrase else word in phrase
+            for phrase, is_beginning in self._phrases
+        )
+
+
+def parse_query(text: str) -> WordQuery | None:
+    """None for a text without words. The language is that of the other store's."""
+    asked = search.build_query(text)
+    phrases = [(split_words(phrase), star == "*") for phrase, star in _PHRASE.findall(asked or "")]
+    wanted = [(words, star) for words, star in phrases if words]
+    return WordQuery(wanted) if wanted else None
+
 
 RETRY_TIMEOUT = 5.0
 _CONNECTIONS = 2
 _PAGE = 500
 _SESSIONS = 200
 _DELETED = events.SessionState.DELETED.value
-_KINDS = list(texts.TEXTS)
+_KINDS = list(search_text.TEXTS)
 
 
 class PostgresSearch:
@@ -28,11 +109,11 @@ class PostgresSearch:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[search.SearchHit]:
-        question = words.parse_query(text)
+    async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[journal.SearchHit]:
+        question = parse_query(text)
         if question is None or limit <= 0:
             return []
-        with connections.translate_errors():
+        with database.translate_errors():
             pool = await self._pool.get()
             await _catch_up(pool)
             rows = await pool.fetch(
@@ -41,20 +122,20 @@ class PostgresSearch:
                 " WHERE words.vector @@ $1::text::tsquery AND sessions.state <> $2"
                 " AND ($3::text IS NULL OR sessions.session_id = $3)"
                 " ORDER BY ts_rank(words.vector, $1::text::tsquery) DESC, events.ts_ms DESC, words.seq DESC LIMIT $4",
-                *(question.tsquery, _DELETED, None if session_id is None else names.escape_nul(session_id), limit),
+                *(question.tsquery, _DELETED, None if session_id is None else database.escape_nul(session_id), limit),
             )
         return [
-            search.SearchHit(names.unescape_nul(found), seq, ts_ms, kind, question.make_snippet(_join_texts(kind, data)))
+            journal.SearchHit(database.unescape_nul(found), seq, ts_ms, kind, question.make_snippet(_join_texts(kind, data)))
             for found, seq, ts_ms, kind, data in rows
         ]
 
     async def forget(self, session_id: str) -> None:
         async def work(connection: PostgresConnection) -> None:
-            sid = await connection.fetchval("SELECT sid FROM homes WHERE session_id = $1", names.escape_nul(session_id))
+            sid = await connection.fetchval("SELECT sid FROM homes WHERE session_id = $1", database.escape_nul(session_id))
             for table in ("words", "words_read"):
                 await connection.execute(f"DELETE FROM {table} WHERE sid = $1", sid)  # noqa: S608 - the names are written here
 
-        with connections.translate_errors():
+        with database.translate_errors():
             await (await self._pool.get()).run_transaction(work)
 
 
@@ -82,7 +163,7 @@ async def _read_page(connection: PostgresConnection, sid: int) -> bool:
         "SELECT seq, kind, data FROM events WHERE sid = $1 AND seq > $2 AND seq <= $3 AND kind = ANY ($4) ORDER BY seq LIMIT $5",
         *(sid, after_seq, head, _KINDS, _PAGE),
     )
-    found = [(seq, words.build_tsvector(_join_texts(kind, data))) for seq, kind, data in rows]
+    found = [(seq, build_tsvector(_join_texts(kind, data))) for seq, kind, data in rows]
     await connection.execute(
         "INSERT INTO words SELECT $1, seq, vector::tsvector FROM unnest($2::bigint[], $3::text[]) AS found (seq, vector)",
         *(sid, [seq for seq, vector in found if vector], [vector for _, vector in found if vector]),
@@ -93,4 +174,4 @@ async def _read_page(connection: PostgresConnection, sid: int) -> bool:
 
 
 def _join_texts(kind: str, data: Any) -> str:
-    return "\n".join(texts.extract_texts(kind, data))[: texts.LONGEST]
+    return "\n".join(search_text.extract_texts(kind, data))[: search_text.LONGEST]

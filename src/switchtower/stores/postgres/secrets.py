@@ -6,8 +6,8 @@ A value is never logged, and no error quotes it. Whoever can read the database c
 from collections.abc import Callable
 
 from switchtower.core import errors
-from switchtower.stores.postgres import connections, names, schema
-from switchtower.stores.postgres.connections import PostgresConnection
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import PostgresConnection
 from switchtower.stores.postgres.pool import Pool
 
 RETRY_TIMEOUT = 5.0
@@ -23,8 +23,8 @@ class PostgresSecrets:
 
     async def open(self) -> None:
         pool = Pool(self._dsn, most=1, timeout=self._timeout)
-        with connections.translate_errors():
-            await pool.open(schema.migrate)
+        with database.translate_errors():
+            await pool.open(database.migrate)
         self._pool = pool
 
     async def close(self) -> None:
@@ -33,8 +33,8 @@ class PostgresSecrets:
             await pool.close()
 
     async def read(self, name: str) -> bytes | None:
-        with connections.translate_errors():
-            rows = await self._get_pool().fetch("SELECT value FROM secrets WHERE name = $1", names.escape_nul(name))
+        with database.translate_errors():
+            rows = await self._get_pool().fetch("SELECT value FROM secrets WHERE name = $1", database.escape_nul(name))
         return rows[0][0] or None if rows else None
 
     async def update(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
@@ -43,14 +43,14 @@ class PostgresSecrets:
         async def work(connection: PostgresConnection) -> None:
             # A row to be locked, also for the first: an empty one is as none.
             await connection.execute(
-                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.escape_nul(name), b""
+                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", database.escape_nul(name), b""
             )
-            kept = await connection.fetchval("SELECT value FROM secrets WHERE name = $1 FOR UPDATE", names.escape_nul(name))
+            kept = await connection.fetchval("SELECT value FROM secrets WHERE name = $1 FOR UPDATE", database.escape_nul(name))
             await connection.execute(
-                "UPDATE secrets SET value = $2 WHERE name = $1", names.escape_nul(name), update(kept or None)
+                "UPDATE secrets SET value = $2 WHERE name = $1", database.escape_nul(name), update(kept or None)
             )
 
-        with connections.translate_errors():
+        with database.translate_errors():
             await self._get_pool().run_transaction(work)
 
     def _get_pool(self) -> Pool:
@@ -63,18 +63,20 @@ class PostgresSecrets:
         pool = self._get_pool()
 
         async def work(connection: PostgresConnection) -> bytes:
-            value: bytes | None = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.escape_nul(name))
+            value: bytes | None = await connection.fetchval(
+                "SELECT value FROM secrets WHERE name = $1", database.escape_nul(name)
+            )
             if value is not None:
                 return value
             made = make()
             if not isinstance(made, bytes):  # the library's own words would quote it
                 raise TypeError(f"the secret `{name}` was not made as bytes")
             await connection.execute(
-                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", names.escape_nul(name), made
+                "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", database.escape_nul(name), made
             )
-            value = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", names.escape_nul(name))
+            value = await connection.fetchval("SELECT value FROM secrets WHERE name = $1", database.escape_nul(name))
             assert value is not None, "nobody takes a secret back"
             return value
 
-        with connections.translate_errors():
+        with database.translate_errors():
             return await pool.run_transaction(work)

@@ -1,15 +1,24 @@
 """Changes a part of a text file: one exact piece of text becomes another. The piece must be there, and only once unless all
 are meant; line endings, a byte order mark and the file's mode stay.
-"""
 
+Where a text that was not found might be meant: the same words with other spaces, or lines that look like it. Pure.
+
+Unified diffs of bounded size, for people and models to read. Pure.
+
+Where little changes in a large text only that part is compared; where too much changes to be compared line by line in good
+time, the whole part is shown as removed and added."""
+
+import difflib
+import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import accumulate, islice
 
 from msgspec import Struct
 
-from switchtower.tools import outcome
-from switchtower.tools.files import diffs, files, known, scope, similar, writing
+from switchtower.tools import outcome, safe_text
+from switchtower.tools.files import atomic_write, files, scope
 
 _SHOWN_DIFF = 4 * 1024
 _SHOWN_PLACES = 5
@@ -36,18 +45,18 @@ def edit_file(
     wanted: FileEdit,
     *,
     known_digest: files.KnownDigest | None = None,
-    permit: writing.WritePermit | None = None,
+    permit: atomic_write.WritePermit | None = None,
 ) -> files.WrittenFile:
     with files.translate_os_errors(path, outcome.ToolErrorType.WRITE_FAILED), scope.locate(root, path) as place:
         whole = files.read_whole(place)
         _check_digest(place.path, whole.content, wanted.expected_hash, known_digest)
         applied = apply_edit(place.path, whole.content, wanted)
         content = applied.after.encode()
-        writing.replace_file(place, content, permit=permit or writing.WritePermit(), expected=whole.status)
-    digest = known.compute_digest(content)
+        atomic_write.replace_file(place, content, permit=permit or atomic_write.WritePermit(), expected=whole.status)
+    digest = files.compute_digest(content)
     places = "1 place" if applied.places == 1 else f"{applied.places} places"
-    diff = diffs.make_unified_diff(place.path, applied.before, applied.after, limit=_SHOWN_DIFF)
-    return files.WrittenFile(place.path, f"edited `{place.path}` ({places}; hash {digest[: known.SHORT]})\n{diff}", digest)
+    diff = make_unified_diff(place.path, applied.before, applied.after, limit=_SHOWN_DIFF)
+    return files.WrittenFile(place.path, f"edited `{place.path}` ({places}; hash {digest[: files.SHORT]})\n{diff}", digest)
 
 
 def apply_edit(path: str, content: bytes, wanted: FileEdit) -> AppliedEdit:
@@ -75,13 +84,13 @@ def apply_edit(path: str, content: bytes, wanted: FileEdit) -> AppliedEdit:
 
 
 def _check_digest(path: str, content: bytes, expected_hash: str | None, known_digest: files.KnownDigest | None) -> None:
-    digest = known.compute_digest(content)
+    digest = files.compute_digest(content)
     if expected_hash is not None:
         if not digest.startswith(expected_hash.lower()):
-            message = f"`{path}` has the hash {digest[: known.SHORT]}, not {expected_hash}; hint: read it again first"
+            message = f"`{path}` has the hash {digest[: files.SHORT]}, not {expected_hash}; hint: read it again first"
             raise outcome.ToolFailed(outcome.ToolErrorType.EDIT_HASH_MISMATCH, message, retryable=True)
     elif known_digest is not None and known_digest(path) not in (None, digest):
-        raise writing.make_stale_error(path)
+        raise atomic_write.make_stale_error(path)
 
 
 def _find_places(path: str, text: str, wanted: FileEdit, *, crlf: bool) -> list[tuple[int, int]]:
@@ -91,7 +100,7 @@ def _find_places(path: str, text: str, wanted: FileEdit, *, crlf: bool) -> list[
     if not places:
         raise outcome.ToolFailed(
             outcome.ToolErrorType.EDIT_CONTENT_NOT_FOUND,
-            f"`old` does not occur in `{path}`{similar.suggest_similar(text, wanted.old)}",
+            f"`old` does not occur in `{path}`{suggest_similar(text, wanted.old)}",
         )
     if len(places) > 1 and not wanted.replace_all:
         lines = ", ".join(str(text.count("\n", 0, start) + 1) for start, _ in places[:_SHOWN_PLACES])
@@ -126,3 +135,157 @@ def _convert_line_ends(new: str, replaced: str, usual: str) -> str:
     """In a file with CRLF the new lines end as the replaced ones did, or as most do."""
     line_end = usual if "\n" not in replaced else "\r\n" if "\r\n" in replaced else "\n"
     return new.replace("\n", line_end)
+
+
+_MOST_LINES = 5000
+_LONGEST_HINT_LINE = 200
+_SHOWN_LINES = 6
+_ALIKE = 0.6
+
+
+def suggest_similar(text: str, wanted: str) -> str:
+    """A sentence and the nearest lines as they really are, to stand behind a complaint; empty when nothing is like it."""
+    lines = [line.rstrip("\r") for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]]
+    wanted_lines = wanted.replace("\r\n", "\n").strip("\n").split("\n")
+    if (number := _find_with_other_spacing(lines, wanted_lines)) is not None:
+        return _format_hint("; there is this, with other spaces", lines, number, len(wanted_lines))
+    if (number := _find_alike(lines, wanted_lines)) is not None:
+        return _format_hint("; the most similar lines are", lines, number, len(wanted_lines))
+    return ""
+
+
+def _find_with_other_spacing(lines: list[str], wanted: list[str]) -> int | None:
+    bare, bare_wanted = ["".join(line.split()) for line in lines], ["".join(line.split()) for line in wanted]
+    if not any(bare_wanted):
+        return None
+    for number in range(len(lines) - len(wanted) + 1):
+        if bare[number] == bare_wanted[0] and bare[number : number + len(wanted)] == bare_wanted:
+            return number
+    return None
+
+
+def _find_alike(lines: list[str], wanted: list[str]) -> int | None:
+    """By the longest line that is wanted, which says the most."""
+    position, longest = max(enumerate(line.strip()[:_LONGEST_HINT_LINE] for line in wanted), key=lambda pair: len(pair[1]))
+    if not longest:
+        return None
+    candidates = {line.strip()[:_LONGEST_HINT_LINE]: number for number, line in reversed(list(enumerate(lines)))}
+    nearest = difflib.get_close_matches(longest, candidates, n=1, cutoff=_ALIKE)
+    return max(candidates[nearest[0]] - position, 0) if nearest else None
+
+
+def _format_hint(opening: str, lines: list[str], number: int, count: int) -> str:
+    shown = lines[number : number + min(count, _SHOWN_LINES)]
+    last = number + len(shown)
+    where = f"line {last}" if len(shown) == 1 else f"lines {number + 1} to {last}"
+    more = "\n…" if count > _SHOWN_LINES else ""
+    return f"{opening} ({where}):\n" + "\n".join(line[: 2 * _LONGEST_HINT_LINE] for line in shown) + more
+
+
+_CONTEXT = 3
+_MOST_COMPARED = 1000
+"""Lines on one side. Comparing takes time that grows with the square of it."""
+_LONGEST_LINE = 1000
+
+_Opcode = tuple[str, int, int, int, int]
+
+
+def make_unified_diff(path: str, before: str | None, after: str, *, limit: int | None) -> str:
+    """From one text to the next; `None` is a file that is not there yet. Empty when nothing changes.
+
+    Without a limit the diff is whole: no line of it is cut or left out."""
+    if before == after:
+        return ""
+    old, new = _split_lines(before or ""), _split_lines(after)
+    if _is_only_crlf(old) and _is_only_crlf(new):
+        old, new = [_strip_cr(line) for line in old], [_strip_cr(line) for line in new]
+    name = safe_text.escape_to_one_line(path)
+    longest_line = _LONGEST_LINE if limit is not None else None
+    lines = [f"--- {'/dev/null' if before is None else f'a/{name}'}", f"+++ b/{name}", *_iterate_hunks(old, new, longest_line)]
+    return "\n".join(lines) if limit is None else _truncate_diff(lines, limit)
+
+
+def _iterate_hunks(old: Sequence[str], new: Sequence[str], longest_line: int | None) -> Iterator[str]:
+    for group in _group_opcodes(old, new):
+        first, last = group[0], group[-1]
+        yield f"@@ -{_format_range(first[1], last[2])} +{_format_range(first[3], last[4])} @@"
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                yield from (_format_line(" ", line, longest_line) for line in old[old_start:old_end])
+            else:
+                yield from (_format_line("-", line, longest_line) for line in old[old_start:old_end])
+                yield from (_format_line("+", line, longest_line) for line in new[new_start:new_end])
+
+
+def _group_opcodes(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Opcode]]:
+    shorter = min(len(old), len(new))
+    head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
+    tail = next((index for index in range(shorter - head) if old[-1 - index] != new[-1 - index]), shorter - head)
+    # The unequal middle with its surroundings; what lies outside is equal and not shown.
+    start, after = max(head - _CONTEXT, 0), max(tail - _CONTEXT, 0)
+    old_part, new_part = old[start : len(old) - after], new[start : len(new) - after]
+    if max(len(old_part), len(new_part)) > _MOST_COMPARED:
+        groups: Iterator[list[_Opcode]] = iter([_make_replacement(old_part, new_part, head - start, tail - after)])
+    else:
+        groups = iter(SequenceMatcher(None, old_part, new_part).get_grouped_opcodes(_CONTEXT))
+    for group in groups:
+        yield [(tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in group]
+
+
+def _make_replacement(old: Sequence[str], new: Sequence[str], head: int, tail: int) -> list[_Opcode]:
+    old_end, new_end = len(old) - tail, len(new) - tail
+    group: list[_Opcode] = [
+        ("equal", 0, head, 0, head),
+        ("replace", head, old_end, head, new_end),
+        ("equal", old_end, len(old), new_end, len(new)),
+    ]
+    return [opcode for opcode in group if opcode[1] < opcode[2] or opcode[3] < opcode[4]]
+
+
+def _format_range(start: int, end: int) -> str:
+    length = end - start
+    if length == 1:
+        return str(start + 1)
+    return f"{start + 1 if length else start},{length}"
+
+
+def _format_line(mark: str, line: str, longest: int | None) -> str:
+    ended = line.endswith("\n")
+    text = line[:-1] if ended else line
+    if longest is not None and len(text) > longest:
+        text = f"{text[:longest]} [… {len(text) - longest} more characters]"
+    return f"{mark}{safe_text.escape_control_characters(text)}" + ("" if ended else "\n\\ No newline at end of file")
+
+
+def _truncate_diff(lines: Sequence[str], limit: int) -> str:
+    """As many lines as fit. The rest is named by a hash of all of it, so that two long diffs are not taken for one."""
+    kept, size = 0, 0
+    for line in lines:
+        size += len(line.encode(errors="replace")) + 1
+        if size > limit:
+            break
+        kept += 1
+    if kept == len(lines):
+        return "\n".join(lines)
+    whole = "\n".join(lines)
+    digest = hashlib.sha256(whole.encode(errors="replace")).hexdigest()
+    return "\n".join(
+        [*lines[:kept], f"[… {len(lines) - kept} more lines not shown; the whole diff has the hash {digest[:16]} …]"]
+    )
+
+
+def _split_lines(text: str) -> list[str]:
+    """Only newlines end a line; a form feed or a Unicode separator is part of one."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _is_only_crlf(lines: Sequence[str]) -> bool:
+    return all(line.endswith("\r\n") for line in lines[:-1]) and (
+        not lines or not lines[-1].endswith("\n") or lines[-1].endswith("\r\n")
+    )
+
+
+def _strip_cr(line: str) -> str:
+    return f"{line[:-2]}\n" if line.endswith("\r\n") else line

@@ -1,18 +1,25 @@
 """Looking at and writing the workspace's files. Everything goes through `scope`; these calls block and belong on a thread.
 
 Reads are bounded and say when they stop short.
-"""
+
+What each session last saw of each file, as a hash of its content. It guards a change against content that is not there
+any more.
+
+Bounded, and lost with the daemon: what is forgotten loses only the guard."""
 
 import codecs
+import hashlib
 import heapq
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct
 
-from switchtower.tools import outcome, shown
-from switchtower.tools.files import known, scope, writing
+from switchtower.tools import outcome, safe_text
+from switchtower.tools.files import atomic_write, scope
 
 READ_LIMIT = 64 * 1024
 LONGEST_READ = 256 * 1024
@@ -78,7 +85,7 @@ def read_content(root: str, path: str, *, offset: int = 0, limit: int = READ_LIM
                 piece, size, digest = stream.read(limit), status.st_size, None
             else:
                 whole = stream.read(WHOLE_LIMIT)
-                piece, size, digest = whole[offset : offset + limit], len(whole), known.compute_digest(whole)
+                piece, size, digest = whole[offset : offset + limit], len(whole), compute_digest(whole)
     return FileContent(place.path, _format_content(path, piece, offset=offset, size=size, digest=digest), digest)
 
 
@@ -94,16 +101,16 @@ def read_whole(place: scope.ResolvedPath) -> WholeFile:
 
 
 def write_content(
-    root: str, path: str, content: str, *, known_digest: KnownDigest | None = None, permit: writing.WritePermit | None = None
+    root: str, path: str, content: str, *, known_digest: KnownDigest | None = None, permit: atomic_write.WritePermit | None = None
 ) -> WrittenFile:
     """Creates the file or replaces it. What the session saw of it and what is there now must not differ."""
     with translate_os_errors(path, outcome.ToolErrorType.WRITE_FAILED):
         encoded = content.encode()
         with scope.locate(root, path, make_folders=True) as place:
             expected = _check_unchanged(place, known_digest(place.path)) if known_digest else None
-            created = writing.replace_file(place, encoded, permit=permit or writing.WritePermit(), expected=expected)
+            created = atomic_write.replace_file(place, encoded, permit=permit or atomic_write.WritePermit(), expected=expected)
     text = f"{'created' if created else 'replaced'} `{place.path}` ({len(encoded)} bytes)"
-    return WrittenFile(place.path, text, known.compute_digest(encoded))
+    return WrittenFile(place.path, text, compute_digest(encoded))
 
 
 def _check_unchanged(place: scope.ResolvedPath, digest: str | None) -> os.stat_result | None:
@@ -114,8 +121,8 @@ def _check_unchanged(place: scope.ResolvedPath, digest: str | None) -> os.stat_r
         whole = read_whole(place)
     except FileNotFoundError:
         return None
-    if known.compute_digest(whole.content) != digest:
-        raise writing.make_stale_error(place.path)
+    if compute_digest(whole.content) != digest:
+        raise atomic_write.make_stale_error(place.path)
     return whole.status
 
 
@@ -135,13 +142,13 @@ def _format_content(path: str, piece: bytes, *, offset: int, size: int, digest: 
     next_offset = offset + len(piece) - len(decoder.getstate()[0])
     if next_offset < size:
         # Whoever saw only a part can name the whole by its hash when changing it.
-        guard = f"; hash {digest[: known.SHORT]}" if digest else ""
+        guard = f"; hash {digest[:SHORT]}" if digest else ""
         text += f"\n[… cut at {next_offset} of {size} bytes; read on with offset {next_offset}{guard} …]"
     return text
 
 
 def _format_name(entry: os.DirEntry[str]) -> str:
-    name = shown.escape_to_one_line(entry.name)
+    name = safe_text.escape_to_one_line(entry.name)
     if entry.is_symlink():
         return f"{name}@"
     return f"{name}/" if entry.is_dir(follow_symlinks=False) else name
@@ -162,3 +169,31 @@ def translate_os_errors(path: str, otherwise: outcome.ToolErrorType) -> Iterator
         raise outcome.ToolFailed(otherwise, f"`{path}`: {error.strerror}") from error
     except UnicodeEncodeError as error:
         raise outcome.ToolFailed(otherwise, f"`{path}`: not valid Unicode text") from error
+
+
+MOST_FILES = 4096
+SHORT = 12
+"""As many characters of a hash as a model is shown; no two versions of one file will share them by accident."""
+
+
+def compute_digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class KnownFiles:
+    def __init__(self, most_files: int = MOST_FILES) -> None:
+        self._digests: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        self._most_files = most_files
+        self._lock = threading.Lock()
+
+    def record(self, session: str, workspace: str, path: str, digest: str) -> None:
+        """`path` is the file's own, links resolved: a file is the same by whatever name it was reached."""
+        with self._lock:
+            self._digests[session, workspace, path] = digest
+            self._digests.move_to_end((session, workspace, path))
+            if len(self._digests) > self._most_files:
+                self._digests.popitem(last=False)
+
+    def find_digest(self, session: str, workspace: str, path: str) -> str | None:
+        with self._lock:
+            return self._digests.get((session, workspace, path))

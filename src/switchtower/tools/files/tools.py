@@ -7,9 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from switchtower.tools import outcome, tool
-from switchtower.tools.files import edits, files, known, scope, writing
-from switchtower.tools.running import patience, threads
+from switchtower.tools import concurrency, outcome, tool
+from switchtower.tools.files import atomic_write, edits, files, scope
 
 _Path = Annotated[str, Meta(description="A file, relative to the workspace")]
 
@@ -50,7 +49,7 @@ class ListDirTool(tool.CoreTool[ListDirArguments]):
         scope.check_path(context.workspace, arguments.path)
 
     async def run(self, arguments: ListDirArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        return outcome.ToolOutput(await threads.run_in_thread(files.list_dir, context.workspace, arguments.path))
+        return outcome.ToolOutput(await concurrency.run_in_thread(files.list_dir, context.workspace, arguments.path))
 
 
 class ReadFileTool(tool.CoreTool[ReadFileArguments]):
@@ -59,14 +58,14 @@ class ReadFileTool(tool.CoreTool[ReadFileArguments]):
     effect = outcome.ToolEffect.READ
     arguments = ReadFileArguments
 
-    def __init__(self, known_files: known.KnownFiles) -> None:
+    def __init__(self, known_files: files.KnownFiles) -> None:
         self._known = known_files
 
     def check_arguments(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> None:
         scope.check_path(context.workspace, arguments.path)
 
     async def run(self, arguments: ReadFileArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        reading = await threads.run_in_thread(
+        reading = await concurrency.run_in_thread(
             files.read_content, context.workspace, arguments.path, offset=arguments.offset, limit=arguments.limit
         )
         if reading.digest is not None:
@@ -82,7 +81,7 @@ class WriteFileTool(tool.CoreTool[WriteFileArguments]):
     time_limit = None
     settles = True
 
-    def __init__(self, known_files: known.KnownFiles) -> None:
+    def __init__(self, known_files: files.KnownFiles) -> None:
         self._known = known_files
 
     def check_arguments(self, arguments: WriteFileArguments, context: outcome.ToolContext) -> None:
@@ -101,7 +100,7 @@ class EditFileTool(tool.CoreTool[EditFileArguments]):
     time_limit = None
     settles = True
 
-    def __init__(self, known_files: known.KnownFiles) -> None:
+    def __init__(self, known_files: files.KnownFiles) -> None:
         self._known = known_files
 
     def check_arguments(self, arguments: EditFileArguments, context: outcome.ToolContext) -> None:
@@ -114,12 +113,12 @@ class EditFileTool(tool.CoreTool[EditFileArguments]):
 
 
 async def _change_file(
-    name: str, known_files: known.KnownFiles, context: outcome.ToolContext, work: Callable[..., files.WrittenFile]
+    name: str, known_files: files.KnownFiles, context: outcome.ToolContext, work: Callable[..., files.WrittenFile]
 ) -> outcome.ToolOutput:
-    session, permit = _get_session_id(context), writing.WritePermit()
+    session, permit = _get_session_id(context), atomic_write.WritePermit()
 
     async def change() -> files.WrittenFile:
-        changing = asyncio.create_task(threads.run_in_thread(work, known_digest=known_digest, permit=permit))
+        changing = asyncio.create_task(concurrency.run_in_thread(work, known_digest=known_digest, permit=permit))
         await asyncio.wait([changing], timeout=tool.WRITE_TIME)
         if not changing.done() and permit.withdraw():
             changing.cancel()
@@ -131,7 +130,7 @@ async def _change_file(
 
     known_digest = partial(known_files.find_digest, session, context.workspace)
     # A thread cannot be cancelled: the run ends only when the file is changed or not, never while it may still be.
-    return outcome.ToolOutput((await patience.run_to_completion(change())).text)
+    return outcome.ToolOutput((await concurrency.run_to_completion(change())).text)
 
 
 def _get_session_id(context: outcome.ToolContext) -> str:

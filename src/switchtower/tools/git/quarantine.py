@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from switchtower.tools.git import places, settings
+from switchtower.tools.git import protected_paths, repository
 
 ASIDE = ".set-aside"
 _DEPTH = 2
@@ -68,7 +68,7 @@ _HARMLESS = frozenset(
 class RepositoryWatch:
     """Begun before a command; `settle` when everything that it started has ended."""
 
-    def __init__(self, workspace: str, needs: places.GitPaths) -> None:
+    def __init__(self, workspace: str, needs: protected_paths.GitPaths) -> None:
         self._workspace = workspace
         self._known = frozenset({*needs.fixed, *needs.writable})
         self._unwanted = needs.unwanted
@@ -164,7 +164,7 @@ class RepositoryWatch:
         return renamed
 
     def _rewrite_harmless(
-        self, name: str, folder: int, where: PurePosixPath, known: frozenset[settings.GitSetting] = frozenset()
+        self, name: str, folder: int, where: PurePosixPath, known: frozenset[repository.GitSetting] = frozenset()
     ) -> list[str]:
         """Leaves the settings that are harmless or known in a configuration, and sets the whole of it aside otherwise."""
         harmless = _select_harmless(name, folder, known)
@@ -220,8 +220,8 @@ class _Configuration:
 
     def parse_settings(self) -> frozenset[parse_settings.GitSetting]:
         try:
-            return frozenset(settings.parse_settings(self._content.decode(errors="surrogateescape")))
-        except settings.InvalidGitConfig:
+            return frozenset(repository.parse_settings(self._content.decode(errors="surrogateescape")))
+        except repository.InvalidGitConfig:
             return frozenset()
 
 
@@ -256,7 +256,7 @@ def _read_status(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def _select_harmless(name: str, folder: int, known: frozenset[settings.GitSetting]) -> str | None:
+def _select_harmless(name: str, folder: int, known: frozenset[repository.GitSetting]) -> str | None:
     """The configuration without what is neither known nor known to be harmless; `None` when that is all of it."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -267,13 +267,13 @@ def _select_harmless(name: str, folder: int, known: frozenset[settings.GitSettin
             return ""
         content = stream.read(_MOST_CONFIGURATION + 1)
     try:
-        found = settings.parse_settings(content.decode(errors="surrogateescape"))
-    except settings.InvalidGitConfig:
+        found = repository.parse_settings(content.decode(errors="surrogateescape"))
+    except repository.InvalidGitConfig:
         return ""
     if len(content) > _MOST_CONFIGURATION:
         return ""
     kept = [setting for setting in found if setting.key in _HARMLESS or setting in known]
-    return None if len(kept) == len(found) else settings.format_settings(kept)
+    return None if len(kept) == len(found) else repository.format_settings(kept)
 
 
 def _read_gitlinks(index: str) -> Iterator[PurePosixPath]:

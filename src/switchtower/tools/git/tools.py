@@ -10,10 +10,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from switchtower.tools import outcome, shown, tool
-from switchtower.tools.files import outputs, scope
-from switchtower.tools.git import commits, git
-from switchtower.tools.running import capture, command, environment, leash
+from switchtower.tools import outcome, safe_text, tool
+from switchtower.tools.files import output_files, scope
+from switchtower.tools.git import view
+from switchtower.tools.processes import cancellation, command_environment, tools
 
 KEEP_BYTES = 64 * 1024
 COMMIT_TIME = 300.0
@@ -59,7 +59,7 @@ class GitStatusTool(tool.CoreTool[GitStatusArguments]):
     time_limit = tool.GIT_TIME
 
     async def run(self, arguments: GitStatusArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
-        return outcome.ToolOutput(await leash.run_in_cancel_scope(context.run_id, partial(_read_status, context)))
+        return outcome.ToolOutput(await cancellation.run_in_cancel_scope(context.run_id, partial(_read_status, context)))
 
 
 class GitDiffTool(tool.CoreTool[GitDiffArguments]):
@@ -76,7 +76,7 @@ class GitDiffTool(tool.CoreTool[GitDiffArguments]):
     async def run(self, arguments: GitDiffArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
         path = "." if arguments.path is None else scope.to_relative(context.workspace, arguments.path)
         return outcome.ToolOutput(
-            await leash.run_in_cancel_scope(context.run_id, partial(_read_diff, context, path, staged=arguments.staged))
+            await cancellation.run_in_cancel_scope(context.run_id, partial(_read_diff, context, path, staged=arguments.staged))
         )
 
 
@@ -89,7 +89,7 @@ class GitCommitTool(tool.CoreTool[GitCommitArguments]):
     settles = True
 
     def __init__(self, *, network: bool = False) -> None:
-        self._commands = command.ToolCommands(network=network)
+        self._commands = tools.ToolCommands(network=network)
 
     def check_arguments(self, arguments: GitCommitArguments, context: outcome.ToolContext) -> None:
         for path in arguments.paths or ():
@@ -101,8 +101,8 @@ class GitCommitTool(tool.CoreTool[GitCommitArguments]):
         self.check_arguments(arguments, context)
         try:
             async with asyncio.timeout(tool.GIT_TIME):
-                plan = await leash.run_in_cancel_scope(
-                    context.run_id, lambda held: commits.plan_commit(context.workspace, arguments.paths, held)
+                plan = await cancellation.run_in_cancel_scope(
+                    context.run_id, lambda held: view.plan_commit(context.workspace, arguments.paths, held)
                 )
         except TimeoutError as error:
             message = f"the repository could not be looked at within {tool.GIT_TIME:.0f} s; nothing was changed"
@@ -118,41 +118,41 @@ class GitCommitTool(tool.CoreTool[GitCommitArguments]):
     async def end_run(self, run_id: str) -> None:
         await self._commands.end_run(run_id)
 
-    async def _run_git(self, context: outcome.ToolContext, *args: str) -> command.CommandResult:
-        variables = {name: value for name, value in environment.current_environment().items() if name not in _ELSEWHERE}
-        argv = [git.find_git(), "--no-pager", "-c", "core.quotePath=false", *args]
+    async def _run_git(self, context: outcome.ToolContext, *args: str) -> tools.CommandResult:
+        variables = {name: value for name, value in command_environment.current_environment().items() if name not in _ELSEWHERE}
+        argv = [view.find_git(), "--no-pager", "-c", "core.quotePath=false", *args]
         return await self._commands.run(argv, context, timeout_s=COMMIT_TIME, environment=variables)
 
 
-def _read_status(context: outcome.ToolContext, cancel_scope: leash.CancelScope) -> str:
-    with git.open_view(context.workspace, cancel_scope) as seen:
+def _read_status(context: outcome.ToolContext, cancel_scope: cancellation.CancelScope) -> str:
+    with view.open_view(context.workspace, cancel_scope) as seen:
         if seen.branch is None:
             head = f"HEAD is detached at {(seen.commit or '')[:12]}"
         else:
-            head = f"On branch {shown.escape_to_one_line(seen.branch)}" + ("" if seen.commit else ", which has no commit yet")
+            head = f"On branch {safe_text.escape_to_one_line(seen.branch)}" + ("" if seen.commit else ", which has no commit yet")
         under_way = "".join(f"\n[{what} is under way]" for what in seen.found.list_unfinished_operations())
         options = ("-c", "status.relativePaths=true", "status", "--short", "--no-column", "--ignore-submodules=dirty")
         listed = _collect_output(seen, (*options, "--untracked-files=normal", "--", "."), context)
     return f"{head}{under_way}\n{listed or '[nothing changed]'}"
 
 
-def _read_diff(context: outcome.ToolContext, path: str, cancel_scope: leash.CancelScope, *, staged: bool) -> str:
-    with git.open_view(context.workspace, cancel_scope) as seen:
-        diff = ("diff", *(["--cached"] if staged else []), *commits.DIFF)
-        paths = [git.literal_pathspec(path)]
-        names = commits.split_names(seen.run_git(*diff, "--name-only", "-z", "--", *paths))
-        left_out = commits.list_secret_files(context.workspace, names, seen.found.top)
-        paths += [git.exclude_pathspec(name) for name in left_out]
+def _read_diff(context: outcome.ToolContext, path: str, cancel_scope: cancellation.CancelScope, *, staged: bool) -> str:
+    with view.open_view(context.workspace, cancel_scope) as seen:
+        diff = ("diff", *(["--cached"] if staged else []), *view.DIFF)
+        paths = [view.literal_pathspec(path)]
+        names = view.split_names(seen.run_git(*diff, "--name-only", "-z", "--", *paths))
+        left_out = view.list_secret_files(context.workspace, names, seen.found.top)
+        paths += [view.exclude_pathspec(name) for name in left_out]
         prefixes = ("--src-prefix=a/", "--dst-prefix=b/", "--relative")
         text = _collect_output(seen, (*diff, *prefixes, "--", *paths), context)
     note = _describe_left_out(left_out)
     return "\n".join(part for part in (text or "[no difference]", note) if part)
 
 
-def _collect_output(seen: git.RepositoryView, args: tuple[str, ...], context: outcome.ToolContext) -> str:
+def _collect_output(seen: view.RepositoryView, args: tuple[str, ...], context: outcome.ToolContext) -> str:
     """What git prints, its middle in a file when it is long."""
-    file = outputs.OutputFile(context.workspace, context.call_id)
-    kept = capture.SpillingCapture(KEEP_BYTES, file.descriptor)
+    file = output_files.OutputFile(context.workspace, context.call_id)
+    kept = safe_text.SpillingCapture(KEEP_BYTES, file.descriptor)
     try:
         with seen.start(*args) as running:
             for chunk in running.read_output():
@@ -160,12 +160,12 @@ def _collect_output(seen: git.RepositoryView, args: tuple[str, ...], context: ou
             if running.exit_code != 0:
                 raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"git could not do it: {running.error_text}")
         text = kept.render().rstrip("\n")
-        return outputs.add_output_path(text, kept.total, kept.spilled, KEEP_BYTES, file.publish() if kept.spilled else None)
+        return output_files.add_output_path(text, kept.total, kept.spilled, KEEP_BYTES, file.publish() if kept.spilled else None)
     finally:
         file.close()
 
 
-def _make_output(what: str, ended: command.CommandResult, plan: commits.CommitPlan) -> outcome.ToolOutput:
+def _make_output(what: str, ended: tools.CommandResult, plan: view.CommitPlan) -> outcome.ToolOutput:
     text = "\n".join(part for part in (ended.output.rstrip("\n"), _describe_left_out(plan.left_out)) if part)
     if ended.timed_out:
         message = f"`git {what}` did not end within {COMMIT_TIME:.0f} s and was killed"
@@ -177,5 +177,5 @@ def _make_output(what: str, ended: command.CommandResult, plan: commits.CommitPl
 
 
 def _describe_left_out(names: tuple[str, ...] | list[str]) -> str:
-    listed = ", ".join(f"`{shown.escape_to_one_line(name)}`" for name in names)
+    listed = ", ".join(f"`{safe_text.escape_to_one_line(name)}`" for name in names)
     return f"[left out, because they may hold secrets: {listed}]" if names else ""

@@ -14,14 +14,10 @@ from typing import TypeVar
 from msgspec import Struct
 
 from switchtower.core import errors
-from switchtower.tools import outcome
-from switchtower.tools.git import repository
-from switchtower.tools.git.plumbing import discovery, git, limit
-from switchtower.tools.git.plumbing.disarm import override_programs
-from switchtower.tools.git.plumbing.git import GitRunner
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
-from switchtower.tools.running import patience
-from switchtower.tools.running.leash import CancelScope
+from switchtower.tools import concurrency, outcome
+from switchtower.tools.git import process, repository
+from switchtower.tools.git.process import GitRunner, GitUnavailable, override_programs
+from switchtower.tools.processes.cancellation import CancelScope
 
 SECONDS = 120.0
 """For a checkout: a large one takes its time."""
@@ -48,7 +44,7 @@ async def create_worktree(repository: str, folder: Path, session_id: str, base: 
     except BaseException:
         if unfinished:
             with suppress(errors.CoreError):
-                await patience.run_to_completion(_run_on_thread(unfinished[0].discard))
+                await concurrency.run_to_completion(_run_on_thread(unfinished[0].discard))
         raise
 
 
@@ -91,7 +87,7 @@ def _create(
     root = os.path.realpath(workspace)
     if not Path(root).is_dir():
         raise errors.InvalidCommand(f"there is no folder `{workspace}`")
-    origin = discovery.find_verified_repository(root, cancel_scope)
+    origin = process.find_verified_repository(root, cancel_scope)
     if origin is None:
         raise errors.InvalidCommand(
             f"a worktree needs a git repository, and `{workspace}` is in none",
@@ -221,14 +217,14 @@ def _find_mark_file(top: Path) -> Path:
 
 async def _run_on_thread(work: Callable[[CancelScope], T]) -> T:
     with _translate_errors():
-        return await limit.run_with_timeout(SECONDS, work, hint="check out less, or start the session without a worktree")
+        return await process.run_with_timeout(SECONDS, work, hint="check out less, or start the session without a worktree")
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except git.GitError as failure:
+    except process.GitError as failure:
         raise errors.SandboxUnavailable(f"git: {failure}", hint="see what `git worktree list` says") from failure
     except GitUnavailable as reason:
         raise errors.SandboxUnavailable(reason.reason, hint=reason.hint) from reason

@@ -9,4 +9,4 @@ and `tool`, `listing`, `naming` and `results` make it an agent's.
 from switchtower.tools.mcp.config import ServerConfig as ServerConfig
 from switchtower.tools.mcp.process import kill_leftovers as kill_leftovers
 from switchtower.tools.mcp.servers import McpServers as McpServers
-from switchtower.tools.mcp.tool import McpTool as McpTool
+from switchtower.tools.mcp.tools import McpTool as McpTool

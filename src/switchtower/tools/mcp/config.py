@@ -3,11 +3,13 @@ an approval of it is bound to. Starts nothing.
 
 People see a server as its file spells it, with `${VAR}` unfilled and secrets hidden. The approval is bound to a digest of
 what those words come to, so it does not hold for anything else.
-"""
+
+`${VAR}` and `${VAR:-default}` in a configuration file, spelled as other MCP clients have it. Knows no file and no server."""
 
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +19,6 @@ from msgspec import Struct
 
 from switchtower.core import redact
 from switchtower.core.redact import names, questions
-from switchtower.tools.mcp import expand
 
 LONGEST_NAME = 64
 _MOST_PARTS = 256
@@ -124,7 +125,7 @@ def find_literal_secret(entry: ServerEntry, redactor: redact.Redactor) -> str | 
             return f"env.{variable}"
     for header, value in entry.headers.items():
         # As where they are shown: what names no variable is taken for a secret.
-        if redactor.redact_text(value) != value or not expand.list_variables(value):
+        if redactor.redact_text(value) != value or not list_variables(value):
             return f"headers.{header}"
     argv = (entry.command or "", *entry.args)
     hidden = {index for index in _find_flag_values(argv) if not names.is_reference(argv[index])}
@@ -148,7 +149,7 @@ def _is_http(entry: ServerEntry) -> bool:
 
 
 def _make_endpoint(entry: ServerEntry, variables: Mapping[str, str]) -> ServerEndpoint:
-    url = expand.expand_variables(entry.url or "", variables)
+    url = expand_variables(entry.url or "", variables)
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -156,7 +157,7 @@ def _make_endpoint(entry: ServerEntry, variables: Mapping[str, str]) -> ServerEn
         usable = False
     if not usable or not url.isprintable() or " " in url:
         raise InvalidServerEntry("its `url` is not an `http://` or `https://` address")
-    headers = {header: expand.expand_variables(value, variables) for header, value in entry.headers.items()}
+    headers = {header: expand_variables(value, variables) for header, value in entry.headers.items()}
     for header, value in headers.items():
         if not header.isascii() or not header.replace("-", "").replace("_", "").isalnum():
             raise InvalidServerEntry("the name of a header may have letters, digits, `-` and `_`")
@@ -166,9 +167,9 @@ def _make_endpoint(entry: ServerEntry, variables: Mapping[str, str]) -> ServerEn
 
 
 def _make_program(entry: ServerEntry, workspace: str, variables: Mapping[str, str]) -> ServerProgram:
-    argv = tuple(expand.expand_variables(part, variables) for part in (entry.command or "", *entry.args))
-    env = {variable: expand.expand_variables(value, variables) for variable, value in entry.env.items()}
-    cwd = expand.expand_variables(entry.cwd or "", variables)
+    argv = tuple(expand_variables(part, variables) for part in (entry.command or "", *entry.args))
+    env = {variable: expand_variables(value, variables) for variable, value in entry.env.items()}
+    cwd = expand_variables(entry.cwd or "", variables)
     if not argv[0]:
         raise InvalidServerEntry("it has no `command`; hint: a server that runs elsewhere has a `url` instead")
     if any("\0" in text for text in (*argv, *env, *env.values(), cwd)):
@@ -201,9 +202,7 @@ def _format_url(url: str) -> str:
 def _format_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """A header's value is a secret more often than not; but that a variable goes out in it, people must see."""
     redactor = redact.Redactor()
-    return {
-        header: redactor.redact_text(value) if expand.list_variables(value) else redact.MARK for header, value in headers.items()
-    }
+    return {header: redactor.redact_text(value) if list_variables(value) else redact.MARK for header, value in headers.items()}
 
 
 def _find_flag_values(argv: tuple[str, ...]) -> Iterator[int]:
@@ -231,6 +230,46 @@ def _iterate_own_secrets(target: ServerProgram | ServerEndpoint) -> Iterator[str
 def _iterate_referred_secrets(entry: ServerEntry, variables: Mapping[str, str]) -> Iterator[str]:
     """What was kept out of the file, under a name that says why."""
     texts = (entry.command or "", *entry.args, *entry.env.values(), entry.url or "", *entry.headers.values())
-    for variable in frozenset().union(*map(expand.list_variables, texts)):
+    for variable in frozenset().union(*map(list_variables, texts)):
         if names.classify_name(variable) is not None:
             yield variables.get(variable, "")
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LONGEST = 64 * 1024
+"""What one text may come to: a short file can name a long variable many times."""
+
+
+class ExpansionError(ValueError):
+    """A variable is not set, or the text grows too long."""
+
+
+def expand_variables(text: str, variables: Mapping[str, str]) -> str:
+    """The text with its variables filled in. What is no such variable stays as it stands."""
+    pieces: list[str] = []
+    length = end = 0
+    for variable in _VARIABLE.finditer(text):
+        pieces += (text[end : variable.start()], _get_value(variable, variables))
+        length += len(pieces[-2]) + len(pieces[-1])
+        end = variable.end()
+        if length > _LONGEST:
+            break
+    if length + len(text) - end > _LONGEST:
+        raise ExpansionError(f"a text of it is longer than {_LONGEST} characters with its variables filled in")
+    return "".join([*pieces, text[end:]])
+
+
+def list_variables(text: str) -> frozenset[str]:
+    """The variables that a text refers to."""
+    return frozenset(variable[1] for variable in _VARIABLE.finditer(text))
+
+
+def _get_value(variable: re.Match[str], variables: Mapping[str, str]) -> str:
+    name, default = variable.groups()
+    if default is not None:
+        # As in a shell: `:-` also stands in for what is set but empty.
+        return variables.get(name) or default
+    try:
+        return variables[name]
+    except KeyError:
+        raise ExpansionError(f"`${{{name}}}` is not set; hint: set it, or write `${{{name}:-default}}`") from None

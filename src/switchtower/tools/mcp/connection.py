@@ -2,22 +2,28 @@
 that demands; everybody else only asks for calls.
 
 A connection that has ended stays ended: who wants another makes one. Why it ended can be read from it.
-"""
+
+The official SDK, loaded when the first server is wanted: that takes about a second, so it happens on a thread.
+
+Its own log is silenced. It quotes what servers say and where they are, tokens in addresses included; what people need to know
+is reported by this room instead."""
 
 import asyncio
+import importlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import switchtower
-from switchtower.tools import outcome
-from switchtower.tools.mcp import config, http, listing, process, reasons, screen, sdk, stdio
-from switchtower.tools.running import patience
+from switchtower.tools import concurrency, outcome
+from switchtower.tools.mcp import config, failures, message_filter, process, tool_list, transports
 
 if TYPE_CHECKING:
     import mcp
     import mcp_types
+
 
 _GOODBYE = 5.0
 """For last words over HTTP. A process takes the time that it takes to end it."""
@@ -33,7 +39,7 @@ CallProgressCallback = Callable[[str], Awaitable[None]]
 class McpConnectionEnded(Exception):
     """The connection is over or never came about."""
 
-    def __init__(self, why: reasons.FailureReason, *, by_itself: bool = False, unheard: bool = False) -> None:
+    def __init__(self, why: failures.FailureReason, *, by_itself: bool = False, unheard: bool = False) -> None:
         super().__init__(why.text)
         self.reason = why
         self.was_not_sent = unheard
@@ -63,16 +69,16 @@ class McpConnection:
     ) -> None:
         """`start_process` is for a server that is a `Program`. With `handshake` only the versions of the protocol that
         begin with one are tried."""
-        self.listing = listing.ToolList()
+        self.listing = tool_list.ToolList()
         self.handshaken = False
         """Whether the server speaks one of those."""
-        self.failure_reason: reasons.FailureReason | None = None
+        self.failure_reason: failures.FailureReason | None = None
         """Why it ended by itself."""
         self._server = server
         self._workspace = workspace
         self._handshake = handshake
-        self._explain = reasons.FailureReasons(server)
-        self._filter = screen.MessageFilter()
+        self._explain = failures.FailureReasons(server)
+        self._filter = message_filter.MessageFilter()
         self._settled = asyncio.Event()
         """It is up, or will never be."""
         self._closed = asyncio.Event()
@@ -110,7 +116,7 @@ class McpConnection:
         tells_of_changes = isinstance(self._server.target, config.ServerProgram)
         if self._filter.tools_changed or not tells_of_changes:
             self._filter.tools_changed = False
-            self.listing = await self._wait_for_answer(listing.fetch_tools(self._get_client()), timeout_s)
+            self.listing = await self._wait_for_answer(tool_list.fetch_tools(self._get_client()), timeout_s)
 
     async def call(
         self, tool: str, args: Mapping[str, Any], *, limit_s: float, tell: CallProgressCallback
@@ -122,7 +128,7 @@ class McpConnection:
 
     async def stop(self) -> None:
         """Ends the connection, and the server when it is our process. Goes to its end even when cancelled."""
-        await patience.run_to_completion(self._stop())
+        await concurrency.run_to_completion(self._stop())
 
     async def _stop(self) -> None:
         self._closed.set()
@@ -137,7 +143,7 @@ class McpConnection:
             if self._start_process is not None:
                 self._process = self._start_process()
             # While the server gets ready, so do we.
-            await asyncio.to_thread(sdk.load_sdk)
+            await asyncio.to_thread(load_sdk)
             await self._serve_session()
         except Exception as error:
             # A process that is gone explains more than what the SDK stumbled over.
@@ -167,7 +173,7 @@ class McpConnection:
             list_roots_callback=self._list_roots,
         ) as client:
             self.handshaken = client.session.initialize_result is not None
-            self.listing = await listing.fetch_tools(client)
+            self.listing = await tool_list.fetch_tools(client)
             self._client = client
             self._settled.set()
             listening = asyncio.create_task(self._listen(client))
@@ -176,11 +182,11 @@ class McpConnection:
             finally:
                 listening.cancel()
 
-    def _make_transport(self) -> stdio.StdioTransport | http.HttpTransport:
+    def _make_transport(self) -> transports.StdioTransport | transports.HttpTransport:
         if self._process is not None:
-            return stdio.StdioTransport(self._process, self._filter, self._record_loss)
+            return transports.StdioTransport(self._process, self._filter, self._record_loss)
         assert isinstance(self._server.target, config.ServerEndpoint)
-        return http.HttpTransport(self._server.target, self._filter, self._record_loss)
+        return transports.HttpTransport(self._server.target, self._filter, self._record_loss)
 
     def _record_loss(self) -> None:
         self._gone = True
@@ -244,8 +250,8 @@ class McpConnection:
         error = asyncio.CancelledError() if call.cancelled() else call.exception()
         if error is None:
             return call.result()
-        if reasons.is_lost_session(error):
-            self.failure_reason = reasons.FailureReason("has forgotten our session")
+        if failures.is_lost_session(error):
+            self.failure_reason = failures.FailureReason("has forgotten our session")
             self._closed.set()
             raise McpConnectionEnded(self.failure_reason, unheard=True) from None
         if self._closed.is_set() or (self._process is not None and self._process.input.broken):
@@ -255,8 +261,8 @@ class McpConnection:
         raise McpCallRefused(self._explain.explain_refusal(error)) from None
 
     @property
-    def _known_reason(self) -> reasons.FailureReason:
-        return self.failure_reason or reasons.FailureReason("is gone")
+    def _known_reason(self) -> failures.FailureReason:
+        return self.failure_reason or failures.FailureReason("is gone")
 
 
 class _CallProgress:
@@ -282,3 +288,15 @@ class _CallProgress:
 
     def wake(self, call: object) -> None:
         self._woken.set()
+
+
+_LOGGERS = ("mcp", "client", "httpx2", "httpcore2")
+"""`client` is the SDK's too."""
+
+
+def load_sdk() -> None:
+    """Blocks; does nothing the second time."""
+    for name in ("mcp", "mcp.client.streamable_http", "httpx2"):
+        importlib.import_module(name)
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 
-from switchtower.tools.running import capture
+from switchtower.tools import safe_text
 
 LONGEST_LINE = 8 * 1024 * 1024
 KEEP_OF_LONG = 4 * 1024
@@ -177,7 +177,7 @@ class ErrorPipe(_Pipe):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self._kept = capture.HeadAndTail(_KEEP_BYTES)
+        self._kept = safe_text.HeadAndTail(_KEEP_BYTES)
         self._watch(self._read)
 
     def add(self, text: bytes) -> None:

@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from switchtower.tools import concurrency
 from switchtower.tools.mcp import pipes
-from switchtower.tools.running import adoption, marks, orphans, patience, proc, processes
+from switchtower.tools.processes import commands, marks, orphans, proc
 from switchtower.tools.sandboxes import launch
 
 DAEMON = "TOWER_DAEMON"
@@ -82,10 +83,10 @@ class ServerProcess:
 
     def __init__(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: marks.ProcessMark) -> None:
         self._run_id = mark.run_id
-        adoption.register_run(mark.run_id)
+        orphans.register_run(mark.run_id)
         ours, theirs = _open_pipes()
         try:
-            self._process = adoption.start_kept_child(
+            self._process = orphans.start_kept_child(
                 mark.run_id,
                 lambda: launch.popen(
                     argv,
@@ -118,7 +119,7 @@ class ServerProcess:
 
     async def end(self) -> None:
         """Ends it and all that it started, politely first. Goes to its end even when cancelled."""
-        await patience.run_to_completion(self._end())
+        await concurrency.run_to_completion(self._end())
 
     async def _end(self) -> None:
         try:
@@ -130,7 +131,7 @@ class ServerProcess:
                 self._send_signal(signal.SIGTERM)
                 await self._wait(GRACE)
             self._send_signal(signal.SIGKILL)
-            await processes.end_run(self._run_id, grace_s=GRACE)
+            await commands.end_run(self._run_id, grace_s=GRACE)
             await self._wait(_LAST_WAIT)
         finally:
             self._close()
@@ -170,7 +171,7 @@ class ServerProcess:
         with suppress(subprocess.TimeoutExpired):
             exit_code = self._process.wait(timeout=_POLL)
             self.exit_code = None if self._was_signalled else exit_code
-        adoption.release_child(self._process.pid)
+        orphans.release_child(self._process.pid)
 
 
 def _open_pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:

@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from switchtower.tools import registry
-from switchtower.tools.mcp import config, files, naming, server, tool
-from switchtower.tools.running import patience
+from switchtower.tools import concurrency, registry
+from switchtower.tools.mcp import config, config_files, server, tool_list, tools
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 DENIED = "MCP_SERVER_DENIED"
@@ -28,7 +27,7 @@ class McpServers:
         idle_s: float = 900,
         start_s: float = 20,
         call_s: float = 120,
-        reserved: Iterable[str] = naming.RESERVED_NAMES,
+        reserved: Iterable[str] = tool_list.RESERVED_NAMES,
         choose_sandbox: server.ChooseSandbox = sandboxes.choose_sandbox,
         learn_secret: Callable[[str], None] = lambda secret: None,
         trusts: Callable[[str], bool] = lambda workspace: True,
@@ -56,7 +55,7 @@ class McpServers:
         sandbox: str,
         admit: Admit,
         report: server.Report,
-        handed: files.SessionServers | None = None,
+        handed: config_files.SessionServers | None = None,
     ) -> tuple[registry.Tool, ...]:
         """The tools of all servers that this workspace has, that were admitted and that are there. `admit` is asked about
         servers of the workspace's file that do not run yet; `report` is told what went wrong, now and during the run.
@@ -65,7 +64,9 @@ class McpServers:
             return ()
         environment = dict(self._environment())
         trusted = await asyncio.to_thread(self._trusts, workspace)
-        found = await asyncio.to_thread(files.find_servers, workspace, self._user_file, environment, handed, trusted=trusted)
+        found = await asyncio.to_thread(
+            config_files.find_servers, workspace, self._user_file, environment, handed, trusted=trusted
+        )
         nothing_to_do = not found.servers and not found.problems and session_id not in self._sessions
         if nothing_to_do or self._closed:
             return ()
@@ -77,40 +78,40 @@ class McpServers:
         """Ends the session's servers. Goes to its end even when cancelled."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            await patience.run_to_completion(session.end())
+            await concurrency.run_to_completion(session.end())
 
     async def close(self) -> None:
         """Ends all servers. Goes to its end even when cancelled."""
         self._closed = True
         sessions = [*self._sessions.values()]
         self._sessions.clear()
-        await patience.run_to_completion(_gather_all(session.end() for session in sessions))
+        await concurrency.run_to_completion(_gather_all(session.end() for session in sessions))
 
 
 class _SessionMcpServers:
     def __init__(self, limits: server.ServerLimits, reserved: frozenset[str], learn_secret: Callable[[str], None]) -> None:
         self._limits = limits
         self._learn_secret = learn_secret
-        self._names = naming.ToolNames(reserved)
+        self._names = tool_list.ToolNames(reserved)
         self._servers: dict[str, server.McpServer] = {}
         self._lock = asyncio.Lock()
         self._ended = False
         self._reported: set[str] = set()
 
     async def list_tools(
-        self, found: files.FoundServers, place: server.ServerLocation, admit: Admit, report: server.Report
+        self, found: config_files.FoundServers, place: server.ServerLocation, admit: Admit, report: server.Report
     ) -> tuple[registry.Tool, ...]:
         async with self._lock:
             await self._report_problems(found.problems, report)
             await self._drop_all_but({configured.name: configured.subject for configured in found.servers})
-            starting: list[asyncio.Task[list[tool.McpTool]]] = []
+            starting: list[asyncio.Task[list[tools.McpTool]]] = []
             try:
                 for configured in found.servers:
                     if (chosen := await self._admit(configured, place, admit, report)) is not None:
                         starting.append(asyncio.create_task(self._make_tools(chosen)))
                 return tuple(one for tools in await asyncio.gather(*starting) for one in tools)
             finally:
-                await patience.run_to_completion(_cancel_all(starting))
+                await concurrency.run_to_completion(_cancel_all(starting))
 
     async def end(self) -> None:
         self._ended = True
@@ -136,9 +137,9 @@ class _SessionMcpServers:
         self._servers[configured.name] = started = server.McpServer(configured, place, self._limits, report)
         return started
 
-    async def _make_tools(self, of: server.McpServer) -> list[tool.McpTool]:
+    async def _make_tools(self, of: server.McpServer) -> list[tools.McpTool]:
         listed = await of.prepare() or ()
-        return [tool.McpTool(self._names.assign_name(of.config.name, one.name), one, of) for one in listed]
+        return [tools.McpTool(self._names.assign_name(of.config.name, one.name), one, of) for one in listed]
 
     async def _drop_all_but(self, wanted: Mapping[str, str]) -> None:
         """Stops the servers that are no longer configured, or no longer in the same words."""
@@ -155,7 +156,7 @@ class _SessionMcpServers:
                 await report(CONFIG_INVALID, problem)
 
 
-async def _cancel_all(tasks: list[asyncio.Task[list[tool.McpTool]]]) -> None:
+async def _cancel_all(tasks: list[asyncio.Task[list[tools.McpTool]]]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:

@@ -3,11 +3,22 @@ makes the list of options; it looks at the disk and starts nothing.
 
 Mounts are listed parents first, so that whatever lies deeper has the last word: a workspace below a hidden folder is seen,
 a hidden folder below the workspace is not.
-"""
 
+Files and folders that lie in a repository while a sandboxed command runs, so that mounts can lie on them, and are removed
+afterwards. They change nothing for git: what they say is what git assumes without them.
+
+Several commands may run in one repository, of several daemons. Each holds a shared lock on the folder; what the last one
+finds is removed. A placeholder under a mount must stay: removing it from outside would remove the mount as well. What a
+killed daemon leaves is removed after the next command."""
+
+import errno
+import fcntl
 import os
 import stat
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -15,7 +26,8 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from switchtower.core import errors
-from switchtower.tools.git import placeholders, places, quarantine
+from switchtower.tools.git import protected_paths, quarantine
+from switchtower.tools.git.protected_paths import PLACEHOLDER_COMMONDIR, Placeholder
 from switchtower.tools.sandboxes import launch
 
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
@@ -73,7 +85,7 @@ def build_options(workspace: str, *, network: bool, hidden: Iterable[str] = (), 
     root = os.path.realpath(workspace)
     if root == "/" or any(PurePosixPath(root).is_relative_to(place) for place in _NO_WORKSPACE):
         raise errors.SandboxUnavailable(f"`{root}` cannot be a workspace in it", hint="choose a folder of your own")
-    git = places.find_git_paths(root)
+    git = protected_paths.find_git_paths(root)
     return [
         launch.PendingArgument(partial(_prepare, root, git)),
         *(("--unshare-user", "--disable-userns") if abilities.disable_userns else ("--unshare-user-try",)),
@@ -96,9 +108,9 @@ def build_options(workspace: str, *, network: bool, hidden: Iterable[str] = (), 
     ]
 
 
-def _prepare(root: str, git: places.GitPaths) -> launch.ReleaseCallback:
+def _prepare(root: str, git: protected_paths.GitPaths) -> launch.ReleaseCallback:
     watch = quarantine.RepositoryWatch(root, git)
-    hold = placeholders.PlaceholderHold(git.placeholders)
+    hold = PlaceholderHold(git.placeholders)
 
     def release() -> list[str]:
         hold.release()
@@ -107,7 +119,9 @@ def _prepare(root: str, git: places.GitPaths) -> launch.ReleaseCallback:
     return release
 
 
-def _build_mounts(root: str, git: places.GitPaths, *, network: bool, hidden: Iterable[str], perms: bool) -> Iterator[str]:
+def _build_mounts(
+    root: str, git: protected_paths.GitPaths, *, network: bool, hidden: Iterable[str], perms: bool
+) -> Iterator[str]:
     folders, files = _find_existing(hidden)
     mounts = {_make_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *folders, *files)}
     seen = {*_list_visible_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
@@ -158,3 +172,87 @@ def _find_existing(places: Iterable[str]) -> tuple[set[str], set[str]]:
             continue
         (folders if stat.S_ISDIR(mode) else files).add(os.path.realpath(place))
     return folders, files
+
+
+_LOCK_TIMEOUT = 2.0
+"""For a lock that is held while placeholders are removed, which takes less than a millisecond."""
+_PAUSE = 0.005
+
+_made: set[str] = set()
+"""Those that this process has put somewhere, and may remove."""
+_lock = threading.Lock()
+
+
+class PlaceholderHold:
+    """Placeholders in their places, until `release`. Raises `OSError` when they cannot be put there."""
+
+    def __init__(self, wanted: Iterable[Placeholder]) -> None:
+        self._descriptors: dict[str, int] = {}
+        self._wanted = tuple(wanted)
+        try:
+            for folder in sorted({os.path.dirname(one.path) for one in self._wanted}):  # noqa: PTH120
+                self._descriptors[folder] = _lock_folder(folder)
+            for one in self._wanted:
+                _create_placeholder(one)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """To be called when everything in the sandbox has ended."""
+        for folder, descriptor in self._descriptors.items():
+            try:
+                # Only when no other command has its mounts there.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove_placeholders(one for one in self._wanted if os.path.dirname(one.path) == folder)  # noqa: PTH120
+            except OSError:
+                pass
+            finally:
+                os.close(descriptor)
+        self._descriptors.clear()
+
+
+def _lock_folder(folder: str) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    deadline = time.monotonic() + _LOCK_TIMEOUT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EINTR) or time.monotonic() > deadline:
+                os.close(descriptor)
+                raise OSError(error.errno, f"`{folder}` is locked by another process") from error
+            time.sleep(_PAUSE)
+        else:
+            return descriptor
+
+
+def _create_placeholder(one: Placeholder) -> None:
+    if os.path.lexists(one.path):
+        return
+    if one.content is None:
+        os.mkdir(one.path, 0o755)  # noqa: PTH102 - as git makes it
+    else:
+        # Whole from its first moment: git outside may look at any time.
+        beside = f"{one.path}.{os.getpid()}.{threading.get_ident()}"
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, one.content)
+        finally:
+            os.close(descriptor)
+        os.rename(beside, one.path)  # noqa: PTH104
+    with _lock:
+        _made.add(one.path)
+
+
+def _remove_placeholders(placeholders: Iterable[Placeholder]) -> None:
+    for one in placeholders:
+        with _lock:
+            is_ours = one.path in _made
+            _made.discard(one.path)
+        with suppress(OSError):
+            if one.content is None:
+                if is_ours:
+                    os.rmdir(one.path)  # noqa: PTH106 - git may have filled it from outside meanwhile; then it stays
+            elif (is_ours or one.content == PLACEHOLDER_COMMONDIR) and Path(one.path).read_bytes() == one.content:
+                os.unlink(one.path)  # noqa: PTH108

@@ -4,18 +4,19 @@ on the disk for as long as it runs.
 
 The options that `Sandbox.wrap` makes contain one word that only `popen` can replace; a sandbox that is started in another way
 fails at that word and never runs without its protection.
-"""
+
+Settings of git that every command we start has, whatever repository it comes upon: a folder that a command or a download
+has made does not get a program run by `git status`. Settings in the environment come before those of any file."""
 
 import ctypes
 import logging
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import IO
 
-from switchtower.tools.git import overrides
 from switchtower.tools.sandboxes import seccomp
 
 _JOIN_SESSION_KEYRING = 1
@@ -83,7 +84,7 @@ def popen(
 ) -> "subprocess.Popen[bytes]":
     """`subprocess.Popen`, for programs in a sandbox and without one. Raises `OSError` when it cannot be started."""
     # What the owner has chosen for the daemon itself stays.
-    variables = overrides.add_overrides(os.environ if env is None else env, chosen=overrides.list_overridden_keys(os.environ))
+    variables = add_overrides(os.environ if env is None else env, chosen=list_overridden_keys(os.environ))
 
     def start(
         words: Sequence[str], kind: type["subprocess.Popen[bytes]"] = subprocess.Popen, pass_fds: Sequence[int] = ()
@@ -152,3 +153,42 @@ def _join_new_keyring() -> None:
 @cache
 def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+OVERRIDES = {
+    # A folder with `HEAD`, `objects` and `refs` is a repository only when it is named, as with `git --git-dir`.
+    "safe.bareRepository": "explicit",
+    # Otherwise the program that it names is run by `git status`.
+    "core.fsmonitor": "false",
+    # An address such as `ext::sh -c …` is a command.
+    "protocol.ext.allow": "never",
+    # Only servers without git need the lists that this writes, into a folder that is read-only in a sandbox.
+    "repack.updateServerInfo": "false",
+}
+
+
+def add_overrides(variables: Mapping[str, str], *, chosen: Iterable[str] = ()) -> dict[str, str]:
+    """The same environment with these settings behind those that it brings, so that they count. Keys in `chosen` are left
+    out."""
+    left_out = {key.lower() for key in chosen}
+    count = _read_count(variables)
+    added = dict(variables)
+    for key, value in OVERRIDES.items():
+        if key.lower() not in left_out:
+            added[f"GIT_CONFIG_KEY_{count}"] = key
+            added[f"GIT_CONFIG_VALUE_{count}"] = value
+            count += 1
+    added["GIT_CONFIG_COUNT"] = str(count)
+    return added
+
+
+def list_overridden_keys(variables: Mapping[str, str]) -> list[str]:
+    """The settings that an environment brings."""
+    return [key for number in range(_read_count(variables)) if (key := variables.get(f"GIT_CONFIG_KEY_{number}"))]
+
+
+def _read_count(variables: Mapping[str, str]) -> int:
+    """Git refuses to work with a number that is none, or too high; then only ours are left."""
+    written = variables.get("GIT_CONFIG_COUNT", "")
+    count = int(written) if written.isascii() and written.isdigit() and len(written) < 5 else 0
+    return count if all(f"GIT_CONFIG_KEY_{number}" in variables for number in range(count)) else 0

@@ -1,22 +1,102 @@
-"""Where commands run: `local` is the machine itself, `bubblewrap` a view of it in which only the workspace can be changed.
+"""Places that nothing in a sandbox has to see: where people and programs keep keys, and doors to services that would do on
+their behalf what the sandbox forbids. Names only; whether a place exists is looked up when a sandbox is made.
+
+Where commands run: `local` is the machine itself, `bubblewrap` a view of it in which only the workspace can be changed.
 
 A sandbox that cannot be had is refused with a remedy, never replaced by less. Probing starts a process and blocks for some
-milliseconds; a sandbox that worked once is not probed again.
-"""
+milliseconds; a sandbox that worked once is not probed again."""
 
 import os
 import platform
+import pwd
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from switchtower import config
 from switchtower.core import errors
-from switchtower.tools.running import installed
-from switchtower.tools.sandboxes import bubblewrap, hidden, launch, seccomp
+from switchtower.tools.processes import command_environment
+from switchtower.tools.sandboxes import bubblewrap, launch, seccomp
+
+_IN_HOMES = (
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+    ".password-store",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/op",
+    ".config/rclone",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    # Browsers keep logged-in sessions, and shells what was once typed on a command line.
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".psql_history",
+    ".mysql_history",
+    # Other agents' logins.
+    ".claude.json",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".config/github-copilot",
+    ".push",
+)
+_ELSEWHERE = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers.d",
+    # Whoever may talk to these is as good as root.
+    "/var/lib/lxd/unix.socket",
+    "/var/snap/lxd/common/lxd/unix.socket",
+    "/var/lib/incus/unix.socket",
+)
+
+
+def list_hidden_paths(environ: Mapping[str, str] = os.environ, also: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
+    """All of them, for this user: the usual ones, the tower's own folders and socket, and `also`."""
+    homes = {environ.get("HOME") or "", _find_account_home()} - {""}
+    named = [*_ELSEWHERE, *(f"{home}/{place}" for home in sorted(homes) for place in _IN_HOMES)]
+    own_home = environ.get("TOWER_HOME")
+    named += map(str, config.locate(Path(own_home).expanduser() if own_home else None, environ))
+    named += [path for variable in ("TOWER_SOCKET", "PUSHD_SOCKET") if (path := environ.get(variable))]
+    return tuple(dict.fromkeys([*named, *(os.fspath(place) for place in also)]))
+
+
+def _find_account_home() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
+
 
 NAMES = ("local", "bubblewrap", "modal")
 
@@ -77,7 +157,7 @@ def choose_sandbox(name: str, *, network: bool = False) -> Sandbox:
         return LOCAL
     guard = _find_bubblewrap()
     assert guard is not None, "it has just been tried out"
-    return Sandbox(name, network=network, hidden=hidden.list_hidden_paths(also=_hidden), guard=guard, abilities=_worked[guard])
+    return Sandbox(name, network=network, hidden=list_hidden_paths(also=_hidden), guard=guard, abilities=_worked[guard])
 
 
 def find_best_available() -> tuple[str, SandboxProblem | None]:
@@ -172,4 +252,4 @@ def _describe_remedy() -> str:
 
 
 def _find_bubblewrap() -> str | None:
-    return installed.find_program("bwrap")
+    return command_environment.find_program("bwrap")

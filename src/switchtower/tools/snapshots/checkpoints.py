@@ -1,23 +1,227 @@
-"""A workspace's files as they were before and after a run: kept, compared, brought back. `docs/undo.md` says what is covered.
+"""Takes snapshots of one workspace: lists, walks, and puts what is new into a store in one go.
+
+All that can be done with one workspace's snapshots. One at a time: whoever calls it holds the workspace's lock.
+
+A workspace's files as they were before and after a run: kept, compared, brought back. `docs/undo.md` says what is covered.
 
 Objects go into the workspace's own repository, held by refs below `refs/switchtower`, or into a store of ours when it has
-none. Its index, branches, stash and configuration are never touched, and nothing that it configures is run.
-"""
+none. Its index, branches, stash and configuration are never touched, and nothing that it configures is run."""
 
 import asyncio
 import os
+import shutil
+import string
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Literal, TypeVar
 from weakref import WeakValueDictionary
 
-from switchtower.tools.git.plumbing import limit
-from switchtower.tools.running import patience, threads
-from switchtower.tools.running.leash import CancelScope
-from switchtower.tools.snapshots.keeper import WorkspaceSnapshots
-from switchtower.tools.snapshots.limits import SnapshotLimits
-from switchtower.tools.snapshots.restoring import RestoreResult
+from msgspec import Struct
+
+from switchtower.tools import concurrency
+from switchtower.tools.git import process
+from switchtower.tools.git.process import GitUnavailable, VerifiedRepository
+from switchtower.tools.processes.cancellation import CancelScope
+from switchtower.tools.snapshots import object_store, objects, snapshot
+from switchtower.tools.snapshots import scan as snapshots_scan
+from switchtower.tools.snapshots.object_store import ObjectStore
+from switchtower.tools.snapshots.objects import ObjectChecker
+from switchtower.tools.snapshots.restore import Restorer, RestoreResult, RestoreStep
+from switchtower.tools.snapshots.scan import SnapshotLimits, WorkspaceScan, WorkspaceScanner
+
+_MOST_WAITING = 200
+_MOST_WAITING_BYTES = 8 * 1024 * 1024
+
+
+class SnapshotTaker(Struct, frozen=True):
+    root: str
+    folder: Path
+    """Where we keep what we know about the workspace."""
+    repository: VerifiedRepository | None
+    apart: frozenset[str]
+    """Folders that are none of the workspace's business, relative to its root."""
+    limits: SnapshotLimits
+    cancel_scope: CancelScope
+
+    def take(self, into: ObjectStore, *, also: Sequence[str] = (), remember: bool = True) -> str:
+        """The id of a snapshot whose objects are all in the store. `remember` makes the next one quick."""
+        wanted = snapshots_scan.list_wanted_files(self.root, self.repository, into, also, self.limits, self.cancel_scope)
+        known_file = self.folder / "stats"
+        known = snapshots_scan.load_known(known_file, into.algorithm)
+        try:
+            id, scan = self._store_files(into, wanted, known)
+        except objects.MissingObject:
+            id, scan = self._store_files(into, wanted, snapshots_scan.KnownFileStats(into.algorithm, {}))
+        if remember and scan.known != known.files:
+            snapshots_scan.save_known(known_file, snapshots_scan.KnownFileStats(into.algorithm, scan.known))
+        return id
+
+    def _store_files(
+        self, into: ObjectStore, wanted: snapshots_scan.WantedFiles, known: snapshots_scan.KnownFileStats
+    ) -> tuple[str, WorkspaceScan]:
+        with tempfile.TemporaryFile(dir=self.folder) as file, into.open_checker(self.cancel_scope) as checker:
+            pack = objects.ObjectPack(into.algorithm, file)
+            intake = _PackBuilder(pack, checker)
+            scanner = WorkspaceScanner(
+                self.root, known=known, keep=intake.keep, apart=self.apart, limits=self.limits, cancel_scope=self.cancel_scope
+            )
+            scan = scanner.walk(wanted)
+            files = objects.add_trees(scan.files, scan.unread, pack, checker)
+            id = intake.keep(snapshot.encode_snapshot(files, scan, intake.keep), kind="tree")
+            intake.flush()
+            into.write(pack, self.cancel_scope)
+        return id, scan
+
+
+class _PackBuilder:
+    """What goes into the pack unless the store has it. The store is asked about many at once."""
+
+    def __init__(self, pack: objects.ObjectPack, checker: ObjectChecker) -> None:
+        self._pack = pack
+        self._checker = checker
+        self._waiting: dict[str, tuple[str, bytes]] = {}
+        self._waiting_bytes = 0
+
+    def keep(self, content: bytes, *, kind: str = "blob") -> str:
+        id = objects.compute_object_id(self._pack.algorithm, kind, content)
+        if id not in self._waiting:
+            self._waiting[id] = (kind, content)
+            self._waiting_bytes += len(content)
+            if len(self._waiting) >= _MOST_WAITING or self._waiting_bytes >= _MOST_WAITING_BYTES:
+                self.flush()
+        return id
+
+    def flush(self) -> None:
+        for id in self._checker.find_missing(list(self._waiting)):
+            self._pack.add(*self._waiting[id])
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+
+_MOST_IN_A_NAME = 100
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}_-".encode())
+
+
+class WorkspaceSnapshots(Struct, frozen=True):
+    root: str
+    """The workspace, links resolved."""
+    folder: Path
+    """Where we keep what we need for it."""
+    apart: frozenset[str]
+    limits: SnapshotLimits
+    cancel_scope: CancelScope
+
+    def take(self, session_id: str, label: str, also: Sequence[str]) -> str:
+        with _translate_errors():
+            taker, place = self._open_store()
+            mark = self._sessions / _to_name(session_id)
+            mark.parent.mkdir(exist_ok=True)
+            mark.touch()
+            id = taker.take(place, also=also)
+            # The id is part of the name: a label that is used twice loses nothing.
+            place.keep(f"{_to_name(session_id)}/{_to_name(label)}-{id[:12]}", id, self.cancel_scope)
+            return id
+
+    def plan_restore(self, before: str, after: str | None, *, redo: bool) -> list[RestoreStep]:
+        """What has to be done to get from `after` to `before`, or the other way round."""
+        with _translate_errors(), self._open_comparison(before, after) as (place, old, new, differences):
+            wanted = new if redo else old
+            steps = [
+                RestoreStep(
+                    path=difference.path,
+                    have=difference.before if redo else difference.after,
+                    want=difference.after if redo else difference.before,
+                    private=difference.path in wanted.private,
+                )
+                for difference in differences
+            ]
+            with place.open_checker(self.cancel_scope) as checker:
+                if checker.find_missing([step.want.id for step in steps if step.want]):
+                    raise objects.DamagedObject("a file's content is gone")
+            return steps
+
+    def restore(self, steps: Sequence[RestoreStep], *, force: bool) -> RestoreResult:
+        with _translate_errors():
+            _, place = self._open_store()
+            with place.open_reader(self.cancel_scope) as reader:
+                return Restorer(
+                    self.root, algorithm=place.algorithm, most_bytes=self.limits.file_bytes, reader=reader, force=force
+                ).restore(steps)
+
+    def diff(self, before: str, after: str | None, limit_bytes: int) -> str:
+        with _translate_errors(), self._open_comparison(before, after) as (place, _, _, differences):
+            return snapshot.diff_snapshots(differences, place, self.folder, limit_bytes, self.cancel_scope)
+
+    def forget(self, session_id: str) -> None:
+        """Drops what the session has kept here, and with the last session all that we have of the workspace."""
+        with _translate_errors():
+            for place in object_store.list_stores(self.folder):
+                place.drop(_to_name(session_id), self.cancel_scope)
+            with suppress(FileNotFoundError):
+                (self._sessions / _to_name(session_id)).unlink()
+            if not any(self._sessions.glob("*")):
+                shutil.rmtree(self.folder, ignore_errors=True)
+            elif own := object_store.find_own_store(self.folder):
+                own.clean(self.cancel_scope)
+
+    @property
+    def _sessions(self) -> Path:
+        """A mark for each session that has checkpoints here."""
+        return self.folder / "sessions"
+
+    def _open_store(self) -> tuple[SnapshotTaker, object_store.ObjectStore]:
+        if not Path(self.root).is_dir():
+            raise GitUnavailable(f"the workspace `{self.root}` is not there", hint="put the folder back where it was")
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        where = process.find_verified_repository(self.root, self.cancel_scope)
+        taker = SnapshotTaker(self.root, self.folder, where, self.apart, self.limits, self.cancel_scope)
+        return taker, object_store.open_store(where, self.folder)
+
+    @contextmanager
+    def _open_comparison(
+        self, before: str, after: str | None
+    ) -> Iterator[
+        tuple[object_store.ObjectStore, snapshot.WorkspaceSnapshot, snapshot.WorkspaceSnapshot, list[snapshot.FileDifference]]
+    ]:
+        """Both snapshots and what differs, with a store that can be written to for the while. Without an `after` it is the
+        workspace as it is now."""
+        taker, place = self._open_store()
+        for id in (before, after):
+            if id is not None and (not objects.is_id(id) or objects.detect_algorithm(id) != place.algorithm):
+                raise objects.DamagedObject(f"`{id[:12]}` is no checkpoint of this workspace")
+        with place.open_scratch(self.folder) as scratch:
+            now = taker.take(scratch, remember=False) if after is None else after
+            with scratch.open_reader(self.cancel_scope) as reader:
+                old, new = snapshot.load_snapshot(reader, before), snapshot.load_snapshot(reader, now)
+                differences = list(snapshot.iterate_differences(reader, old, new))
+            yield scratch, old, new, differences
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Turns what can go wrong into one thing that callers understand."""
+    try:
+        yield
+    except objects.DamagedObject as damage:
+        raise GitUnavailable(
+            f"the checkpoint is gone or damaged: {damage}",
+            hint="checkpoints live in the repository's `.git` folder and go with it",
+        ) from damage
+    except process.GitError as failure:
+        raise GitUnavailable(f"git failed: {failure}", hint="see what `git fsck` says in the workspace") from failure
+    except OSError as error:
+        about = f"{error.strerror or error}: `{error.filename}`" if error.filename else str(error)
+        raise GitUnavailable(about, hint="see whether the disk is full and who may write there") from error
+
+
+def _to_name(text: str) -> str:
+    """A part of a ref's name, and a file's: letters, digits, `_` and `-` as they are, all else spelled out."""
+    name = "".join(chr(byte) if byte in _PLAIN else f"={byte:02x}" for byte in text.encode(errors="replace"))
+    return name if 0 < len(name) <= _MOST_IN_A_NAME else "=" + sha256(text.encode(errors="replace")).hexdigest()[:32]
+
 
 DEFAULT_LIMITS = SnapshotLimits()
 
@@ -61,7 +265,7 @@ class Checkpoints:
         async with self._lock(root):
             steps = await self._run(root, lambda keeper: keeper.plan_restore(before, after, redo=direction == "redo"), run_id)
             unstoppable = self._make_snapshots(root, CancelScope(run_id))
-            return await patience.run_to_completion(threads.run_in_thread(unstoppable.restore, steps, force=force))
+            return await concurrency.run_to_completion(concurrency.run_in_thread(unstoppable.restore, steps, force=force))
 
     async def diff(self, workspace: str, before: str, after: str | None = None, *, limit_bytes: int | None = None) -> str:
         """What changed from `before` to `after`, or to now, as a unified diff; cut off at the limit. Raises `Unavailable`."""
@@ -77,7 +281,7 @@ class Checkpoints:
             await self._run(root, lambda keeper: keeper.forget(session_id))
 
     async def _run(self, root: str, work: Callable[[WorkspaceSnapshots], T], run_id: str | None = None) -> T:
-        return await limit.run_with_timeout(
+        return await process.run_with_timeout(
             self._limits.seconds,
             lambda held: work(self._make_snapshots(root, held)),
             run_id=run_id,
@@ -100,4 +304,4 @@ class Checkpoints:
 
 
 async def _resolve_real_path(workspace: str) -> str:
-    return await threads.run_in_thread(os.path.realpath, workspace)
+    return await concurrency.run_in_thread(os.path.realpath, workspace)

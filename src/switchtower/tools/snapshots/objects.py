@@ -2,16 +2,23 @@
 
 Packs are written here and not by git, because git would read each file by its name: a link that takes the name's place in
 that moment would be followed.
-"""
+
+Objects out of a store, through a git process that stays for as long as there are questions.
+
+From folders of entries to git's trees, and into a pack as far as the store does not have them."""
 
 import hashlib
+import os
 import re
 import struct
 import zlib
-from collections.abc import Mapping
-from typing import IO
+from collections.abc import Mapping, Sequence
+from typing import IO, Union
 
 from msgspec import Struct
+
+from switchtower.tools.git import process
+from switchtower.tools.processes.cancellation import CancelScope, HelperProgram
 
 FILE = 0o100644
 PROGRAM = 0o100755
@@ -127,3 +134,126 @@ def _encode_object_header(type: int, size: int) -> bytes:
         size >>= 7
     header.append(byte)
     return bytes(header)
+
+
+_CHECKS_AT_ONCE = 200
+"""So few that neither side's pipe fills up while the other waits."""
+_LARGEST = 256 * 1024 * 1024
+"""Nothing of ours is larger. Whoever can write to the repository can put something endless in its place."""
+
+
+class ObjectChecker:
+    """Tells which objects a store has, in a size that can be read."""
+
+    def __init__(self, running: HelperProgram) -> None:
+        self._running = running
+
+    def find_missing(self, ids: Sequence[str]) -> list[str]:
+        missing: list[str] = []
+        for start in range(0, len(ids), _CHECKS_AT_ONCE):
+            chunk = ids[start : start + _CHECKS_AT_ONCE]
+            _write_line(self._running, "".join(f"{id}\n" for id in chunk))
+            for id in chunk:
+                answer = self._running.stdout.readline()
+                if not answer.endswith(b"\n"):
+                    raise process.GitError("git cat-file ended early")
+                if not _is_present(answer.split()):
+                    missing.append(id)
+        return missing
+
+
+class ObjectReader:
+    """Reads objects, and believes none that is not what its id says."""
+
+    def __init__(self, running: HelperProgram, cancel_scope: CancelScope) -> None:
+        self._running = running
+        self._cancel_scope = cancel_scope
+
+    def read_blob(self, id: str) -> bytes:
+        content = self._read(id, "blob")
+        if compute_object_id(detect_algorithm(id), "blob", content) != id:
+            raise DamagedObject(f"the object {id} is not what its id says")
+        return content
+
+    def read_tree(self, id: str) -> dict[bytes, TreeEntry]:
+        return decode_tree(self._read(id, "tree"), id)
+
+    def _read(self, id: str, kind: str) -> bytes:
+        self._cancel_scope.raise_if_cancelled()
+        _write_line(self._running, f"{id}\n")
+        answer = self._running.stdout.readline().split()
+        if len(answer) != 3 or answer[0] != id.encode():
+            raise DamagedObject(f"the object {id} is gone")
+        size = int(answer[2])
+        if size > _LARGEST:
+            raise process.GitError(f"the object {id} is not ours")  # and git is about to send all of it
+        content = self._running.stdout.read(size + 1)[:-1]
+        if answer[1] != kind.encode() or len(content) != size:
+            raise DamagedObject(f"the object {id} is no {kind}")
+        return content
+
+
+def _is_present(answer: Sequence[bytes]) -> bool:
+    """One that nobody can read is as good as gone."""
+    match answer:
+        case [_, b"missing"]:
+            return False
+        case [_, _, size]:
+            return int(size) <= _LARGEST
+        case _:
+            return True
+
+
+def _write_line(running: HelperProgram, text: str) -> None:
+    try:
+        running.stdin.write(text.encode())
+        running.stdin.flush()
+    except BrokenPipeError:
+        raise process.GitError("git cat-file ended early") from None
+
+
+FolderTree = dict[str, Union[TreeEntry, "Folder"]]
+
+
+class MissingObject(Exception):
+    """The store has lost an object that an earlier snapshot put there, and no ref has kept since."""
+
+
+class _Tree(Struct):
+    id: str
+    content: bytes
+    folders: list["_Tree"]
+    files: list[str]
+
+
+def add_trees(files: FolderTree, unread: set[str], pack: ObjectPack, checker: ObjectChecker) -> str:
+    """Puts the trees that the store does not have into the pack. Where it has one, it has all that is in it; elsewhere
+    it is asked for the files that were not read again."""
+    top = _encode_folder(files, pack.algorithm)
+    doubtful: set[str] = set()
+    level = [top]
+    while level:
+        missing = set(checker.find_missing([tree.id for tree in level]))
+        # Of the empty tree git says that it is there, even where it is not.
+        new = [tree for tree in level if tree.id in missing or not tree.content]
+        for tree in new:
+            pack.add("tree", tree.content)
+            doubtful.update(unread.intersection(tree.files))
+        level = [folder for tree in new for folder in tree.folders]
+    if checker.find_missing(list(doubtful)):
+        raise MissingObject
+    return top.id
+
+
+def _encode_folder(folder: FolderTree, algorithm: str) -> _Tree:
+    entries: dict[bytes, TreeEntry] = {}
+    folders: list[_Tree] = []
+    for name, inside in folder.items():
+        if isinstance(inside, TreeEntry):
+            entries[os.fsencode(name)] = inside
+        else:
+            folders.append(_encode_folder(inside, algorithm))
+            entries[os.fsencode(name)] = TreeEntry(FOLDER, folders[-1].id)
+    content = encode_tree(entries)
+    files = [entry.id for entry in entries.values() if entry.mode != FOLDER]
+    return _Tree(compute_object_id(algorithm, "tree", content), content, folders, files)

@@ -1,26 +1,195 @@
-"""A walk through a workspace that takes down the files wanted and notes the names of the rest. Follows no link, opens nothing
+"""How much of a workspace a snapshot covers. Beyond these it is refused or a file is left out; it never grows without bound.
+
+What a file looked like from outside when its content was last taken down. One that still looks the same is not read again.
+
+A file that changed just before it was read is not remembered: a second change in the same tick of the clock would not show.
+
+Which files of a workspace belong into a snapshot, by name. Git says so: what it tracks, and what nobody told it to ignore.
+
+A walk through a workspace that takes down the files wanted and notes the names of the rest. Follows no link, opens nothing
 but folders and regular files, and reads only files that look changed since the last time.
 
 Left out, and only named: ignored files, secrets, files too large, what cannot be read, repositories inside, and whatever is
-neither file nor link.
-"""
+neither file nor link."""
 
 import os
+import posixpath
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
 
+import msgspec
 from msgspec import Struct, field
 
 from switchtower.core import policy
-from switchtower.tools.git.plumbing.unavailable import GitUnavailable
-from switchtower.tools.running.leash import CancelScope
-from switchtower.tools.snapshots import folders, objects, stats
-from switchtower.tools.snapshots.limits import SnapshotLimits
-from switchtower.tools.snapshots.listing import WantedFiles
-from switchtower.tools.snapshots.objects import TreeEntry
-from switchtower.tools.snapshots.trees import FolderTree
+from switchtower.tools.git import process
+from switchtower.tools.git.process import GitUnavailable, VerifiedRepository
+from switchtower.tools.processes.cancellation import CancelScope
+from switchtower.tools.snapshots import folders, objects
+from switchtower.tools.snapshots.object_store import ObjectStore
+from switchtower.tools.snapshots.objects import FolderTree, TreeEntry
+
+MiB = 1024 * 1024
+
+
+class SnapshotLimits(Struct, frozen=True):
+    seconds: float = 30.0
+    """For taking or comparing. Bringing files back goes to its end once it has begun."""
+    file_bytes: int = 20 * MiB
+    """A larger file is left out."""
+    new_bytes: int = 500 * MiB
+    """What one snapshot may read that the one before had not."""
+    repository_files: int = 200_000
+    folder_files: int = 20_000
+    """In a folder that is no repository, where nobody has said what is rubbish."""
+    names_left_out: int = 200_000
+    """Names of files that are not covered; they are remembered so that nobody takes them for new ones."""
+    depth: int = 128
+    """Folders inside folders; what lies deeper is left out."""
+    diff_bytes: int = 1 * MiB
+
+
+_TICK_NS = 1_000_000_000
+_THIS_PROCESS = uuid4().hex
+
+StatusSummary = tuple[int, int, int, int, int]
+"""Size, times of change of content and of the rest, inode, mode."""
+
+
+def summarize_status(status: os.stat_result) -> StatusSummary:
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode)
+
+
+def is_settled(status: os.stat_result, now_ns: int) -> bool:
+    return max(status.st_mtime_ns, status.st_ctime_ns) < now_ns - _TICK_NS
+
+
+class KnownFileStats(msgspec.Struct):
+    """The files of one workspace as last seen, by path."""
+
+    algorithm: str
+    files: dict[str, tuple[StatusSummary, str]]
+    judged_by: str = _THIS_PROCESS
+    """Who found that none of them holds secrets: the rules for that may have become others since."""
+
+    @property
+    def has_current_secret_rules(self) -> bool:
+        return self.judged_by == _THIS_PROCESS
+
+
+def load_known(path: Path, algorithm: str) -> KnownFileStats:
+    """Empty when there is none, or none that can be used."""
+    with suppress(OSError, msgspec.DecodeError, ValueError):
+        known = msgspec.msgpack.decode(path.read_bytes(), type=KnownFileStats)
+        if known.algorithm == algorithm:
+            return known
+    return KnownFileStats(algorithm, {})
+
+
+def save_known(path: Path, known: KnownFileStats) -> None:
+    encodable = {name: file for name, file in known.files.items() if name.isascii() or _is_text(name)}
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        beside.write_bytes(msgspec.msgpack.encode(KnownFileStats(known.algorithm, encodable)))
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+
+
+def _is_text(name: str) -> bool:
+    """A name can hold bytes that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+RUBBISH = (
+    "node_modules",
+    "bower_components",
+    ".venv",
+    "venv",
+    "__pycache__",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".tox",
+    ".nox",
+    ".gradle",
+    ".next",
+    ".cache",
+    "target",
+)
+"""Folders that are left out where no repository says what to ignore."""
+
+
+class WantedFiles:
+    """The names to take in one folder."""
+
+    __slots__ = ("files", "folders")
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.folders: dict[str, WantedFiles] = {}
+
+    def add(self, path: str) -> None:
+        *folders, name = path.split("/")
+        place = self
+        for folder in folders:
+            place = place.folders.setdefault(folder, WantedFiles())
+        if name:  # a nested repository is listed as a folder, with a slash behind it
+            place.files.add(name)
+
+
+def list_wanted_files(
+    root: str,
+    repository: VerifiedRepository | None,
+    store: ObjectStore,
+    also: Iterable[str],
+    limits: SnapshotLimits,
+    cancel_scope: CancelScope,
+) -> WantedFiles:
+    """Paths in `also` are wanted even when they are ignored."""
+    wanted = WantedFiles()
+    for path in _list_with_git(root, repository, store, limits, cancel_scope):
+        wanted.add(path)
+    for path in also:
+        inside = posixpath.relpath(posixpath.join(root, path), root)
+        if inside.split("/")[0] not in (".", ".."):
+            wanted.add(inside)
+    return wanted
+
+
+def _list_with_git(
+    root: str, repository: VerifiedRepository | None, store: ObjectStore, limits: SnapshotLimits, cancel_scope: CancelScope
+) -> list[str]:
+    if repository is None:
+        most = limits.folder_files
+        caller = process.GitRunner(root, {"GIT_DIR": store.git_dir, "GIT_WORK_TREE": root})
+        which = ["--others", *(f"--exclude={name}/" for name in RUBBISH)]
+    else:
+        most = limits.repository_files
+        caller = process.GitRunner(root, {"GIT_DIR": repository.git_dir, "GIT_WORK_TREE": repository.top})
+        which = ["--others", "--cached"]
+    listed: list[str] = []
+    rest = b""
+    with caller.start(cancel_scope, "ls-files", "-z", "--exclude-standard", *which) as running:
+        for chunk in running.read_output():
+            *names, rest = (rest + chunk).split(b"\0")
+            listed += map(os.fsdecode, names)
+            if len(listed) > most:
+                raise GitUnavailable(
+                    f"`{root}` has more than {most} files", hint="let `.gitignore` name the folders that hold no work"
+                )
+        if running.exit_code != 0:
+            raise GitUnavailable(f"git cannot list the files of `{root}`", hint="see what `git status` says there")
+    return listed
+
 
 _MOST_NAMED = 100
 """An uncovered folder with more inside is left out as a whole; of a smaller one each file is named."""
@@ -35,7 +204,7 @@ class WorkspaceScan(Struct):
     """A folder's name ends with a slash."""
     private: list[str] = field(default_factory=list)
     """Files that only their owner may read or write."""
-    known: dict[str, tuple[stats.StatusSummary, str]] = field(default_factory=dict)
+    known: dict[str, tuple[StatusSummary, str]] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
     """Ids taken from the last time."""
 
@@ -45,7 +214,7 @@ class WorkspaceScanner:
         self,
         root: str,
         *,
-        known: stats.KnownFileStats,
+        known: KnownFileStats,
         keep: Callable[[bytes], str],
         apart: frozenset[str],
         limits: SnapshotLimits,
@@ -114,7 +283,7 @@ class WorkspaceScanner:
             status = entry.stat(follow_symlinks=False)
         except OSError:
             return None  # gone meanwhile
-        look = stats.summarize_status(status)
+        look = summarize_status(status)
         last_look, id = self._known.get(path, (None, ""))
         if look == last_look:
             self.scan.unread.add(id)
@@ -123,7 +292,7 @@ class WorkspaceScanner:
             return None
         else:
             id = self._keep(content)
-        if stats.is_settled(status, self._now_ns):
+        if is_settled(status, self._now_ns):
             self.scan.known[path] = (look, id)
         if stat.S_ISLNK(status.st_mode):
             return TreeEntry(objects.LINK, id)

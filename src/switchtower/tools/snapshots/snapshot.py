@@ -3,16 +3,21 @@
 It is a tree of three: `files` as they were, `left-out` with the names of what was there and is not in it, and `private` with
 the names of files that only their owner may read. A path that either of two snapshots left out is no difference between
 them: nobody knows what was in it.
-"""
+
+The differences between two snapshots as a unified diff. Git writes it, from two trees that hold nothing but what differs."""
 
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
+from switchtower.tools.git import process
+from switchtower.tools.processes.cancellation import CancelScope
 from switchtower.tools.snapshots import objects
-from switchtower.tools.snapshots.objects import TreeEntry
-from switchtower.tools.snapshots.reading import ObjectReader
+from switchtower.tools.snapshots.object_store import ObjectStore
+from switchtower.tools.snapshots.objects import ObjectReader, TreeEntry
 from switchtower.tools.snapshots.scan import WorkspaceScan
 
 _FILES, _LEFT_OUT, _PRIVATE = b"files", b"left-out", b"private"
@@ -98,3 +103,55 @@ def _join_names(names: list[str]) -> bytes:
 
 def _split_names(names: bytes) -> frozenset[str]:
     return frozenset(map(os.fsdecode, names.split(b"\0"))) if names else frozenset()
+
+
+_HOW = (
+    "-r",
+    "-p",
+    "-M",
+    "-l400",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+_LARGE = "2m"
+"""A larger file is shown as binary: comparing it line by line takes too long."""
+
+
+def diff_snapshots(
+    differences: Iterable[FileDifference], scratch: ObjectStore, folder: Path, limit_bytes: int, cancel_scope: CancelScope
+) -> str:
+    """Both trees go into the scratch store. What is beyond the limit is cut off, and the text says so."""
+    before: objects.FolderTree = {}
+    after: objects.FolderTree = {}
+    for difference in differences:
+        _write_file(before, difference.path, difference.before)
+        _write_file(after, difference.path, difference.after)
+    with tempfile.TemporaryFile(dir=folder) as file, scratch.open_checker(cancel_scope) as checker:
+        pack = objects.ObjectPack(scratch.algorithm, file)
+        ids = [objects.add_trees(side, set(), pack, checker) for side in (before, after)]
+        scratch.write(pack, cancel_scope)
+    config = ("-c", "core.quotePath=false", "-c", f"core.bigFileThreshold={_LARGE}")
+    with scratch.git.start(cancel_scope, *config, "diff-tree", *_HOW, *ids) as running:
+        shown = b""
+        for chunk in running.read_output():
+            shown += chunk
+            if len(shown) > limit_bytes:
+                whole_lines = shown[:limit_bytes].rpartition(b"\n")[0]
+                return f"{whole_lines.decode(errors='replace')}\n[… cut at {limit_bytes} bytes …]\n"
+        if running.exit_code != 0:
+            raise process.GitError("git diff-tree failed")
+    return shown.decode(errors="replace")
+
+
+def _write_file(folder: objects.FolderTree, path: str, entry: TreeEntry | None) -> None:
+    if entry is None:
+        return
+    *parts, name = path.split("/")
+    for part in parts:
+        below = folder.setdefault(part, {})
+        assert isinstance(below, dict), "one side of a comparison has a file or a folder of a name, not both"
+        folder = below
+    folder[name] = entry

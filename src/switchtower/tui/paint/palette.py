@@ -1,9 +1,15 @@
-"""The colours of a transcript, for dark and for light terminals. Every meaning also has a sign: colour never stands alone."""
+"""The colours of a transcript, for dark and for light terminals. Every meaning also has a sign: colour never stands alone.
 
+A unified diff as lines with colours, and small diffs made from what a tool was asked to write."""
+
+from collections.abc import Iterator
 from io import StringIO
 
 from rich.console import Console
+from rich.text import Text
 from rich.theme import Theme
+
+from switchtower.presentation import unified_diff
 
 _DARK = {
     "you": "bold #7cc4ff",
@@ -87,3 +93,32 @@ class Palette:
 
 DARK = Palette(dark=True)
 LIGHT = Palette(dark=False)
+
+
+_STYLES: dict[unified_diff.DiffPart | None, str] = {
+    "head": "dim",
+    "hunk": "hunk",
+    "added": "added",
+    "removed": "removed",
+    "note": "dim",
+}
+
+
+def paint_diff(diff: str) -> Iterator[Text]:
+    return (Text(line, _STYLES.get(part, "")) for line, part in unified_diff.classify_lines(diff))
+
+
+def diff_edit(old: str, new: str) -> list[str]:
+    """What an edit replaces and by what, line by line."""
+    from difflib import ndiff
+
+    old_lines, new_lines = old.split("\n"), new.split("\n")
+    if len(old_lines) * len(new_lines) > 40_000:  # comparing would take longer than reading
+        return [f"- {line}" for line in old_lines] + [f"+ {line}" for line in new_lines]
+    return [line for line in ndiff(old_lines, new_lines) if not line.startswith("? ")]
+
+
+def paint_marked_lines(rows: list[str]) -> Iterator[Text]:
+    """Lines that begin with their mark."""
+    for row in rows:
+        yield Text(row, {"+": "added", "-": "removed"}.get(row[:1], ""))

@@ -11,8 +11,9 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
-from switchtower.tui.state import draft, harmless
-from switchtower.tui.state.history import InputHistory
+from switchtower.presentation import safe_text
+from switchtower.tui.state import session
+from switchtower.tui.state.input import InputHistory
 from switchtower.tui.widgets.composer import Composer
 from switchtower.tui.widgets.lines import StatusLine, TopLine
 from switchtower.tui.widgets.session_list import SessionList
@@ -115,8 +116,8 @@ class MainScreen(Screen[None]):
         else:
             self.composer.page.focus()
 
-    def show_greeting(self, wish: draft.SessionDraft) -> None:
-        lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {harmless.to_safe_line(wish.root)}", "dim"), Text()]
+    def show_greeting(self, wish: session.SessionDraft) -> None:
+        lines = [Text(), Text("What shall we do?", "heading"), Text(f"in {safe_text.to_safe_line(wish.root)}", "dim"), Text()]
         self.transcript.show_greeting([*lines, *(Text(line, "dim") for line in _WELCOME)])
 
     def on_key(self, event: events.Key) -> None:

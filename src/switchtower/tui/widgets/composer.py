@@ -14,8 +14,9 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from switchtower.tui.state import completion, harmless, slash
-from switchtower.tui.state.history import InputHistory
+from switchtower.presentation import safe_text
+from switchtower.tui.state import input, slash
+from switchtower.tui.state.input import InputHistory
 from switchtower.tui.widgets.choices import ChoiceList
 
 _MOST_ROWS = 8
@@ -44,7 +45,7 @@ class Composer(Vertical):
         self.templates: Sequence[slash.SlashOption] = ()
         self.values: Callable[[str], Sequence[slash.SlashOption]] = lambda command: ()
         """What may stand behind a command, as far as it is known."""
-        self._offer = completion.NO_OFFER
+        self._offer = input.NO_OFFER
         self._keeps_history_position = False
 
     def compose(self) -> ComposeResult:
@@ -85,10 +86,10 @@ class Composer(Vertical):
     def refresh_offers(self) -> None:
         """Looks at what may be completed now."""
         before = self.page.before_cursor
-        offer = completion.NO_OFFER
+        offer = input.NO_OFFER
         if not self.history.is_browsing:
             command = before[1:].partition(" ")[0] if before.startswith("/") else ""
-            offer = completion.find_offer(
+            offer = input.find_offer(
                 before, templates=self.templates, values=self.values(command) if " " in before else (), files=self.files
             )
         if offer != self._offer:
@@ -133,7 +134,7 @@ class Composer(Vertical):
         return isinstance(typed, slash.SlashInput) and not typed.command.arguments
 
     def close_offer(self) -> None:
-        self._offer = completion.NO_OFFER
+        self._offer = input.NO_OFFER
         self._show_offer()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -162,7 +163,7 @@ class Composer(Vertical):
 
 
 def _paint_option(option: slash.SlashOption) -> Content:
-    return Content.assemble(harmless.to_safe_line(option.text), ("  " + harmless.to_safe_line(option.about), "$muted"))
+    return Content.assemble(safe_text.to_safe_line(option.text), ("  " + safe_text.to_safe_line(option.about), "$muted"))
 
 
 class ComposerText(TextArea):
@@ -226,7 +227,7 @@ class ComposerText(TextArea):
         """What was copied from elsewhere may hold anything."""
         event.prevent_default()
         event.stop()
-        text = harmless.escape_prose(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = safe_text.escape_prose(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         if self.read_only or not text:
             return
         start, end = self.selection

@@ -4,8 +4,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from switchtower.tui.paint.cards import SPINNER
-from switchtower.tui.state import amounts, harmless, meter
+from switchtower.presentation import formats, safe_text
+from switchtower.tui.paint.blocks import SPINNER
+from switchtower.tui.state import session
 
 _LINKS = {"connected": ("●", "$success"), "connecting": ("◌", "$warning"), "lost": ("○", "$error")}
 
@@ -46,7 +47,7 @@ class TopLine(Static):
         )
         right = right.truncate(max(10, self.size.width - 12), ellipsis=True)
         left = Content.assemble(
-            (" Switchtower ", "bold"), (harmless.to_safe_line(name), ""), (f"  {harmless.to_safe_line(where)}", "$muted")
+            (" Switchtower ", "bold"), (safe_text.to_safe_line(name), ""), (f"  {safe_text.to_safe_line(where)}", "$muted")
         )
         room = self.size.width - right.cell_length - 1
         if left.cell_length > room:
@@ -64,20 +65,20 @@ class StatusLine(Static):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id, markup=False)
 
-    def show(self, what: meter.SessionMeter, *, running_seconds: float | None, note: str, queued: int, beat: int) -> None:
+    def show(self, what: session.SessionMeter, *, running_seconds: float | None, note: str, queued: int, beat: int) -> None:
         if running_seconds is not None:
             left = Content.assemble(
                 (f" {SPINNER[beat % len(SPINNER)]} ", "$accent"),
-                (f"{amounts.format_clock(running_seconds)} ", ""),
+                (f"{formats.format_clock(running_seconds)} ", ""),
                 (note or "working", ""),
                 ("  Esc cancels", "$muted"),
             )
         else:
             left = Content.assemble((f" {note}" if note else "", "$muted"))
         if queued:
-            left = Content.assemble(left, (f"  {amounts.format_count(queued, 'message')} queued", "$warning"))
+            left = Content.assemble(left, (f"  {formats.format_count(queued, 'message')} queued", "$warning"))
         parts: list[tuple[str, str]] = [
-            (harmless.to_safe_line(what.model), ""),
+            (safe_text.to_safe_line(what.model), ""),
             (what.policy, "bold $error" if what.policy == "yolo" else "$muted"),
             (what.sandbox, "$muted"),
             (what.spent, "$muted"),

@@ -12,10 +12,11 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from switchtower.tui.state import amounts, harmless, roster
+from switchtower.presentation import formats, safe_text
+from switchtower.tui.state import session_rows
 from switchtower.tui.widgets.choices import ChoiceList
 
-_STYLES = {"running": "$success", roster.WAITING: "bold $warning", "failed": "$error"}
+_STYLES = {"running": "$success", session_rows.WAITING: "bold $warning", "failed": "$error"}
 
 
 class SessionList(Vertical):
@@ -45,7 +46,7 @@ class SessionList(Vertical):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._rows: Sequence[roster.SessionListRow] = ()
+        self._rows: Sequence[session_rows.SessionListRow] = ()
         self._drawn: list[tuple[object, ...]] = []
         self._open: str | None = None
         self._now_ms = 0.0
@@ -55,7 +56,7 @@ class SessionList(Vertical):
         yield ChoiceList(id="names")
         yield Static("no session yet", id="nobody", markup=False)
 
-    def show(self, rows: Sequence[roster.SessionListRow], *, now_ms: float, open_id: str | None) -> None:
+    def show(self, rows: Sequence[session_rows.SessionListRow], *, now_ms: float, open_id: str | None) -> None:
         self._rows, self._now_ms, self._open = rows, now_ms, open_id
         self._draw()
 
@@ -72,11 +73,11 @@ class SessionList(Vertical):
 
     def _draw(self) -> None:
         wanted = self.query_one("#filter", Input).value
-        rows = roster.filter_rows(self._rows, wanted)
+        rows = session_rows.filter_rows(self._rows, wanted)
         names = self.query_one(ChoiceList)
         width = max(12, self.size.width - 3)
         looks = [
-            (row, amounts.format_short_age((self._now_ms - row.updated_ms) / 1000), row.session_id == self._open, width)
+            (row, formats.format_short_age((self._now_ms - row.updated_ms) / 1000), row.session_id == self._open, width)
             for row in rows
         ]
         nobody = self.query_one("#nobody", Static)
@@ -134,15 +135,15 @@ class SessionList(Vertical):
         return not (action in ("wish", "filter") and self.query_one("#filter", Input).has_focus)
 
 
-def _paint_session_row(row: roster.SessionListRow, age: str, width: int, *, is_open: bool) -> Content:
+def _paint_session_row(row: session_rows.SessionListRow, age: str, width: int, *, is_open: bool) -> Content:
     style = _STYLES.get(row.state, "$muted")
-    name = _fit_width(harmless.to_safe_line(row.name), width - 2 - len(age) - 1)
+    name = _fit_width(safe_text.to_safe_line(row.name), width - 2 - len(age) - 1)
     gap = " " * max(1, width - 2 - Content(name).cell_length - len(age))
     first = Content.assemble(
         (f"{row.state_mark} ", style), (name, "bold" if is_open or row.is_waiting else ""), gap, (age, "$muted")
     )
     about = [row.state_label if row.is_waiting else "", row.folder, row.model, row.host, f"asks: {row.asks}" if row.asks else ""]
-    rest = _fit_width(harmless.to_safe_line(" · ".join(part for part in about if part)), width - 2)
+    rest = _fit_width(safe_text.to_safe_line(" · ".join(part for part in about if part)), width - 2)
     return Content.assemble(first, "\n  ", (rest, "$warning" if row.is_waiting else "$muted"))
 
 

@@ -17,9 +17,9 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from switchtower.tui.paint import cards, palette
-from switchtower.tui.state import blocks
-from switchtower.tui.state.transcript import TranscriptModel
+from switchtower.presentation import transcript_blocks
+from switchtower.presentation.transcript import TranscriptModel
+from switchtower.tui.paint import blocks, palette
 
 WINDOW_BLOCKS = 150
 """Blocks that are painted at first, and how many more when somebody reaches the top."""
@@ -56,7 +56,7 @@ class TranscriptView(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._transcript = TranscriptModel()
-        self._painter = cards.BlockPainter()
+        self._painter = blocks.BlockPainter()
         self._painted: list[_PaintedBlock] = []
         self._first = 0
         """The first block that is painted."""
@@ -119,7 +119,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def tick(self) -> None:
         """What is under way moves."""
-        if any(cards.is_animated(block) for block in self._transcript.blocks[-20:]):
+        if any(blocks.is_animated(block) for block in self._transcript.blocks[-20:]):
             self._frame += 1
             self._paint()
 
@@ -134,7 +134,7 @@ class TranscriptView(ScrollView, can_focus=True):
             self._paint()
 
     def _paint(self) -> None:
-        look = cards.PaintOptions(
+        look = blocks.PaintOptions(
             max(20, self._width - 1), palette.DARK if self.app.current_theme.dark else palette.LIGHT, self._transcript.facts
         )
         window = self._transcript.blocks[self._first :]
@@ -147,7 +147,7 @@ class TranscriptView(ScrollView, can_focus=True):
                 look.width,
                 look.palette.dark,
                 unfolded,
-                self._frame if cards.is_animated(block) else 0,
+                self._frame if blocks.is_animated(block) else 0,
                 self._find_block_facts(block),
             )
             if at < len(self._painted) and self._painted[at].key == key:
@@ -156,19 +156,19 @@ class TranscriptView(ScrollView, can_focus=True):
                 lines = self._painter.paint_block(block, look._replace(unfolded=unfolded, beat=self._frame))
                 painted.append(_PaintedBlock(key, [Strip(line) for line in lines]))
         self._painted = painted
-        self._empty = [] if painted else [Strip(line) for line in cards.wrap_lines(self._greeting, look)]
+        self._empty = [] if painted else [Strip(line) for line in blocks.wrap_lines(self._greeting, look)]
         self._starts = [0, *accumulate(len(one.strips) for one in painted)]
         self.virtual_size = Size(self._width, self._starts[-1])
         self.refresh()
 
-    def _is_unfolded(self, block: blocks.TranscriptBlock) -> bool:
+    def _is_unfolded(self, block: transcript_blocks.TranscriptBlock) -> bool:
         return (block.seq in self._unfolded) != self._all_unfolded
 
-    def _find_block_facts(self, block: blocks.TranscriptBlock) -> object:
+    def _find_block_facts(self, block: transcript_blocks.TranscriptBlock) -> object:
         facts = self._transcript.facts
-        if isinstance(block, blocks.ApprovalBlock):
+        if isinstance(block, transcript_blocks.ApprovalBlock):
             return facts.get_decision(block.approval.approvalId)
-        if isinstance(block, blocks.RunEndBlock) and (run := facts.runs.get(block.run_id or "")) is not None:
+        if isinstance(block, transcript_blocks.RunEndBlock) and (run := facts.runs.get(block.run_id or "")) is not None:
             return run.started_ms, run.ended_ms, run.tokens_in, run.tokens_out
         return None
 
@@ -249,7 +249,7 @@ class TranscriptView(ScrollView, can_focus=True):
             at = self._first + bisect_right(self._starts, line) - 1
             block = self._transcript.blocks[at]
             # Only at its first lines: whoever clicks into the text wants to select it.
-            if cards.is_foldable(block) and (
+            if blocks.is_foldable(block) and (
                 event.y + self.scroll_offset.y == self._starts[at - self._first] or event.chain == 2
             ):
                 self._picked = at
@@ -266,7 +266,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def action_pick(self, step: int) -> None:
         """The next card that can be unfolded."""
-        cards_at = [at for at, block in enumerate(self._transcript.blocks) if at >= self._first and cards.is_foldable(block)]
+        cards_at = [at for at, block in enumerate(self._transcript.blocks) if at >= self._first and blocks.is_foldable(block)]
         if not cards_at:
             return
         if self._picked is None:
@@ -296,7 +296,7 @@ class TranscriptView(ScrollView, can_focus=True):
         if self._at_end:
             self._scroll_to_end()
 
-    def _fold(self, block: blocks.TranscriptBlock) -> None:
+    def _fold(self, block: transcript_blocks.TranscriptBlock) -> None:
         self._unfolded ^= {block.seq}
         was_at_end = self._at_end
         self._paint()

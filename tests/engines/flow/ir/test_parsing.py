@@ -11,7 +11,8 @@ from tests.engines.flow.ir import documents
 from tests.engines.flow.ir.documents import make_document, make_edge, make_node
 
 from switchtower.engines.flow import ir
-from switchtower.engines.flow.ir import graph, parsing, problems, switches
+from switchtower.engines.flow.ir import flow as ir_flow
+from switchtower.engines.flow.ir import graph, parser
 
 
 def list_problems(flow: object) -> list[str]:
@@ -188,8 +189,8 @@ def switch(**params: Any) -> documents.Document:
 def test_a_switch_with_cases_and_edges_is_fine() -> None:
     flow = ir.parse_flow(switch())
     assert [each.case for each in flow.edges] == ["1", "2"]
-    assert switches.list_targets(flow.nodes[0]) == {"1": "a", "2": "b"}
-    assert switches.list_targets(ir.parse_flow(switch(default="b")).nodes[0]) == {"1": "a", "2": "b", "_DEFAULT": "b"}
+    assert graph.list_targets(flow.nodes[0]) == {"1": "a", "2": "b"}
+    assert graph.list_targets(ir.parse_flow(switch(default="b")).nodes[0]) == {"1": "a", "2": "b", "_DEFAULT": "b"}
     assert list_problems(switch(cases={"1": "a", "2": "b", "_DEFAULT": "b"}, default="b")) == []
 
 
@@ -252,7 +253,7 @@ COMPILED = make_document(
 @pytest.mark.requirement("rep:control:switch-compiled", "rep:ir:inputs-free-form")
 def test_a_switch_whose_default_names_the_case_is_read_as_compilers_mean_it() -> None:
     flow = ir.parse_flow(COMPILED)
-    assert switches.list_targets(flow.nodes[2]) == {"WRITE_BACK": "write", "SHUTDOWN": "write", "_DEFAULT": "emit_1"}
+    assert graph.list_targets(flow.nodes[2]) == {"WRITE_BACK": "write", "SHUTDOWN": "write", "_DEFAULT": "emit_1"}
     assert list_problems(switch(default="_DEFAULT")) == ["node `s`: it leads to `_DEFAULT`, which does not exist"]
 
 
@@ -269,8 +270,8 @@ def test_no_problem_hides_another() -> None:
         [make_edge("a", "zz"), make_edge("b", "s", on="maybe")],
     )
     del flow["constants"]
-    found = problems.FlowProblems()
-    parsing.check_document(flow, found, kinds=["log", "switch"])
+    found = ir_flow.FlowProblems()
+    parser.check_document(flow, found, kinds=["log", "switch"])
     assert [str(problem) for problem in found.listed] == [
         "`constants` is missing",
         "node `a`: `timeout_ms` must be a whole number from 0 to 2147483647",

@@ -6,7 +6,8 @@ import pytest
 from tests.engines.flow.ir.documents import make_document, make_edge, make_node
 
 from switchtower.engines.flow import ir
-from switchtower.engines.flow.ir import parsing, problems, references
+from switchtower.engines.flow.ir import flow as ir_flow
+from switchtower.engines.flow.ir import parser, references
 
 INPUTS = {"a": {"type": "object"}, "s": {"type": "string"}, "x.y": {"type": "string"}}
 
@@ -64,9 +65,9 @@ def test_references_to_what_is_not_there_by_then_are_refused(value: object, sent
 
 @pytest.mark.parametrize("name", ["zz", "x"])
 def test_where_inputs_are_closed_a_reference_to_one_that_is_not_declared_is_a_problem(name: str) -> None:
-    found = problems.FlowProblems()
+    found = ir_flow.FlowProblems()
     flow = make_document([make_node("here", params={"value": f"$input.{name}"})], inputs=INPUTS)
-    parsing.check_document(flow, found, are_inputs_closed=True)
+    parser.check_document(flow, found, are_inputs_closed=True)
     assert [problem.message for problem in found.listed] == [
         f"it refers to the input `{name}`, which `inputs_schema` does not have"
     ]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engines.flow.ir import documents
 
-from switchtower.engines.flow.ir import problems, publish, schema, shape
+from switchtower.engines.flow.ir import flow, publish, schema
 
 COMMITTED = Path(__file__).parents[4] / "documents" / "flow-ir" / publish.FILE
 
@@ -25,12 +25,12 @@ def _check_pattern(_validator: object, pattern: str, instance: object, _schema: 
 VALIDATOR = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"pattern": _check_pattern})(publish.build_schema())
 
 
-def list_problems(document: object) -> list[problems.FlowProblem]:
-    found = problems.FlowProblems()
-    shape.check_shape(document, schema.FLOW_IR, found)
+def list_problems(document: object) -> list[flow.FlowProblem]:
+    found = flow.FlowProblems()
+    schema.check_shape(document, schema.FLOW_IR, found)
     try:
         found.raise_any()
-    except problems.InvalidFlow as invalid:
+    except flow.InvalidFlow as invalid:
         return invalid.problems
     return []
 
@@ -103,13 +103,13 @@ def test_every_problem_is_told_and_not_only_the_first() -> None:
 
 
 def test_a_flood_of_problems_is_counted_and_not_kept() -> None:
-    found = problems.FlowProblems()
-    shape.check_shape(documents.make_document([{} for _ in range(5000)]), schema.FLOW_IR, found)
-    with pytest.raises(problems.InvalidFlow) as caught:
+    found = flow.FlowProblems()
+    schema.check_shape(documents.make_document([{} for _ in range(5000)]), schema.FLOW_IR, found)
+    with pytest.raises(flow.InvalidFlow) as caught:
         found.raise_any()
-    assert len(caught.value.problems) == problems.MOST
-    assert caught.value.left_out == 10_000 - problems.MOST
-    assert str(caught.value).endswith(f"and {10_000 - problems.MOST} more")
+    assert len(caught.value.problems) == flow.MOST
+    assert caught.value.left_out == 10_000 - flow.MOST
+    assert str(caught.value).endswith(f"and {10_000 - flow.MOST} more")
 
 
 @given(st.text(min_size=100))

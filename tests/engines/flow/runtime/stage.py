@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from switchtower.engines.flow.runtime import events, executor, faults, reading, run
+from switchtower.engines.flow.runtime import event_buffer, executor, failures, run
 from switchtower.engines.flow.runtime.kinds import port, registry
 
 
@@ -64,7 +64,7 @@ class CountingStepKind:
         for _ in range(int(given.get("turns", 0))):
             await asyncio.sleep(0)
         if context.attempt < int(given.get("fails", 0)):
-            raise faults.StepFailed("it was told to fail", retriable=given.get("retriable", True), details={"why": "told"})
+            raise failures.StepFailed("it was told to fail", retriable=given.get("retriable", True), details={"why": "told"})
 
 
 class BlockingStepKind(CountingStepKind):
@@ -94,11 +94,11 @@ class FlowRuntimeHarness:
     ) -> None:
         self.work = CountingStepKind()
         self.setting = port.StepEnvironment(
-            run_id="run-1", workspace=str(workspace), events=events.EventBuffer(), allow_shell=allow_shell, tower=tower
+            run_id="run-1", workspace=str(workspace), events=event_buffer.EventBuffer(), allow_shell=allow_shell, tower=tower
         )
-        flow = reading.load_flow(described)
+        flow = run.load_flow(described)
         kinds = registry.KindRegistry({"work": self.work, **more})
-        self.run = run.FlowRunState(flow, reading.resolve_inputs(flow, inputs or {}), kinds, self.setting)
+        self.run = run.FlowRunState(flow, run.resolve_inputs(flow, inputs or {}), kinds, self.setting)
         self.execution = executor.FlowExecution(self.run, concurrency=concurrency)
 
     async def play(self) -> dict[str, Any]:

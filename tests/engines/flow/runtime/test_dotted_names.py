@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engines.flow.runtime.stage import FlowRuntimeHarness, make_document, make_edge, make_node
 
-from switchtower.engines.flow.runtime import faults
+from switchtower.engines.flow.runtime import failures
 
 NAMES = ["a", "b", "a.b", "b.a", "a.b.a", "a.a", "a.b.a.b"]
 INSIDE: dict[str, Any] = {"a": {"a": 1, "b": {"a": 2, "b": 3}}, "b": {"a": {"b": 4, "a": 5}}}
@@ -49,7 +49,7 @@ def test_a_reference_to_a_step_means_the_same_whoever_ran(ran: set[str], skipped
 
     try:
         stage = FlowRuntimeHarness(make_document(nodes, edges))
-    except faults.FlowRejected:
+    except failures.FlowRejected:
         assert wanted is None
         return
     told = asyncio.run(stage.play())

@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from switchtower.engines.flow.runtime import events
+from switchtower.engines.flow.runtime import event_buffer
 
 
-def drain_events(kept: events.EventBuffer, **options: int) -> list[dict[str, Any]]:
+def drain_events(kept: event_buffer.EventBuffer, **options: int) -> list[dict[str, Any]]:
     return [msgspec.json.decode(event) for event in kept.drain(**options)[0]]
 
 
 def test_events_come_once_and_in_their_order() -> None:
-    kept = events.EventBuffer()
+    kept = event_buffer.EventBuffer()
     kept.add_log("info", "first")
     kept.add_step("a", "started", 0)
     kept.add_log("info", "second", step_id="a")
@@ -26,7 +26,7 @@ def test_events_come_once_and_in_their_order() -> None:
 
 
 def test_a_flood_of_logs_keeps_the_newest_and_says_how_many_were_dropped() -> None:
-    kept = events.EventBuffer(most_logs=3)
+    kept = event_buffer.EventBuffer(most_logs=3)
     kept.add_step("a", "started", 0)
     for number in range(10):
         kept.add_log("info", str(number))
@@ -40,7 +40,7 @@ def test_a_flood_of_logs_keeps_the_newest_and_says_how_many_were_dropped() -> No
 
 
 def test_steps_and_bytes_are_bounded_too() -> None:
-    kept = events.EventBuffer(most_steps=2, most_bytes=1500)
+    kept = event_buffer.EventBuffer(most_steps=2, most_bytes=1500)
     for attempt in range(5):
         kept.add_step("a", "started", attempt)
     assert [event.get("attempt") for event in drain_events(kept)] == [None, 3, 4]
@@ -50,7 +50,7 @@ def test_steps_and_bytes_are_bounded_too() -> None:
 
 
 def test_one_poll_takes_only_so_much_and_at_least_one() -> None:
-    kept = events.EventBuffer()
+    kept = event_buffer.EventBuffer()
     for number in range(3):
         kept.add_log("info", f"{number}" * 500)
 
@@ -61,6 +61,6 @@ def test_one_poll_takes_only_so_much_and_at_least_one() -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    kept = events.EventBuffer()
+    kept = event_buffer.EventBuffer()
     kept.add_log("info", "x" * 1_000_000)
-    assert len(drain_events(kept)[0]["message"]) == events.LONGEST_MESSAGE
+    assert len(drain_events(kept)[0]["message"]) == event_buffer.LONGEST_MESSAGE

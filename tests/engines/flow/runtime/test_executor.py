@@ -8,14 +8,14 @@ import pytest
 from tests.engines.flow.runtime.stage import (
     BlockingStepKind,
     FlowRuntimeHarness,
+    list_states,
     make_document,
     make_edge,
     make_node,
     play,
-    list_states,
 )
 
-from switchtower.engines.flow.runtime import faults
+from switchtower.engines.flow.runtime import failures
 from switchtower.engines.flow.runtime.kinds import port
 
 
@@ -273,7 +273,7 @@ async def test_what_kinds_hold_is_closed_at_the_end_even_when_closing_breaks() -
 
             context.setting.closings["bad"] = break_down
             context.setting.closings["good"] = close
-            raise faults.StepFailed("over")
+            raise failures.StepFailed("over")
 
     told = await play(make_document([make_node("a", "holder")]), holder=Holder())
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from tests.engines.flow.runtime.stage import make_document, make_node
 
-from switchtower.engines.flow.runtime import faults, hosting
+from switchtower.engines.flow.runtime import failures, host
 
 
-def start_host(described: dict[str, Any], tmp_path: Path, **inputs: Any) -> hosting.FlowRunHost:
-    return hosting.FlowRunHost(described, inputs, run_id="r", workspace=str(tmp_path))
+def start_host(described: dict[str, Any], tmp_path: Path, **inputs: Any) -> host.FlowRunHost:
+    return host.FlowRunHost(described, inputs, run_id="r", workspace=str(tmp_path))
 
 
-def poll_to_end(of: hosting.FlowRunHost) -> list[dict[str, Any]]:
+def poll_to_end(of: host.FlowRunHost) -> list[dict[str, Any]]:
     told = [json.loads(of.poll())]
     deadline = time.monotonic() + 20
     while told[-1]["status"] in ("pending", "running"):
@@ -55,7 +55,7 @@ def test_closing_ends_what_runs(tmp_path: Path) -> None:
 
 def test_another_version_is_1001_whatever_the_rest_looks_like(tmp_path: Path) -> None:
     for version in ("2.0.0", None, 1, ["1.0.0"], "x" * 1000):
-        with pytest.raises(faults.FlowRejected, match="Unsupported IR version") as refused:
+        with pytest.raises(failures.FlowRejected, match="Unsupported IR version") as refused:
             start_host({"version": version, "graph": 7}, tmp_path)
         assert refused.value.code == 1001
         assert refused.value.details["expected"] == "1.0.0"
@@ -65,7 +65,7 @@ def test_another_version_is_1001_whatever_the_rest_looks_like(tmp_path: Path) ->
 def test_what_is_no_flow_is_1003_with_all_its_problems(tmp_path: Path) -> None:
     described = make_document([make_node("a", "log"), make_node("a", "log")])
     described["graph"]["edges"] = [{"from": "a", "to": "nowhere", "on": "success"}]
-    with pytest.raises(faults.FlowRejected, match="and 1 more") as refused:
+    with pytest.raises(failures.FlowRejected, match="and 1 more") as refused:
         start_host(described, tmp_path)
     assert refused.value.code == 1003
     assert refused.value.step_id == "a"
@@ -75,7 +75,7 @@ def test_what_is_no_flow_is_1003_with_all_its_problems(tmp_path: Path) -> None:
 def test_inputs_that_the_flow_cannot_use_are_1003_and_more_than_it_wants_is_fine(tmp_path: Path) -> None:
     described = make_document([make_node("a", "log", message="$input.n")], n="number")
     for wrong in ({}, {"n": "many"}):
-        with pytest.raises(faults.FlowRejected, match="Invalid inputs") as refused:
+        with pytest.raises(failures.FlowRejected, match="Invalid inputs") as refused:
             start_host(described, tmp_path, **wrong)
         assert refused.value.code == 1003
     assert poll_to_end(start_host(described, tmp_path, n=1, more="x"))[-1]["status"] == "completed"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.engines.flow.runtime.stage import FlowRuntimeHarness, make_document, make_edge, make_node, play
 
-from switchtower.engines.flow.runtime import faults
-from switchtower.engines.flow.runtime.kinds import catalogue, port
+from switchtower.engines.flow.runtime import failures
+from switchtower.engines.flow.runtime.kinds import catalog, port
 
 
 def get_outputs(told: Mapping[str, Any], step_id: str) -> Any:
@@ -108,14 +108,14 @@ async def test_what_a_finished_command_left_behind_ends_with_the_run(tmp_path: P
 
 
 def test_a_flow_with_a_command_is_refused_before_it_runs_unless_the_run_allows_it() -> None:
-    with pytest.raises(faults.FlowRejected, match="allow_shell") as refused:
+    with pytest.raises(failures.FlowRejected, match="allow_shell") as refused:
         FlowRuntimeHarness(make_document([make_node("s", "shell", command="true")]))
     assert (refused.value.code, refused.value.step_id) == (1002, "s")
 
 
 @pytest.mark.parametrize("kind", ["agent.run", "approval", "no.such.kind"])
 def test_a_kind_that_cannot_be_had_here_is_refused_before_the_run(kind: str) -> None:
-    with pytest.raises(faults.FlowRejected) as refused:
+    with pytest.raises(failures.FlowRejected) as refused:
         FlowRuntimeHarness(make_document([make_node("ok", "log", message="x"), make_node("odd", kind)]))
     assert (refused.value.code, refused.value.step_id, refused.value.details) == (1002, "odd", {"kind": kind})
 
@@ -124,7 +124,7 @@ async def test_a_tower_does_what_only_a_tower_can() -> None:
     class Yes:
         async def do(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
             if kind == "approval":
-                raise faults.StepFailed("somebody said no")
+                raise failures.StepFailed("somebody said no")
             return {"did": given["task"]}
 
     described = make_document([make_node("a", "agent.run", task="dig"), make_node("b", "approval")], [make_edge("a", "b")])
@@ -297,25 +297,25 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
     (installed / "entry_points.txt").write_text(
-        f"[{catalogue.GROUP}]\nshout = shouting:Shout\nshell = shouting:Shout\ngone = nowhere:Shout\n"
+        f"[{catalog.GROUP}]\nshout = shouting:Shout\nshell = shouting:Shout\ngone = nowhere:Shout\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
 
 @pytest.mark.usefixtures("plugin")
 async def test_a_package_adds_kinds_and_takes_none_of_ours() -> None:
-    assert {"shout", "gone"} <= set(catalogue.list_step_kinds())
-    assert set(catalogue.list_plugins()) == {"shout", "gone"}
+    assert {"shout", "gone"} <= set(catalog.list_step_kinds())
+    assert set(catalog.list_plugins()) == {"shout", "gone"}
     assert get_outputs(await play(make_document([make_node("s", "shout", word="hey")])), "s") == {"said": "HEY"}
 
 
 @pytest.mark.usefixtures("plugin")
 def test_a_kind_that_cannot_be_loaded_is_refused_before_the_run() -> None:
-    with pytest.raises(faults.FlowRejected, match="cannot be loaded"):
+    with pytest.raises(failures.FlowRejected, match="cannot be loaded"):
         FlowRuntimeHarness(make_document([make_node("g", "gone")]))
 
 
 def test_the_catalogue_is_sorted_and_names_the_towers_kinds_only_with_a_tower() -> None:
-    without = catalogue.list_step_kinds()
+    without = catalog.list_step_kinds()
     assert without == sorted(without)
-    assert set(catalogue.list_step_kinds(tower=True)) - set(without) == {"agent.run", "approval"}
+    assert set(catalog.list_step_kinds(tower=True)) - set(without) == {"agent.run", "approval"}

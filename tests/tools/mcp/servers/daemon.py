@@ -6,7 +6,7 @@ import os
 import sys
 
 from switchtower.tools import mcp, outcome
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 
 
 async def main(workspace: str, session_id: str, daemon_id: str, called: str = "") -> None:
@@ -16,7 +16,7 @@ async def main(workspace: str, session_id: str, daemon_id: str, called: str = ""
     async def report(code: str, message: str) -> None:
         print(code, message, flush=True)
 
-    processes.become_subreaper()
+    commands.become_subreaper()
     servers = mcp.McpServers(None, environment=lambda: {**os.environ, "TOWER_DAEMON": daemon_id})
     tools = await servers.list_tools(session_id, workspace, sandbox="local", admit=admit, report=report)
     print(*(tool.name for tool in tools), flush=True)

@@ -6,7 +6,7 @@ bash and this room could differ, the script says so in its doubts; nobody may tr
 
 from switchtower.core.policy.shell.reader import LONGEST as LONGEST
 from switchtower.core.policy.shell.reader import parse_script as parse_script
-from switchtower.core.policy.shell.script import ShellCommand as ShellCommand
 from switchtower.core.policy.shell.script import Redirect as Redirect
 from switchtower.core.policy.shell.script import Script as Script
+from switchtower.core.policy.shell.script import ShellCommand as ShellCommand
 from switchtower.core.policy.shell.script import ShellWord as ShellWord

@@ -1,14 +1,111 @@
-"""Finds every simple command in a text: behind `&&`, `;`, `|`, `&` and newlines, in groups, subshells and expansions.
+"""Here-documents: announced by `<<` in a command, and standing below its line.
+
+One simple command in the making: which of its words set variables, which belong to the shell's grammar, which are its own.
+
+Finds every simple command in a text: behind `&&`, `;`, `|`, `&` and newlines, in groups, subshells and expansions.
 
 It reads on whatever comes, so that a command behind a mistake is still found; the doubts say that there was one. Takes
-time in proportion to the text and gives up, in doubt, on one that is too long, too deep or too much.
-"""
+time in proportion to the text and gives up, in doubt, on one that is too long, too deep or too much."""
 
 import re
 from collections.abc import Callable
 
-from switchtower.core.policy.shell import documents, harvest, simple, words
-from switchtower.core.policy.shell.script import Redirect, Script, ShellWord
+from msgspec import Struct
+
+from switchtower.core.policy.shell import script, words
+from switchtower.core.policy.shell.script import Redirect, Script, ShellCommand, ShellWord, WordSource
+
+_DELIMITER = re.compile(r"""(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<escape>\\?)(?P<bare>[\w.-]+))(?=[\s;&|<>()]|$)""")
+
+
+class HereDocument(Struct, frozen=True):
+    """One that has been announced."""
+
+    end: str
+    """The line that ends it."""
+    expanded: bool
+    indented: bool
+
+
+class HereDocumentBody(Struct, frozen=True):
+    text: str
+    ends_at: int
+    """Behind the line that ends it."""
+    is_ended: bool
+
+
+def parse_here_document(text: str, at: int, operator: str) -> tuple[HereDocument, int] | None:
+    """What follows `<<` or `<<-` at that place, and where reading goes on. `None` where that is hard to say."""
+    delimiter = _DELIMITER.match(text, at)
+    if delimiter is None:
+        return None
+    end = delimiter["quoted"] or delimiter["bare"]
+    expanded = not delimiter["quote"] and not delimiter["escape"]
+    return HereDocument(end, expanded=expanded, indented=operator == "<<-"), delimiter.end()
+
+
+def read_body(document: HereDocument, text: str, start: int) -> HereDocumentBody:
+    at = start
+    while at < len(text):
+        newline = text.find("\n", at)
+        line_end = len(text) if newline < 0 else newline
+        line = text[at:line_end]
+        behind = line_end if newline < 0 else line_end + 1
+        if (line.lstrip("\t") if document.indented else line) == document.end:
+            return HereDocumentBody(text[start:at], behind, is_ended=True)
+        at = behind
+    return HereDocumentBody(text[start:], len(text), is_ended=False)
+
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=", re.ASCII)
+_DESCRIPTOR_NAME = re.compile(r"\{\w+\}")
+_SKIPPED = frozenset({"if", "then", "elif", "else", "fi", "!", "{", "}", "while", "until", "do", "done"})
+_LOOPS = frozenset({"while", "until"})
+_DOUBTED = {
+    "for": "has a loop",
+    "select": "has a loop",
+    "case": "chooses between commands",
+    "esac": "chooses between commands",
+    "function": "defines a function",
+    "coproc": "starts a command beside it",
+    "[[": "tests a condition that can run commands",
+    "in": "has a loop",
+}
+
+
+class CommandBuilder:
+    def __init__(self) -> None:
+        self.redirects: list[Redirect] = []
+        self._words: list[ShellWord] = []
+        self._assignments: list[str] = []
+        self._values: list[ShellWord] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._words or self._assignments or self.redirects)
+
+    def add(self, word: ShellWord, raw: str, next_character: str, source: WordSource) -> None:
+        """`raw` is the word as it is written: only without quotes can it set a variable or be grammar."""
+        if self._words:
+            self._words.append(word)
+        elif raw in _SKIPPED and not self._assignments and not self.redirects:
+            if raw in _LOOPS:
+                source.add_doubt("has a loop")
+        elif assignment := _ASSIGNMENT.match(raw):
+            if assignment[2] or "(" in raw or next_character == "(":
+                source.add_doubt("sets a variable in a way that can run commands", unreadable=True)
+            self._assignments.append(assignment[1])
+            self._values.append(ShellWord(word.text.partition("=")[2], word.known, word.wild))
+        else:
+            if raw in _DOUBTED:
+                source.add_doubt(_DOUBTED[raw], unreadable=True)
+            self._words.append(word)
+        if next_character in ("<", ">") and _DESCRIPTOR_NAME.fullmatch(raw):
+            source.add_doubt("lets the shell choose a descriptor")
+
+    def build(self, inner: tuple[int, int]) -> ShellCommand:
+        return ShellCommand(tuple(self._words), tuple(self._assignments), tuple(self._values), tuple(self.redirects), inner)
+
 
 LONGEST = 64 * 1024
 _DEEPEST = 24
@@ -36,8 +133,8 @@ class _ScriptReader:
         self.text = text
         self.at = 0
         self._depth = depth
-        self._found = harvest.ScriptBuilder()
-        self._announced: list[documents.HereDocument] = []
+        self._found = script.ScriptBuilder()
+        self._announced: list[HereDocument] = []
 
     def build_script(self) -> Script:
         return self._found.build_script(self.text)
@@ -151,7 +248,7 @@ class _ScriptReader:
 
     def _read_command(self) -> None:
         first_inner = len(self._found.commands)
-        command = simple.CommandBuilder()
+        command = CommandBuilder()
         while True:
             self._skip_blanks()
             if self.at >= len(self.text) or self._read_operator() is not None:
@@ -171,7 +268,7 @@ class _ScriptReader:
         if not command.is_empty:
             self._found.commands.append(command.build((first_inner, len(self._found.commands))))
 
-    def _read_word(self, command: simple.CommandBuilder) -> None:
+    def _read_word(self, command: CommandBuilder) -> None:
         start = self.at
         word = words.read_word(self)
         raw = self.text[start : self.at]
@@ -203,7 +300,7 @@ class _ScriptReader:
         return Redirect(operator, target)
 
     def _read_here_redirect(self, operator: str) -> Redirect:
-        announced = documents.parse_here_document(self.text, self.at, operator)
+        announced = parse_here_document(self.text, self.at, operator)
         if announced is None:
             self.add_doubt("announces a text in a way that is hard to read", unreadable=True)
             words.read_word(self)
@@ -216,7 +313,7 @@ class _ScriptReader:
         """The here-documents that begin on this line, one behind the other."""
         announced, self._announced = self._announced, []
         for document in announced:
-            body = documents.read_body(document, self.text, self.at)
+            body = read_body(document, self.text, self.at)
             self.at = body.ends_at
             if not body.is_ended:
                 self.add_doubt("announces a text that does not end", unreadable=True)

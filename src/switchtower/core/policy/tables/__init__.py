@@ -7,7 +7,7 @@ A section `[make gmake]` is one table for both names; a line that begins with bl
 import re
 from collections.abc import Iterator
 
-from switchtower.core.policy.tables import building, data, files, javascript, network, python, versions
+from switchtower.core.policy.tables import build_tools, databases, files, javascript, network, python, version_control
 
 _SECTION = re.compile(r"^\[(.+)\]\n", re.MULTILINE)
 
@@ -20,6 +20,6 @@ def _split_sections(text: str) -> Iterator[tuple[str, str]]:
 
 PROGRAM_TABLES: dict[str, str] = {
     name: table
-    for module in (files, versions, building, javascript, python, network, data)
+    for module in (files, version_control, build_tools, javascript, python, network, databases)
     for name, table in _split_sections(module.TEXT)
 }

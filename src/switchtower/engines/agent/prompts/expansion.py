@@ -2,17 +2,30 @@
 
 Each text is looked through once, as its author wrote it: the user's words and a prompt's own. What they bring in, and
 what arguments and a prompt's words form together, is never looked through again.
-"""
+
+A prompt's places for arguments, and what a message puts there. Pure.
+
+`$ARGUMENTS` and `{{args}}` are all that was written behind the name, `$1` to `$9` its single words; `$$1` is a plain `$1`.
+Everything is filled in at one go: what an argument says is never looked at as a place.
+
+`@path` in a message brings a file in, `@folder/` what a folder holds, `@path:10-40` some lines. The message itself is
+not touched: what it names follows in blocks.
+
+People also write `@` in addresses, decorators and greetings. So a name that leads to nothing is left alone without a word,
+and only what is there but may not be shown, or is too much, is a problem."""
 
 import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from switchtower.engines.agent.prompts import blocks, filling, folders, mentions, reading, templates
+from switchtower.engines.agent.prompts import files, templates
 
-_PART = folders.PART.pattern
-_MOST_PARTS = folders.MOST_PARTS + 2
+_PART = files.PART.pattern
+_MOST_PARTS = files.MOST_PARTS + 2
 """A name may have its origin and its kind in front."""
 _CALL = re.compile(rf"/({_PART}(?::{_PART}){{0,{_MOST_PARTS - 1}}})(?:\s+(.*))?", re.DOTALL)
 
@@ -37,7 +50,7 @@ class _FilledMessage(Struct, frozen=True):
 def expand_message(text: str, workspace: str, user_folder: Path | None, *, trusted: bool = True) -> MessageExpansion:
     """A workspace that is not `trusted` brings in files that the message mentions, and no skills or prompts."""
     spoken = _fill_message(text, workspace, user_folder, trusted=trusted)
-    brought = mentions.expand_mentions(spoken.looked_through, workspace)
+    brought = expand_mentions(spoken.looked_through, workspace)
     notes = tuple(f"[{problem}]" for problem in brought.problems)
     parts = (spoken.text, *brought.blocks, *notes)
     return MessageExpansion(
@@ -70,14 +83,212 @@ def _fill_message(text: str, workspace: str, user_folder: Path | None, *, truste
         body = templates.read_template(template, workspace, user_folder)
         if template.kind == "skill":
             return _FilledMessage(_append_request(template, body, arguments), (arguments,), (template.path,))
-        return _FilledMessage(filling.fill_template(body, arguments), (body, arguments), (template.path,))
-    except reading.PromptFileError as trouble:
+        return _FilledMessage(fill_template(body, arguments), (body, arguments), (template.path,))
+    except files.PromptFileError as trouble:
         problem = f"`{template.path}` cannot be used: {trouble}"
-    except filling.PromptTooLong:
+    except PromptTooLong:
         problem = f"`{template.path}` cannot be used: with these arguments it would be too long"
-    return _FilledMessage(text, (text,), problems=(blocks.to_one_line(problem, longest=500),))
+    return _FilledMessage(text, (text,), problems=(files.to_one_line(problem, longest=500),))
 
 
 def _append_request(template: templates.Template, body: str, request: str) -> str:
-    skill = blocks.quote_block("skill", body, name=template.name, path=template.path)
+    skill = files.quote_block("skill", body, name=template.name, path=template.path)
     return f"{skill}\n\n{request or 'Do what this skill describes.'}"
+
+
+LONGEST_ADDED = 1024 * 1024
+"""By how many characters a filled prompt may be longer than its arguments: a short one can repeat them a thousand times."""
+
+_PLACE = re.compile(r"\$(\$(?:ARGUMENTS|[1-9])(?![A-Za-z0-9_]))|\$(ARGUMENTS|[1-9])(?![A-Za-z0-9_])|\{\{[ \t]*(args)[ \t]*\}\}")
+# A quote counts at the beginning of a word only: in `don't` it is an apostrophe.
+_WORD = re.compile(r""""((?:[^"\\]++|\\.)*+)"(?!\S)|'([^']*+)'(?!\S)|(\S++)""", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\"\\])")
+
+
+class PromptTooLong(Exception):
+    """The filled prompt would be longer than anybody wants."""
+
+
+def fill_template(text: str, arguments: str) -> str:
+    """Arguments that the prompt has no place for follow it: what the user wrote is never lost."""
+    given = split_arguments(arguments)
+    places = list(_PLACE.finditer(text))
+    values = [_get_value(place, arguments, given) for place in places]
+    if sum(map(len, values)) > LONGEST_ADDED + len(arguments):
+        raise PromptTooLong
+    remaining = iter(values)
+    filled = _PLACE.sub(lambda _: next(remaining), text)
+    has_place = any(place[1] is None for place in places)
+    return filled if has_place or not arguments else f"{filled}\n\n{arguments}"
+
+
+def split_arguments(arguments: str) -> list[str]:
+    """The first nine, split as a shell would, without ever complaining."""
+    return [_unquote_word(word) for word in islice(_WORD.finditer(arguments), 9)]
+
+
+def _get_value(place: re.Match[str], arguments: str, given: list[str]) -> str:
+    if place[1] is not None:
+        return place[1]
+    if place[3] or place[2] == "ARGUMENTS":
+        return arguments
+    number = int(place[2])
+    return given[number - 1] if number <= len(given) else ""
+
+
+def _unquote_word(word: re.Match[str]) -> str:
+    if word[1] is not None:
+        return _ESCAPED.sub(r"\1", word[1])
+    return word[3] if word[2] is None else word[2]
+
+
+FILE_LIMIT = 64 * 1024
+TOTAL_LIMIT = 256 * 1024
+MOST_FILES = 20
+MOST_LISTED = 500
+MOST_LOOKUPS = 500
+MOST_PROBLEMS = 20
+
+# Possessive, and with a longest name, so that a text of nothing but `@` takes no longer than any other.
+_MENTION = re.compile(
+    r"""(?<![A-Za-z0-9_@./+\\-])@(?:"[^"\n\0]{1,1024}+"(?::\d{1,9}+(?:-\d{1,9}+)?)?|[^\s"'`<>|,;\0]{1,1024}+)"""
+)
+_WITH_LINES = re.compile(r"(?P<path>.+?):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.DOTALL)
+_PUNCTUATION = ".:!?)]}*_~…。，、！？）」』】”’»"
+_MOST_PUNCTUATION = 4
+
+
+class MentionedFiles(Struct, frozen=True):
+    """What the mentions came to: blocks to follow the message, where they are from, and what was not brought in."""
+
+    blocks: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class _MentionCandidate(NamedTuple):
+    """One way to read a mention."""
+
+    path: str
+    lines: files.LineRange | None = None
+
+
+def expand_mentions(texts: Iterable[str], workspace: str) -> MentionedFiles:
+    collected = _MentionCollector(files.PromptFolder(workspace))
+    looked_up: set[str] = set()
+    for mention in _find_mentions(texts):
+        if mention in looked_up:
+            continue
+        if len(looked_up) == MOST_LOOKUPS:
+            collected.problems.append(f"only the first {MOST_LOOKUPS} names behind an `@` were looked up")
+            break
+        looked_up.add(mention)
+        collected.add_mention(mention)
+    return collected.build()
+
+
+def _find_mentions(texts: Iterable[str]) -> Iterator[str]:
+    """As written behind the `@`, still with its quotes."""
+    for text in texts:
+        for match in _MENTION.finditer(text):
+            yield match[0][1:]
+
+
+class _MentionCollector:
+    def __init__(self, folder: files.PromptFolder) -> None:
+        self.problems: list[str] = []
+        self._folder = folder
+        self._blocks: dict[tuple[str, files.LineRange | None], str] = {}
+        self._sources: list[str] = []
+        self._left = TOTAL_LIMIT
+
+    def build(self) -> MentionedFiles:
+        problems = self.problems[:MOST_PROBLEMS]
+        if more := len(self.problems) - len(problems):
+            problems.append(f"{more} more were not brought in")
+        return MentionedFiles(tuple(self._blocks.values()), tuple(self._sources), tuple(problems))
+
+    def add_mention(self, mention: str) -> None:
+        """The first reading that leads somewhere counts."""
+        for path, lines in _list_candidates(mention):
+            try:
+                if path.endswith("/"):
+                    self._list_folder(path)
+                else:
+                    self._read_file(path, lines)
+            except files.PromptFileMissing:
+                continue
+            except files.PromptFileError as trouble:
+                if _is_worth_reporting(self._folder, path):
+                    self.problems.append(
+                        f"`{files.to_one_line(path, longest=200)}` was not brought in: {_describe_problem(trouble)}"
+                    )
+            return
+
+    def _read_file(self, path: str, lines: files.LineRange | None) -> None:
+        document = files.read_document(self._folder, path, limit=FILE_LIMIT, lines=lines)
+        attributes = {"path": document.path}
+        if lines is not None:
+            attributes["lines"] = f"{lines.first}-{lines.last}"
+        if document.cut:
+            whole = "the range" if lines else f"{document.size} bytes"
+            attributes["cut"] = f"the first {FILE_LIMIT} bytes of {whole}"
+        self._add("file", (document.path, lines), document.text, attributes)
+
+    def _list_folder(self, path: str) -> None:
+        listing = files.list_folder(self._folder, path, most=MOST_LISTED)
+        shown = f"{listing.path}/" if listing.path != "." else "./"
+        attributes = {"path": shown}
+        if listing.cut:
+            attributes["cut"] = f"{MOST_LISTED} of its names"
+        ends = {"file": "", "folder": "/", "link": "@"}
+        names = "\n".join(files.escape_unprintable(entry.name) + ends[entry.kind] for entry in listing.entries)
+        self._add("folder", (shown, None), names or "[empty folder]", attributes)
+
+    def _add(self, kind: str, key: tuple[str, files.LineRange | None], text: str, attributes: dict[str, str]) -> None:
+        if key in self._blocks:
+            return
+        if len(self._blocks) == MOST_FILES:
+            raise files.PromptFileError(f"a message brings in {MOST_FILES} files at most")
+        size = len(text.encode())
+        if size > self._left:
+            raise files.PromptFileError(f"a message brings in {TOTAL_LIMIT // 1024} KiB at most")
+        self._left -= size
+        self._blocks[key] = files.quote_block(kind, text, **attributes)
+        if attributes["path"] not in self._sources:
+            self._sources.append(attributes["path"])
+
+
+def _list_candidates(mention: str) -> Iterator[_MentionCandidate]:
+    """What a mention may mean, the likeliest first: punctuation belongs to the sentence, a number behind a colon is a line."""
+    if mention.startswith('"'):
+        path, lines = mention[1:].split('"', 1)
+        if numbered := _WITH_LINES.fullmatch(f"{path}{lines}") if lines else None:
+            yield _MentionCandidate(numbered["path"], _parse_line_range(numbered))
+        else:
+            yield _MentionCandidate(path)
+        return
+    bare = mention.rstrip(_PUNCTUATION)
+    if not bare:
+        return
+    for ending in range(min(len(mention) - len(bare), _MOST_PUNCTUATION) + 1):
+        name = mention[: len(bare) + ending]
+        if numbered := _WITH_LINES.fullmatch(name):
+            yield _MentionCandidate(numbered["path"], _parse_line_range(numbered))
+        yield _MentionCandidate(name)
+
+
+def _parse_line_range(numbered: re.Match[str]) -> files.LineRange:
+    first = int(numbered["first"])
+    return files.LineRange(first, int(numbered["last"] or first))
+
+
+def _is_worth_reporting(folder: files.PromptFolder, path: str) -> bool:
+    """Not for `@/components/button`, which is how some languages spell an import, and not for a secret that is not there."""
+    if path.startswith("/") and not path.startswith(folder.root):
+        return False
+    return files.has_entry(folder, path)
+
+
+def _describe_problem(error: files.PromptFileError) -> str:
+    return files.to_one_line(str(error), longest=300)

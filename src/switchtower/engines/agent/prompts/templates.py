@@ -2,16 +2,19 @@
 
 A workspace comes from anywhere and must not put its words into a command that the user knows. So the user's template has
 its name for good, and the workspace's of the same name is called `workspace:NAME`.
-"""
 
-from collections.abc import Iterator
+The lines between two `---` at the top of a Markdown file. Pure, and no YAML: only `key: value` at the left edge is
+read. Files that were written for other programs may have more there; that is passed over."""
+
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from switchtower.engines.agent.prompts import blocks, folders, frontmatter, reading
+from switchtower.engines.agent.prompts import files
 
 TEMPLATE_LIMIT = 64 * 1024
 LONGEST_DESCRIPTION = 200
@@ -28,7 +31,7 @@ class Template(Struct, frozen=True):
     """A Markdown file that a message can call with `/name`."""
 
     name: str
-    kind: folders.TemplateKind
+    kind: files.TemplateKind
     description: str
     path: str
     """Relative to the workspace for the workspace's own, absolute for the user's."""
@@ -56,10 +59,10 @@ def load_catalog(workspace: str, user_folder: Path | None, *, trusted: bool = Tr
 
 def read_template(template: Template, workspace: str, user_folder: Path | None) -> str:
     """The template without its front matter. Raises `reading.Trouble`."""
-    document = reading.read_document(_make_folder(template.origin, workspace, user_folder), template.path, limit=TEMPLATE_LIMIT)
+    document = files.read_document(_make_folder(template.origin, workspace, user_folder), template.path, limit=TEMPLATE_LIMIT)
     if document.cut:
-        raise reading.PromptFileError(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
-    return frontmatter.split_front_matter(document.text.replace("\r\n", "\n")).body.strip()
+        raise files.PromptFileError(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
+    return split_front_matter(document.text.replace("\r\n", "\n")).body.strip()
 
 
 def _iterate_templates(
@@ -71,37 +74,66 @@ def _iterate_templates(
         tops.insert(0, ("user", str(user_folder)))
     for origin, top in tops:
         folder = _make_folder(origin, workspace, user_folder)
-        for kind, inner in folders.FOLDERS.items():
-            for spot in folders.find_template_files(folder, f"{top}/{inner}", kind):
+        for kind, inner in files.FOLDERS.items():
+            for spot in files.find_template_files(folder, f"{top}/{inner}", kind):
                 try:
                     yield _read(folder, spot, kind, origin)
-                except reading.PromptFileError as trouble:
+                except files.PromptFileError as trouble:
                     unusable.setdefault(":".join(spot.parts), f"`{spot.path}` cannot be used: {trouble}")
 
 
-def _read(
-    folder: reading.PromptFolder, spot: folders.TemplateFile, kind: folders.TemplateKind, origin: TemplateOrigin
-) -> Template:
-    document = reading.read_document(folder, spot.path, limit=_HEAD)
+def _read(folder: files.PromptFolder, spot: files.TemplateFile, kind: files.TemplateKind, origin: TemplateOrigin) -> Template:
+    document = files.read_document(folder, spot.path, limit=_HEAD)
     if document.size > TEMPLATE_LIMIT:
-        raise reading.PromptFileError(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
-    fields, body = frontmatter.split_front_matter(document.text.replace("\r\n", "\n"))
+        raise files.PromptFileError(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
+    fields, body = split_front_matter(document.text.replace("\r\n", "\n"))
     if not body.strip() and not document.cut:
-        raise reading.PromptFileError("it is empty")
+        raise files.PromptFileError("it is empty")
     given = fields.get("name", "")
-    parts = (*spot.parts[:-1], given if folders.PART.fullmatch(given) else spot.parts[-1])
+    parts = (*spot.parts[:-1], given if files.PART.fullmatch(given) else spot.parts[-1])
     if parts[0] in _RESERVED:
-        raise reading.PromptFileError(f"a name cannot begin with `{parts[0]}`")
+        raise files.PromptFileError(f"a name cannot begin with `{parts[0]}`")
     first_line = next((line for line in body.splitlines() if line.strip()), "")
     return Template(
         name=":".join(parts),
         kind=kind,
-        description=blocks.to_one_line(fields.get("description", first_line.lstrip("# \t")), longest=LONGEST_DESCRIPTION),
+        description=files.to_one_line(fields.get("description", first_line.lstrip("# \t")), longest=LONGEST_DESCRIPTION),
         path=spot.path,
         origin=origin,
-        arguments=blocks.to_one_line(fields.get("arguments", fields.get("argument-hint", "")), longest=LONGEST_DESCRIPTION),
+        arguments=files.to_one_line(fields.get("arguments", fields.get("argument-hint", "")), longest=LONGEST_DESCRIPTION),
     )
 
 
-def _make_folder(origin: TemplateOrigin, workspace: str, user_folder: Path | None) -> reading.PromptFolder:
-    return reading.PromptFolder(workspace) if origin == "workspace" else reading.PromptFolder(str(user_folder), own=True)
+def _make_folder(origin: TemplateOrigin, workspace: str, user_folder: Path | None) -> files.PromptFolder:
+    return files.PromptFolder(workspace) if origin == "workspace" else files.PromptFolder(str(user_folder), own=True)
+
+
+_PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}):[ \t]+(\S.*)")
+_MOST_LINES = 100
+
+
+class FrontMatter(NamedTuple):
+    """A file in its two parts."""
+
+    fields: Mapping[str, str]
+    body: str
+
+
+def split_front_matter(text: str) -> FrontMatter:
+    """Without a closing `---` there is no front matter: the first line is then a rule across the page."""
+    lines = text.split("\n", _MOST_LINES)
+    if lines[0].rstrip() != "---":
+        return FrontMatter({}, text)
+    end = next((number for number, line in enumerate(lines[1:_MOST_LINES], 1) if line.rstrip() == "---"), None)
+    if end is None:
+        return FrontMatter({}, text)
+    fields: dict[str, str] = {}
+    for line in lines[1:end]:
+        if pair := _PAIR.fullmatch(line.rstrip()):
+            fields.setdefault(pair[1].lower(), _unquote(pair[2]))
+    return FrontMatter(fields, "\n".join(lines[end + 1 :]))
+
+
+def _unquote(value: str) -> str:
+    quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value

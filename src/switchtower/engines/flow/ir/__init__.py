@@ -7,10 +7,10 @@ with the `schema`; `graph`, `switches` and `references` check what a schema cann
 
 from switchtower.engines.flow.ir.flow import CONTROL_KINDS as CONTROL_KINDS
 from switchtower.engines.flow.ir.flow import VERSION as VERSION
-from switchtower.engines.flow.ir.flow import FlowEdge as FlowEdge
 from switchtower.engines.flow.ir.flow import CheckedFlow as CheckedFlow
+from switchtower.engines.flow.ir.flow import FlowEdge as FlowEdge
 from switchtower.engines.flow.ir.flow import FlowNode as FlowNode
+from switchtower.engines.flow.ir.flow import FlowProblem as FlowProblem
+from switchtower.engines.flow.ir.flow import InvalidFlow as InvalidFlow
 from switchtower.engines.flow.ir.flow import RetryPolicy as RetryPolicy
-from switchtower.engines.flow.ir.parsing import parse_flow as parse_flow
-from switchtower.engines.flow.ir.problems import InvalidFlow as InvalidFlow
-from switchtower.engines.flow.ir.problems import FlowProblem as FlowProblem
+from switchtower.engines.flow.ir.parser import parse_flow as parse_flow

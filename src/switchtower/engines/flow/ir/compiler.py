@@ -26,8 +26,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.ir import parsing, problems, reading, schema, shape, source, wiring
-from switchtower.engines.flow.ir import steps as stepping
+from switchtower.engines.flow.ir import parser, schema, source
+from switchtower.engines.flow.ir import steps as ir_steps
 
 _KEYS = ("name", "description", "timeout", "policy", "inputs", "steps", "outputs")
 _INPUT_KEYS = ("type", "default", "required", "description")
@@ -37,14 +37,14 @@ _BOOLEANS = {"true": True, "false": False}
 def compile_yaml(text: str, source_file: str | None, now: datetime, *, kinds: Collection[str] | None = None) -> dict[str, Any]:
     """With `kinds`, a step of any other kind is a problem. Raises `source.InvalidSource` with every problem."""
     root = source.parse_source(text, source_file)
-    notes = reading.SourceProblems()
-    members = reading.MapReader(root, "a flow", _KEYS, notes)
+    notes = source.SourceProblems()
+    members = source.MapReader(root, "a flow", _KEYS, notes)
     name, listed = members.get("name"), members.get("steps")
     if isinstance(root.value, dict):
         for key, item in (("name", name), ("steps", listed)):
             if item is None:
                 notes.add(root, f"a flow needs `{key}`")
-    steps, in_order = stepping.read_steps(listed, notes) if listed is not None else ([], False)
+    steps, in_order = ir_steps.read_steps(listed, notes) if listed is not None else ([], False)
     outputs = members.get("outputs")
     if outputs is not None and not isinstance(outputs.value, dict):
         notes.add(outputs, "`outputs` must be a map of names and values")
@@ -54,12 +54,12 @@ def compile_yaml(text: str, source_file: str | None, now: datetime, *, kinds: Co
     document = {
         "version": flows.VERSION,
         "flow": {
-            "name": (reading.read_name(name, "`name`", notes) if name is not None else None) or "unnamed",
+            "name": (source.read_name(name, "`name`", notes) if name is not None else None) or "unnamed",
             "timeout_ms": members.get_duration_ms("timeout"),
         },
         "constants": {"policyRef": members.get_text("policy") or "default", "policy": {}},
         "inputs_schema": _read_inputs(members.get("inputs"), notes),
-        "graph": wiring.build_graph(steps, outputs, notes, in_order=in_order),
+        "graph": ir_steps.build_graph(steps, outputs, notes, in_order=in_order),
         "metadata": metadata if description is None else {**metadata, "description": description},
     }
     _check(document, steps, outputs, root, notes, kinds)
@@ -72,7 +72,7 @@ def _format_time(now: datetime) -> str:
     return now.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
-def _read_inputs(item: source.SourceItem | None, source_problems: reading.SourceProblems) -> dict[str, dict[str, Any]]:
+def _read_inputs(item: source.SourceItem | None, source_problems: source.SourceProblems) -> dict[str, dict[str, Any]]:
     if item is None:
         return {}
     if not isinstance(item.value, dict):
@@ -81,13 +81,13 @@ def _read_inputs(item: source.SourceItem | None, source_problems: reading.Source
     return {name: _read_input(name, said, source_problems) for name, said in item.value.items()}
 
 
-def _read_input(name: str, item: source.SourceItem, source_problems: reading.SourceProblems) -> dict[str, Any]:
-    what = f"the input `{problems.clip_name(name)}`"
+def _read_input(name: str, item: source.SourceItem, source_problems: source.SourceProblems) -> dict[str, Any]:
+    what = f"the input `{flows.clip_name(name)}`"
     if not name or "" in name.split("."):
         source_problems.add(item, "an input needs a name without empty parts")
     if not isinstance(item.value, dict):
         return {"type": _read_type(item, what, source_problems)}
-    members = reading.MapReader(item, what, _INPUT_KEYS, source_problems)
+    members = source.MapReader(item, what, _INPUT_KEYS, source_problems)
     kind_item = members.get("type")
     if kind_item is None:
         source_problems.add(item, f"{what} needs a `type`")
@@ -105,22 +105,22 @@ def _read_input(name: str, item: source.SourceItem, source_problems: reading.Sou
     return declared
 
 
-def _read_type(item: source.SourceItem, what: str, source_problems: reading.SourceProblems) -> str:
+def _read_type(item: source.SourceItem, what: str, source_problems: source.SourceProblems) -> str:
     if isinstance(item.value, str) and item.value in schema.TYPES:
         return item.value
     source_problems.add(item, f"the type of {what} must be one of {', '.join(f'`{kind}`' for kind in schema.TYPES)}")
     return "string"
 
 
-def _read_default(item: source.SourceItem, kind: str, what: str, source_problems: reading.SourceProblems) -> Any:
+def _read_default(item: source.SourceItem, kind: str, what: str, source_problems: source.SourceProblems) -> Any:
     """A default, as the type asks for it. Inside lists and objects, what is written stays a text."""
     value: Any = item.to_plain()
     if isinstance(value, str) and kind in ("integer", "number"):
         value = _parse_number(value)
     elif isinstance(value, str) and kind == "boolean":
         value = _BOOLEANS.get(value, value)
-    if not shape.is_json_type(value, kind):
-        source_problems.add(item, f"the default of {what} must be {shape.describe_type(kind)}")
+    if not schema.is_json_type(value, kind):
+        source_problems.add(item, f"the default of {what} must be {schema.describe_type(kind)}")
     return value
 
 
@@ -140,17 +140,17 @@ def _keep_finite(value: float, text: str) -> float | str:
 
 def _check(
     document: dict[str, Any],
-    steps: list[stepping.SourceStep],
+    steps: list[ir_steps.SourceStep],
     outputs: source.SourceItem | None,
     root: source.SourceItem,
-    source_problems: reading.SourceProblems,
+    source_problems: source.SourceProblems,
     kinds: Collection[str] | None,
 ) -> None:
     """Adds what the check of the IR finds, at its place in the file. Where the file itself has problems, the document may be
     incomplete: only what a step refers to and which kind it has is reported then, and each place once."""
-    found = problems.FlowProblems()
+    found = flows.FlowProblems()
     is_clean = not source_problems.found
-    parsing.check_document(document, found, kinds=kinds, is_wired=is_clean, are_inputs_closed=True)
+    parser.check_document(document, found, kinds=kinds, is_wired=is_clean, are_inputs_closed=True)
     places: dict[str, source.SourceItem] = {}
     for index, step in enumerate(steps):
         node = f"$.graph.nodes[{index}]"

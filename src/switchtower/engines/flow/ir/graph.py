@@ -2,12 +2,18 @@
 
 Success edges lead on after success, failure edges after the last failed try. A node may have any number of both, and both may
 lead to the same node, which then runs either way. The same edge twice is a mistake, as is one that leads out of a `finish`.
-"""
 
-from collections.abc import Iterable, Sequence
+Switches: which way a flow goes on, by a value. Pure.
+
+`cases` says which value leads to which node; `_DEFAULT` among them, or `default` beside them, is the way of all other values.
+Compilers write `default: "_DEFAULT"`, which names that case and not a node. To every node that a switch can choose a separate
+edge leads, which carries the `case`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.ir import problems
+from switchtower.engines.flow.ir import references
 
 MOST_NODES = 10_000
 _LONGEST_CYCLE_SHOWN = 20
@@ -17,7 +23,7 @@ PlacedEdge = tuple[int, flows.FlowEdge]
 """An edge, and its place in the document."""
 
 
-def check_names(nodes: Sequence[flows.FlowNode], edges: Sequence[PlacedEdge], found: problems.FlowProblems) -> list[PlacedEdge]:
+def check_names(nodes: Sequence[flows.FlowNode], edges: Sequence[PlacedEdge], found: flows.FlowProblems) -> list[PlacedEdge]:
     """The edges between nodes that exist."""
     places: dict[str, int] = {}
     for index, node in enumerate(nodes):
@@ -32,21 +38,21 @@ def check_names(nodes: Sequence[flows.FlowNode], edges: Sequence[PlacedEdge], fo
             continue
         for end, name in (("from", edge.source), ("to", edge.target)):
             if name not in places:
-                message = f"the edge `{problems.clip_name(edge.source)}` → `{problems.clip_name(edge.target)}` names a node"
-                found.add(f"$.graph.edges[{index}].{end}", f"{message} that does not exist: `{problems.clip_name(name)}`")
+                message = f"the edge `{flows.clip_name(edge.source)}` → `{flows.clip_name(edge.target)}` names a node"
+                found.add(f"$.graph.edges[{index}].{end}", f"{message} that does not exist: `{flows.clip_name(name)}`")
     return known
 
 
-def check_edges(nodes: dict[str, flows.FlowNode], edges: Sequence[PlacedEdge], found: problems.FlowProblems) -> None:
+def check_edges(nodes: dict[str, flows.FlowNode], edges: Sequence[PlacedEdge], found: flows.FlowProblems) -> None:
     """How edges may combine. Every name in them exists."""
     seen: set[flows.FlowEdge] = set()
     for index, edge in edges:
         path = f"$.graph.edges[{index}]"
         if edge in seen:
-            found.add(path, f"the edge to `{problems.clip_name(edge.target)}` on {edge.on} is there twice", edge.source)
+            found.add(path, f"the edge to `{flows.clip_name(edge.target)}` on {edge.on} is there twice", edge.source)
         seen.add(edge)
         if nodes[edge.source].kind == flows.FINISH:
-            target = problems.clip_name(edge.target)
+            target = flows.clip_name(edge.target)
             found.add(path, f"a `finish` ends the flow, and an edge leads from it to `{target}`", edge.source)
 
 
@@ -118,11 +124,11 @@ class NodeOrder:
         return [node for node in range(len(self._after)) if node not in reached]
 
 
-def check_order(order: NodeOrder, nodes: Sequence[flows.FlowNode], found: problems.FlowProblems) -> bool:
+def check_order(order: NodeOrder, nodes: Sequence[flows.FlowNode], found: flows.FlowProblems) -> bool:
     """Whether every node has its place in the order."""
-    circles = order.find_cycles(problems.MOST)
+    circles = order.find_cycles(flows.MOST)
     for circle in circles:
-        names = [problems.clip_name(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
+        names = [flows.clip_name(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
         more = ["…"] if len(circle) > _LONGEST_CYCLE_SHOWN else []
         way = " → ".join(f"`{name}`" if name != "…" else name for name in [*names, *more, names[0]])
         hint = "hint: a flow goes forward only; `retry` repeats a node"
@@ -133,3 +139,78 @@ def check_order(order: NodeOrder, nodes: Sequence[flows.FlowNode], found: proble
             message = "no way leads to it from a node that the flow could start with"
             found.add(f"$.graph.nodes[{place}]", message, nodes[place].id)
     return not circles
+
+
+_KEY_HINT = "hint: `$.inputs.<name>` or `$.vars.<step>.<field>`"
+
+
+def list_targets(node: flows.FlowNode) -> dict[str, str]:
+    """Case to node id, of a switch that was checked; the default is `_DEFAULT`."""
+    cases: dict[str, str] = dict(node.params.get("cases") or {})
+    if (default := _find_default_node(cases, node.params.get("default"))) is not None:
+        cases.setdefault(flows.OTHERWISE, default)
+    return cases
+
+
+def _find_default_node(cases: dict[str, Any], default: Any) -> Any:
+    """The node of the default; None when only `cases` has one, or none at all."""
+    return None if default == flows.OTHERWISE and flows.OTHERWISE in cases else default
+
+
+def check_switch(
+    node: flows.FlowNode,
+    path: str,
+    names: dict[str, int],
+    leading: list[tuple[int, flows.FlowEdge]] | None,
+    found: flows.FlowProblems,
+) -> None:
+    """`leading` are the edges that leave it on success, with their places; None when they are not known to be complete."""
+    path = f"{path}.with"
+    key = node.params.get("key_from")
+    if references.parse_key(key) is None:
+        found.add(f"{path}.key_from", f"`key_from` must say what the switch looks at; {_KEY_HINT}", node.id)
+    cases, default = node.params.get("cases"), node.params.get("default")
+    if cases is not None and not isinstance(cases, dict):
+        found.add(f"{path}.cases", "`cases` must be an object of values and node ids", node.id)
+        return
+    cases = cases or {}
+    default = _find_default_node(cases, default)
+    if not cases and default is None:
+        found.add(path, "it leads nowhere; hint: give it `cases`, a `default`, or both", node.id)
+    fine = True
+    for place, target in _iterate_targets(cases, default, path):
+        if not isinstance(target, str):
+            found.add(place, "a switch leads to nodes, and this is no node's id", node.id)
+        elif target not in names:
+            found.add(place, f"it leads to `{flows.clip_name(target)}`, which does not exist", node.id)
+        else:
+            continue
+        fine = False
+    if default is not None and cases.get(flows.OTHERWISE, default) != default:
+        found.add(f"{path}.default", f"`default` and the case `{flows.OTHERWISE}` disagree; hint: keep one", node.id)
+    elif fine and leading is not None:
+        _check_edges(node, path, leading, found)
+
+
+def _iterate_targets(cases: dict[str, Any], default: object, path: str) -> Iterator[tuple[str, object]]:
+    for case, target in cases.items():
+        yield flows.join_path(f"{path}.cases", str(case)), target
+    if default is not None:
+        yield f"{path}.default", default
+
+
+def _check_edges(node: flows.FlowNode, path: str, leading: list[tuple[int, flows.FlowEdge]], found: flows.FlowProblems) -> None:
+    chosen = list_targets(node)
+    reachable = set(chosen.values())
+    for index, edge in leading:
+        place = f"$.graph.edges[{index}]"
+        case = flows.OTHERWISE if edge.case == "default" and "default" not in chosen else edge.case
+        to = f"`{flows.clip_name(edge.target)}`"
+        if edge.target not in reachable:
+            found.add(f"{place}.to", f"an edge leads to {to}, and no case does", node.id)
+        elif case is not None and chosen.get(case) != edge.target:
+            found.add(f"{place}.case", f"the case `{flows.clip_name(case)}` does not lead to {to}", node.id)
+    for target in dict.fromkeys(chosen.values()):
+        if all(edge.target != target for _, edge in leading):
+            hint = f'hint: add {{"from": "{flows.clip_name(node.id)}", "to": "{flows.clip_name(target)}", "on": "success"}}'
+            found.add(path, f"a case leads to `{flows.clip_name(target)}`, and no edge does; {hint}", node.id)

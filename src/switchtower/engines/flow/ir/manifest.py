@@ -1,8 +1,10 @@
 """The manifest: which flows a folder has, and what each needs of a runtime. A JSON array, as deployed compilers write it.
 
 The only file here that reads and writes files; the calls block. Nothing outside the manifest's own folder is ever opened.
-"""
 
+JSON in one spelling, and the hash of it: names sorted, no spaces, characters as they are. Pure."""
+
+import hashlib
 import os
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from switchtower.engines.flow.ir import canonical, flow, parsing, problems
+from switchtower.engines.flow.ir import flow as ir_flow
+from switchtower.engines.flow.ir import parser
 
 LARGEST_FILE = 16 * 1024 * 1024
 
@@ -33,7 +36,7 @@ class LoadedFlow(Struct, frozen=True, kw_only=True):
     entry: ManifestEntry
     document: dict[str, Any]
     """As it goes to a runtime."""
-    flow: flow.CheckedFlow
+    flow: ir_flow.CheckedFlow
 
 
 class FlowManifest(Struct, frozen=True):
@@ -44,16 +47,16 @@ class FlowManifest(Struct, frozen=True):
         for entry in self.entries:
             if entry.name == name:
                 return entry
-        known = ", ".join(f"`{problems.clip_name(entry.name)}`" for entry in self.entries[:20])
-        raise InvalidManifest(f"the manifest has no flow `{problems.clip_name(name)}`; hint: it has {known or 'none'}")
+        known = ", ".join(f"`{ir_flow.clip_name(entry.name)}`" for entry in self.entries[:20])
+        raise InvalidManifest(f"the manifest has no flow `{ir_flow.clip_name(name)}`; hint: it has {known or 'none'}")
 
     def load(self, name: str) -> LoadedFlow:
         """The flow of that name, checked, and checked against what the manifest says. Raises `BadManifest`, `InvalidFlow`."""
         entry = self.find(name)
-        document = _decode(_read(_resolve_inside(self.folder, entry.ir_path)), f"`{problems.clip_name(entry.ir_path)}`")
-        parsed = parsing.parse_flow(document)
+        document = _decode(_read(_resolve_inside(self.folder, entry.ir_path)), f"`{ir_flow.clip_name(entry.ir_path)}`")
+        parsed = parser.parse_flow(document)
         if trouble := _describe_difference(entry, parsed):
-            raise InvalidManifest(f"flow `{problems.clip_name(name)}`: {trouble}; hint: compile it again")
+            raise InvalidManifest(f"flow `{ir_flow.clip_name(name)}`: {trouble}; hint: compile it again")
         assert isinstance(document, dict), "it was parsed"
         return LoadedFlow(entry=entry, document=document, flow=parsed)
 
@@ -66,19 +69,19 @@ def read_manifest(path: Path) -> FlowManifest:
     seen: set[str] = set()
     for entry in entries:
         if entry.name in seen:
-            raise InvalidManifest(f"the manifest has two flows with the name `{problems.clip_name(entry.name)}`")
+            raise InvalidManifest(f"the manifest has two flows with the name `{ir_flow.clip_name(entry.name)}`")
         seen.add(entry.name)
     return FlowManifest(path.absolute().parent, entries)
 
 
-def make_entry(parsed: flow.CheckedFlow, ir_path: str) -> ManifestEntry:
+def make_entry(parsed: ir_flow.CheckedFlow, ir_path: str) -> ManifestEntry:
     """What a manifest says of a flow. All kinds count, those that only direct it too: so do deployed compilers."""
     return ManifestEntry(
         name=parsed.name,
         source_file=parsed.source_file,
         policyRef=parsed.policy_ref,
         step_kinds=parsed.list_step_kinds(),
-        inputs_schema_hash=canonical.compute_digest(parsed.inputs_schema),
+        inputs_schema_hash=compute_digest(parsed.inputs_schema),
         ir_path=ir_path,
     )
 
@@ -113,10 +116,10 @@ def _decode(content: bytes, name: str) -> object:
         raise InvalidManifest(f"{name} is no JSON: {problem}") from problem
 
 
-def _describe_difference(entry: ManifestEntry, parsed: flow.CheckedFlow) -> str:
+def _describe_difference(entry: ManifestEntry, parsed: ir_flow.CheckedFlow) -> str:
     if parsed.name != entry.name:
-        return f"its file holds the flow `{problems.clip_name(parsed.name)}`"
-    if canonical.compute_digest(parsed.inputs_schema) != entry.inputs_schema_hash:
+        return f"its file holds the flow `{ir_flow.clip_name(parsed.name)}`"
+    if compute_digest(parsed.inputs_schema) != entry.inputs_schema_hash:
         return "its inputs are not those that the manifest has the hash of"
     # Whoever wrote it may have left out the kinds that every runtime has.
     if sorted(entry.step_kinds) not in (parsed.list_step_kinds(), parsed.list_step_kinds(control=False)):
@@ -127,7 +130,7 @@ def _describe_difference(entry: ManifestEntry, parsed: flow.CheckedFlow) -> str:
 def _check_relative(ir_path: str) -> PurePosixPath:
     inside = PurePosixPath(ir_path)
     if not ir_path or "\0" in ir_path or inside.is_absolute() or ".." in inside.parts or not inside.parts:
-        raise InvalidManifest(f"`ir_path` is not a path inside the manifest's folder: `{problems.clip_name(ir_path)}`")
+        raise InvalidManifest(f"`ir_path` is not a path inside the manifest's folder: `{ir_flow.clip_name(ir_path)}`")
     return inside
 
 
@@ -136,14 +139,14 @@ def _resolve_inside(folder: Path, ir_path: str) -> Path:
     try:
         path = (top / _check_relative(ir_path)).resolve()
     except (OSError, RuntimeError) as problem:
-        raise InvalidManifest(f"`{problems.clip_name(ir_path)}` cannot be read") from problem
+        raise InvalidManifest(f"`{ir_flow.clip_name(ir_path)}` cannot be read") from problem
     if not path.is_relative_to(top):
-        raise InvalidManifest(f"`ir_path` leads out of the manifest's folder: `{problems.clip_name(ir_path)}`")
+        raise InvalidManifest(f"`ir_path` leads out of the manifest's folder: `{ir_flow.clip_name(ir_path)}`")
     return path
 
 
 def _read(path: Path) -> bytes:
-    name = problems.clip_name(path.name)
+    name = ir_flow.clip_name(path.name)
     try:
         # A pipe would keep the reader waiting for ever.
         if path.exists() and not path.is_file():
@@ -156,3 +159,15 @@ def _read(path: Path) -> bytes:
     if len(content) > LARGEST_FILE:
         raise InvalidManifest(f"`{name}` is larger than {LARGEST_FILE // 2**20} MiB")
     return content
+
+
+def encode_canonical(value: object) -> bytes:
+    """Raises `ValueError` for what has no place in JSON: not-a-number, infinities, half a surrogate pair."""
+    import json  # late: a flow outside of manifests is never hashed
+
+    # The standard library, because its spelling of numbers is what deployed compilers hash.
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def compute_digest(value: object) -> str:
+    return f"sha256:{hashlib.sha256(encode_canonical(value)).hexdigest()}"

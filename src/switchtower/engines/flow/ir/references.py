@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.ir import problems, shape
+from switchtower.engines.flow.ir import schema
 
 Source = Literal["input", "step"]
 
@@ -71,7 +71,7 @@ def iterate_references(value: object, path: str) -> Iterator[tuple[Callable[[], 
     members: list[Iterator[tuple[str | int, Any]]] = [iter([start])]
 
     def place() -> str:
-        return path + "".join(problems.join_path("", step) if isinstance(step, str) else f"[{step}]" for step in way[1:])
+        return path + "".join(flows.join_path("", step) if isinstance(step, str) else f"[{step}]" for step in way[1:])
 
     while members:
         key, each = next(members[-1], _NO_MORE)
@@ -101,7 +101,7 @@ class ReferenceNames(Struct, frozen=True):
     """For each node, the nodes that come before it: one bit for each place. None when the order is not known."""
 
 
-def check_references(node: flows.FlowNode, path: str, names: ReferenceNames, found: problems.FlowProblems) -> None:
+def check_references(node: flows.FlowNode, path: str, names: ReferenceNames, found: flows.FlowProblems) -> None:
     """What a node refers to is there, and is known by then."""
     for place, reference in iterate_references(node.params, f"{path}.with"):
         _check(node, place, reference, names, found)
@@ -110,7 +110,7 @@ def check_references(node: flows.FlowNode, path: str, names: ReferenceNames, fou
 
 
 def _check(
-    node: flows.FlowNode, place: Callable[[], str], reference: Reference, names: ReferenceNames, found: problems.FlowProblems
+    node: flows.FlowNode, place: Callable[[], str], reference: Reference, names: ReferenceNames, found: flows.FlowProblems
 ) -> None:
     trouble = _find_input_problem(reference, names) if reference.source == "input" else _find_step_problem(node, reference, names)
     if trouble:
@@ -123,14 +123,14 @@ def _find_input_problem(reference: Reference, names: ReferenceNames) -> str:
     if not reference.parts:
         return ""
     meant = reference.split(inputs=names.inputs, steps=names.steps)
-    said = problems.clip_name(".".join(reference.parts))
+    said = flows.clip_name(".".join(reference.parts))
     if meant is None:
         return f"it refers to the input `{said}`, which `inputs_schema` does not have" if names.are_inputs_closed else ""
     name, way = meant
     kind = names.inputs[name]["type"]
     if way and kind not in ("object", "array", None):
-        shown = problems.clip_name(name)
-        return f"it refers to `{said}`, but the input `{shown}` is {shape.describe_type(kind)} and has nothing inside"
+        shown = flows.clip_name(name)
+        return f"it refers to `{said}`, but the input `{shown}` is {schema.describe_type(kind)} and has nothing inside"
     return ""
 
 
@@ -139,8 +139,8 @@ def _find_step_problem(node: flows.FlowNode, reference: Reference, names: Refere
         return "a reference has an empty part; hint: write it as `$step.id.field`"
     meant = reference.split(inputs=names.inputs, steps=names.steps)
     if meant is None:
-        return f"it refers to the step `{problems.clip_name('.'.join(reference.parts))}`, which does not exist"
-    step, shown = meant[0], problems.clip_name(meant[0])
+        return f"it refers to the step `{flows.clip_name('.'.join(reference.parts))}`, which does not exist"
+    step, shown = meant[0], flows.clip_name(meant[0])
     if step == node.id:
         return "it refers to its own outcome, which is not known before it ran"
     if names.before is not None and not names.before[names.steps[node.id]] >> names.steps[step] & 1:

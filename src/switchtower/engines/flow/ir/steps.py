@@ -1,11 +1,17 @@
-"""The steps of a YAML flow: what each says, and which edges follow from that. Pure."""
+"""The steps of a YAML flow: what each says, and which edges follow from that. Pure.
 
+The graph of a YAML flow: its steps as nodes, what they say of each other as edges, and the end. Pure.
+
+In a list a step follows the one above it, unless it says `needs` or somebody leads to it: a case of a switch, or an `on_failure`.
+What is not followed by anything leads to the end: a `dsl.emit` with the outputs, where there are some, and a `finish`."""
+
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
 
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.ir import problems, reading, references, source
+from switchtower.engines.flow.ir import references, source
 
 _KEYS = ("id", "kind", "with", "retry", "timeout", "needs", "on_failure", "switch", "cases", "default", "description")
 _ONLY_OF_A_SWITCH = ("cases", "default")
@@ -44,7 +50,7 @@ class SourceStep(Struct, frozen=True, kw_only=True):
         return {"key_from": self.key_from, "cases": cases, "default": cases.get(flows.OTHERWISE)}
 
 
-def read_steps(item: source.SourceItem, source_problems: reading.SourceProblems) -> tuple[list[SourceStep], bool]:
+def read_steps(item: source.SourceItem, source_problems: source.SourceProblems) -> tuple[list[SourceStep], bool]:
     """The steps, and whether they were a list, which is run from top to bottom."""
     in_order = isinstance(item.value, list)
     found: list[SourceStep] = []
@@ -61,7 +67,7 @@ def read_steps(item: source.SourceItem, source_problems: reading.SourceProblems)
     for named, each in entries:
         if named is None:
             source_problems.add(each, "a step in a list needs an `id`")
-        elif (identity := reading.read_name(named, "the id of a step", source_problems)) is not None:
+        elif (identity := source.read_name(named, "the id of a step", source_problems)) is not None:
             if identity in seen:
                 source_problems.add(
                     named, f"another step is called `{identity}` too, in line {seen[identity].line}; hint: ids are unique"
@@ -72,10 +78,10 @@ def read_steps(item: source.SourceItem, source_problems: reading.SourceProblems)
 
 
 def _read_step(
-    identity: str, at: source.SourceItem, item: source.SourceItem, source_problems: reading.SourceProblems, *, in_list: bool
+    identity: str, at: source.SourceItem, item: source.SourceItem, source_problems: source.SourceProblems, *, in_list: bool
 ) -> SourceStep:
     keys = _KEYS if in_list else _KEYS[1:]
-    members = reading.MapReader(item, f"the step `{problems.clip_name(identity)}`", keys, source_problems)
+    members = source.MapReader(item, f"the step `{flows.clip_name(identity)}`", keys, source_problems)
     said = SourceStep(
         id=identity,
         at=at,
@@ -90,7 +96,7 @@ def _read_step(
     _refuse(members, _ONLY_OF_A_SWITCH, "only a step with `switch` has", source_problems)
     kind = members.get_text("kind")
     if kind is None and isinstance(item.value, dict) and members.get("kind") is None:
-        source_problems.add(at, f"the step `{problems.clip_name(identity)}` needs a `kind`, such as `http.get`, or a `switch`")
+        source_problems.add(at, f"the step `{flows.clip_name(identity)}` needs a `kind`, such as `http.get`, or a `switch`")
     kind_item = members.get("kind")
     if kind_item is not None and (kind in flows.CONTROL_KINDS or kind == ""):
         source_problems.add(
@@ -114,14 +120,14 @@ def _read_step(
     )
 
 
-def _refuse(members: reading.MapReader, keys: tuple[str, ...], message: str, source_problems: reading.SourceProblems) -> None:
+def _refuse(members: source.MapReader, keys: tuple[str, ...], message: str, source_problems: source.SourceProblems) -> None:
     for key in keys:
         if (item := members.get(key)) is not None:
             source_problems.add(item, f"{message} `{key}`")
 
 
 def _read_switch(
-    step: SourceStep, key: source.SourceItem, members: reading.MapReader, source_problems: reading.SourceProblems
+    step: SourceStep, key: source.SourceItem, members: source.MapReader, source_problems: source.SourceProblems
 ) -> SourceStep:
     cases: dict[str, NamedTarget] = {}
     listed = members.get("cases")
@@ -129,10 +135,10 @@ def _read_switch(
         source_problems.add(listed, "`cases` must be a map of values and steps")
     elif listed is not None and isinstance(listed.value, dict):
         for case, target in listed.value.items():
-            if (to := reading.read_text(target, "the step of a case", source_problems)) is not None:
+            if (to := source.read_text(target, "the step of a case", source_problems)) is not None:
                 cases[case] = (to, target)
     default = members.get("default")
-    if default is not None and (to := reading.read_text(default, "`default`", source_problems)) is not None:
+    if default is not None and (to := source.read_text(default, "`default`", source_problems)) is not None:
         if cases.get(flows.OTHERWISE, (to, default))[0] != to:
             source_problems.add(default, f"`default` and the case `{flows.OTHERWISE}` disagree; hint: keep one")
         cases[flows.OTHERWISE] = (to, default)
@@ -151,7 +157,7 @@ def _read_switch(
     )
 
 
-def _read_key(item: source.SourceItem, source_problems: reading.SourceProblems) -> str:
+def _read_key(item: source.SourceItem, source_problems: source.SourceProblems) -> str:
     """The flow's own spelling of what a switch looks at; that of other values is understood too."""
     reference = references.parse_key(item.value) or references.parse_reference(item.value)
     if reference is None or not reference.parts or not all(reference.parts):
@@ -160,14 +166,97 @@ def _read_key(item: source.SourceItem, source_problems: reading.SourceProblems) 
     return f"{'$.inputs' if reference.source == 'input' else '$.vars'}.{'.'.join(reference.parts)}"
 
 
-def _read_retry(item: source.SourceItem | None, source_problems: reading.SourceProblems) -> flows.RetryPolicy:
+def _read_retry(item: source.SourceItem | None, source_problems: source.SourceProblems) -> flows.RetryPolicy:
     """`3`, or `{max: 3, backoff: 500ms}`."""
     if item is None:
         return flows.RetryPolicy()
     if not isinstance(item.value, dict):
-        return flows.RetryPolicy(reading.read_count(item, "`retry`", source_problems))
-    members = reading.MapReader(item, "`retry`", ("max", "backoff"), source_problems)
+        return flows.RetryPolicy(source.read_count(item, "`retry`", source_problems))
+    members = source.MapReader(item, "`retry`", ("max", "backoff"), source_problems)
     most = members.get("max")
     return flows.RetryPolicy(
-        0 if most is None else reading.read_count(most, "`max`", source_problems), members.get_duration_ms("backoff")
+        0 if most is None else source.read_count(most, "`max`", source_problems), members.get_duration_ms("backoff")
     )
+
+
+SourceEdge = dict[str, Any]
+
+
+def build_graph(
+    steps: list[SourceStep],
+    outputs: source.SourceItem | None,
+    source_problems: source.SourceProblems,
+    *,
+    in_order: bool,
+) -> dict[str, Any]:
+    by_id = {step.id: step for step in steps}
+    edges: dict[tuple[str, ...], SourceEdge] = {}
+
+    def lead(origin: str, target: str, on: str, case: str | None = None) -> None:
+        edge = {"from": origin, "to": target, "on": on}
+        edges.setdefault((origin, target, on, case or ""), edge if case is None else {**edge, "case": case})
+
+    for step, needs in _collect_needs(steps, source_problems, in_order=in_order):
+        for needed, at in _keep_known(needs, by_id, source_problems):
+            if by_id[needed].kind == flows.SWITCH:
+                source_problems.add(
+                    at, f"`{needed}` is a switch, and its cases say what follows; hint: name this step in a case of it"
+                )
+            lead(needed, step.id, "success")
+    for step in steps:
+        for case, (target, at) in step.cases.items():
+            if _keep_known([(target, at)], by_id, source_problems):
+                lead(step.id, target, "success", case)
+        for target, _ in _keep_known(step.on_failure, by_id, source_problems):
+            lead(step.id, target, "failure")
+
+    nodes = [step.make_node() for step in steps]
+    goes_on = {edge["from"] for edge in edges.values() if edge["on"] == "success"}
+    ends = [step.id for step in steps if step.id not in goes_on]
+    taken = set(by_id)
+    if outputs is not None and outputs.value:
+        nodes.append(_make_end_node("outputs", flows.EMIT, taken, outputs.to_plain()))
+        for end in ends:
+            lead(end, nodes[-1]["id"], "success")
+        ends = [nodes[-1]["id"]]
+    nodes.append(_make_end_node("finish", flows.FINISH, taken, {}))
+    for end in ends:
+        lead(end, nodes[-1]["id"], "success")
+    return {"nodes": nodes, "edges": list(edges.values())}
+
+
+def _collect_needs(
+    steps: list[SourceStep], source_problems: source.SourceProblems, *, in_order: bool
+) -> Iterator[tuple[SourceStep, list[NamedTarget]]]:
+    """Each step with those that it follows."""
+    led_to = {target for each in steps for target, _ in [*each.cases.values(), *each.on_failure]}
+    above: SourceStep | None = None
+    for step in steps:
+        if step.needs is not None or not in_order or above is None or step.id in led_to:
+            yield step, step.needs or []
+        elif above.kind == flows.SWITCH:
+            source_problems.add(
+                step.at, "the step above is a switch, and no case leads here; hint: name this step in one, or say `needs`"
+            )
+        elif above.id in led_to:
+            # Whether it is to follow only that one, or every way, nobody can tell.
+            hint = f"hint: say `needs: {flows.clip_name(above.id)}`, or name all steps that it follows"
+            source_problems.add(step.at, f"the step above runs only sometimes, so what this one follows is not clear; {hint}")
+        else:
+            yield step, [(above.id, step.at)]
+        above = step
+
+
+def _keep_known(
+    named: list[NamedTarget], by_id: dict[str, SourceStep], source_problems: source.SourceProblems
+) -> list[NamedTarget]:
+    for name, at in named:
+        if name not in by_id:
+            source_problems.add(at, f"there is no step `{flows.clip_name(name)}`")
+    return [(name, at) for name, at in named if name in by_id]
+
+
+def _make_end_node(name: str, kind: str, taken: set[str], params: Any) -> dict[str, Any]:
+    while name in taken:
+        name += "_"
+    return {"id": name, "type": kind, "with": params, "timeout_ms": 0, "retry": {"max": 0, "backoff_ms": 0}}

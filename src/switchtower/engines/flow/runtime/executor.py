@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from switchtower.engines.flow.runtime import faults, run, steps
-from switchtower.tools.running import patience
+from switchtower.engines.flow.runtime import failures, run, steps
+from switchtower.tools import concurrency
 
 CONCURRENCY = 4
 _LAST_WAIT = 10.0
@@ -39,23 +39,23 @@ class FlowExecution:
         self._driving = asyncio.create_task(self._run_in_time())
         if self._is_cancelled:
             self._driving.cancel()
-        failure: faults.StepFailure | None = faults.make_cancelled()
+        failure: failures.StepFailure | None = failures.make_cancelled()
         try:
             await asyncio.wait({self._driving})
             failure = self._find_failure(self._driving)
         except asyncio.CancelledError:
             self._driving.cancel()
-            await patience.run_to_completion(asyncio.wait({self._driving}, timeout=_LAST_WAIT))
+            await concurrency.run_to_completion(asyncio.wait({self._driving}, timeout=_LAST_WAIT))
             raise
         finally:
             try:
-                await patience.run_to_completion(self._clean_up())
+                await concurrency.run_to_completion(self._clean_up())
             finally:
                 self._run.end(failure)
 
-    def _find_failure(self, driving: asyncio.Task[None]) -> faults.StepFailure | None:
+    def _find_failure(self, driving: asyncio.Task[None]) -> failures.StepFailure | None:
         if driving.cancelled():
-            return faults.make_cancelled()
+            return failures.make_cancelled()
         match driving.exception():
             case None:
                 return None
@@ -63,9 +63,9 @@ class FlowExecution:
                 return failed.failure
             case TimeoutError():
                 message = f"the flow took longer than {self._run.flow.timeout_ms} ms"
-                return faults.StepFailure(code=faults.STOPPED, message=message, cause=faults.TIMEOUT)
+                return failures.StepFailure(code=failures.STOPPED, message=message, cause=failures.TIMEOUT)
             case error:
-                return faults.make_panic(error)
+                return failures.make_panic(error)
 
     async def _run_in_time(self) -> None:
         async with asyncio.timeout(self._run.flow.timeout_ms / 1000 or None):
@@ -73,7 +73,7 @@ class FlowExecution:
 
     async def _drive(self) -> None:
         waiting = self._run.waiting
-        running: dict[asyncio.Task[Mapping[str, Any] | faults.StepFailure], steps.StepExecution] = {}
+        running: dict[asyncio.Task[Mapping[str, Any] | failures.StepFailure], steps.StepExecution] = {}
         try:
             while waiting or running:
                 while waiting and (waiting[0].is_waiting_only or self._count_busy(running) < self._concurrency):
@@ -88,7 +88,7 @@ class FlowExecution:
             for task in running:
                 task.cancel()
             if running:
-                await patience.run_to_completion(asyncio.wait(running, timeout=_LAST_WAIT))
+                await concurrency.run_to_completion(asyncio.wait(running, timeout=_LAST_WAIT))
 
     def _count_busy(self, running: Mapping[Any, steps.StepExecution]) -> int:
         return sum(not step.is_waiting_only for step in running.values())

@@ -1,7 +1,16 @@
 """One run of one flow: what it may start, how far it is, how it ended. Waits for nothing and starts nothing that does; steps that
 can be done at once are done here, all others wait for the executor. Most of a small flow needs no event loop, which takes longer
 to load than everything else.
-"""
+
+A document and what it is run with become a flow that can be executed, or are refused in REP's numbers. Pure; what a flow is,
+the room of the IR says.
+
+What may start, given what has ended. Pure bookkeeping over a flow that was checked: it runs nothing.
+
+A node is decided on when all that leads to it has ended or was skipped. It is ready if at least one edge to it was taken, and
+skipped otherwise; being skipped goes on along its own edges. Nodes that nothing leads to are ready at once.
+
+The kinds that only direct a flow: `switch`, `dsl.emit` and `finish`. Every runtime of ours executes them. Pure."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -11,7 +20,9 @@ import msgspec
 
 from switchtower.engines.flow import ir
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.runtime import control, events, faults, graph, steps, values
+from switchtower.engines.flow.ir import graph
+from switchtower.engines.flow.ir import parser as checked_inputs
+from switchtower.engines.flow.runtime import event_buffer, failures, steps, values
 from switchtower.engines.flow.runtime.kinds import port, registry
 
 MOST_OUTPUTS = 8 * 1024 * 1024
@@ -21,7 +32,7 @@ MOST_OUTPUTS = 8 * 1024 * 1024
 class ResumePoint(msgspec.Struct):
     """How far a run had come when it was interrupted."""
 
-    ended: dict[str, Mapping[str, Any] | faults.StepFailure] = msgspec.field(default_factory=dict)
+    ended: dict[str, Mapping[str, Any] | failures.StepFailure] = msgspec.field(default_factory=dict)
     """The steps that were over, by id, with what they gave or how they failed. They are not done again, nor told."""
     attempts: dict[str, int] = msgspec.field(default_factory=dict)
     """The try that a step goes on with."""
@@ -30,7 +41,7 @@ class ResumePoint(msgspec.Struct):
 class FlowRunFailed(Exception):
     """The run is over."""
 
-    def __init__(self, failure: faults.StepFailure) -> None:
+    def __init__(self, failure: failures.StepFailure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
@@ -53,12 +64,12 @@ class FlowRunState:
         self.status = "pending"
         self.waiting: deque[steps.StepExecution] = deque()
         """What may start and takes its time."""
-        self._failure: faults.StepFailure | None = None
+        self._failure: failures.StepFailure | None = None
         self._outputs: dict[str, Any] = {}
         self._completed_steps = self._failed_steps = 0
-        self._graph = graph.RunGraph(flow)
+        self._graph = RunGraph(flow)
         self._scope = values.ReferenceValues(flow, inputs)
-        own = control.make_control_kinds(self._graph, self._scope)
+        own = make_control_kinds(self._graph, self._scope)
         self._steps = {
             node.id: steps.StepExecution(
                 node,
@@ -82,7 +93,7 @@ class FlowRunState:
         except FlowRunFailed as failed:
             self.end(failed.failure)
         except Exception as error:
-            self.end(faults.make_panic(error))
+            self.end(failures.make_panic(error))
         else:
             if is_over:
                 self.end(None)
@@ -109,10 +120,10 @@ class FlowRunState:
                 ready.extend(self._graph.take_ready())
         return False
 
-    def settle(self, step: steps.StepExecution, ended: Mapping[str, Any] | faults.StepFailure) -> bool:
+    def settle(self, step: steps.StepExecution, ended: Mapping[str, Any] | failures.StepFailure) -> bool:
         """A step has ended; what follows from it may start. Whether it was a `finish`. Raises `Failed`."""
         node = step.node
-        if isinstance(ended, faults.StepFailure):
+        if isinstance(ended, failures.StepFailure):
             self._failed_steps += 1
             # For whoever takes over along the failure edge.
             self._scope.steps[node.id] = {"error": ended.to_error_object()}
@@ -126,10 +137,10 @@ class FlowRunState:
         self._graph.mark_succeeded(node.id, chosen=ended.get("chosen") if node.kind == flows.SWITCH else None)
         return node.kind == flows.FINISH
 
-    def end(self, failure: faults.StepFailure | None) -> None:
+    def end(self, failure: failures.StepFailure | None) -> None:
         """Steps that were not let finish have failed with it: each that has started has an end."""
         why = "the flow is over" if failure is None else failure.message
-        cause = faults.TIMEOUT if failure is not None and failure.cause == faults.TIMEOUT else faults.CANCELLED
+        cause = failures.TIMEOUT if failure is not None and failure.cause == failures.TIMEOUT else failures.CANCELLED
         self._failed_steps += sum(step.interrupt(why, cause) for step in self._steps.values())
         self._failure = failure
         # Last: whoever sees that it is over finds all the rest in place.
@@ -147,16 +158,162 @@ class FlowRunState:
                 summary["error"] = self._failure.to_error_object()
         else:
             status = "pending" if self.status == "pending" else "running"
-        return events.encode_json({"status": status, "events": drained, "summary": msgspec.Raw(events.encode_json(summary))})
+        return event_buffer.encode_json(
+            {"status": status, "events": drained, "summary": msgspec.Raw(event_buffer.encode_json(summary))}
+        )
 
     def _emit(self, node: ir.FlowNode, outputs: Mapping[str, Any]) -> None:
         together = {**self._outputs, **outputs}
-        if len(events.encode_json(together)) > MOST_OUTPUTS:
+        if len(event_buffer.encode_json(together)) > MOST_OUTPUTS:
             message = f"the outputs of the flow are larger than {MOST_OUTPUTS // 1024**2} MiB"
-            raise FlowRunFailed(faults.StepFailure(code=faults.STEP_FAILED, message=message, step_id=node.id))
+            raise FlowRunFailed(failures.StepFailure(code=failures.STEP_FAILED, message=message, step_id=node.id))
         self._outputs = together
 
 
-def _was_interrupted(ended: Mapping[str, Any] | faults.StepFailure | None) -> bool:
+def _was_interrupted(ended: Mapping[str, Any] | failures.StepFailure | None) -> bool:
     """Whether a try was not let finish because the flow was over."""
-    return isinstance(ended, faults.StepFailure) and (ended.code, ended.cause) == (faults.STOPPED, faults.CANCELLED)
+    return isinstance(ended, failures.StepFailure) and (ended.code, ended.cause) == (failures.STOPPED, failures.CANCELLED)
+
+
+_LONGEST_VERSION = 100
+_MOST_REPORTED = 20
+
+
+def load_flow(document: Mapping[str, Any]) -> ir.CheckedFlow:
+    """Raises `faults.Invalid`."""
+    version = document.get("version")
+    if version != ir.VERSION:
+        # rep 5.2: the version comes first. Another one may have any shape.
+        shown = version[:_LONGEST_VERSION] if isinstance(version, str) else None
+        details = {"expected": ir.VERSION, "received": shown}
+        raise failures.FlowRejected(failures.UNSUPPORTED_IR_VERSION, "Unsupported IR version", details=details)
+    try:
+        return ir.parse_flow(document)
+    except ir.InvalidFlow as invalid:
+        raise _make_rejection("Invalid IR payload", invalid) from None
+
+
+def resolve_inputs(flow: ir.CheckedFlow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """With the defaults. Inputs that the flow does not declare are passed on. Raises `faults.Invalid`."""
+    try:
+        return checked_inputs.check_inputs(flow.inputs_schema, given)
+    except ir.InvalidFlow as invalid:
+        raise _make_rejection("Invalid inputs", invalid) from None
+
+
+def _make_rejection(what: str, invalid: ir.InvalidFlow) -> failures.FlowRejected:
+    told = invalid.problems[:_MOST_REPORTED]
+    problems = [{"path": problem.path, "message": problem.message, "node": problem.node} for problem in told]
+    left_out = invalid.left_out + len(invalid.problems) - len(told)
+    return failures.FlowRejected(
+        failures.INVALID_IR,
+        f"{what}: {told[0]}" + (f" (and {left_out + len(told) - 1} more)" if left_out + len(told) > 1 else ""),
+        step_id=told[0].node,
+        details={"problems": problems, "left_out": left_out},
+    )
+
+
+class RunGraph:
+    def __init__(self, flow: ir.CheckedFlow) -> None:
+        self._out: dict[str, list[ir.FlowEdge]] = {node.id: [] for node in flow.nodes}
+        self._undecided = dict.fromkeys(self._out, 0)
+        """How many edges to each node are still open."""
+        self._taken: set[str] = set()
+        """Nodes that some edge has led to."""
+        self._cases = {node.id: graph.list_targets(node) for node in flow.nodes if node.kind == flows.SWITCH}
+        for edge in flow.edges:
+            self._out[edge.source].append(edge)
+            self._undecided[edge.target] += 1
+        self._ready = [node.id for node in flow.nodes if not self._undecided[node.id]]
+
+    def take_ready(self) -> list[str]:
+        """Those that became ready since the last time."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def resolve_switch(self, switch_id: str, key: str | None) -> str | None:
+        """Where a switch leads for this key; None is no key at all."""
+        cases = self._cases[switch_id]
+        otherwise = cases.get(flows.OTHERWISE)
+        return otherwise if key is None else cases.get(key, otherwise)
+
+    def mark_succeeded(self, node_id: str, *, chosen: str | None = None) -> None:
+        """`chosen` is where a switch leads. All its other ways are skipped."""
+        for edge in self._out[node_id]:
+            self._decide(edge.target, is_taken=edge.on == "success" and chosen in (None, edge.target))
+
+    def mark_failed(self, node_id: str) -> bool:
+        """Whether somebody takes over: a failure without an edge of its own fails the run."""
+        is_handled = any(edge.on == "failure" for edge in self._out[node_id])
+        for edge in self._out[node_id]:
+            self._decide(edge.target, is_taken=edge.on == "failure")
+        return is_handled
+
+    def _decide(self, target: str, *, is_taken: bool) -> None:
+        if is_taken:
+            self._taken.add(target)
+        undecided = [target]
+        while undecided:
+            node_id = undecided.pop()
+            self._undecided[node_id] -= 1
+            if self._undecided[node_id]:
+                continue
+            if node_id in self._taken:
+                self._ready.append(node_id)
+            else:
+                undecided.extend(edge.target for edge in self._out[node_id])
+
+
+def format_case_key(value: Any) -> str:
+    """A value as cases spell it: scalars there are strings."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "null"
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value)
+
+
+def make_control_kinds(of: RunGraph, scope: values.ReferenceValues) -> dict[str, "port.StepKind"]:
+    return {flows.SWITCH: _SwitchKind(of, scope), flows.EMIT: _EmitKind(), flows.FINISH: _FinishKind()}
+
+
+class _SwitchKind:
+    """Gets its parameters as they are written: what it looks at may be missing, which is what the default is for."""
+
+    instant = True
+
+    def __init__(self, of: RunGraph, scope: values.ReferenceValues) -> None:
+        self._graph = of
+        self._scope = scope
+
+    async def run(self, given: Mapping[str, Any], context: "port.StepContext") -> Mapping[str, Any]:
+        try:
+            key = format_case_key(self._scope.resolve_key(given.get("key_from")))
+        except values.MissingValue:
+            key = None
+        chosen = self._graph.resolve_switch(context.step_id, key)
+        if chosen is None:
+            shown = "nothing" if key is None else f"`{event_buffer.clip_text(key, 100)}`"
+            raise failures.StepFailed(f"the switch has no case for {shown}; hint: give it a `default`")
+        return {"key": None if key is None else event_buffer.clip_text(key), "chosen": chosen}
+
+
+class _EmitKind:
+    instant = True
+
+    async def run(self, given: Mapping[str, Any], context: "port.StepContext") -> Mapping[str, Any]:
+        outputs = given.get("outputs")
+        return outputs if len(given) == 1 and isinstance(outputs, Mapping) else given
+
+
+class _FinishKind:
+    instant = True
+
+    async def run(self, given: Mapping[str, Any], context: "port.StepContext") -> Mapping[str, Any]:
+        return {}

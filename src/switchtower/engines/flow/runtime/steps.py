@@ -8,7 +8,7 @@ from typing import Any
 
 from switchtower.engines.flow import ir
 from switchtower.engines.flow.ir import flow as flows
-from switchtower.engines.flow.runtime import events, faults, values
+from switchtower.engines.flow.runtime import event_buffer, failures, values
 from switchtower.engines.flow.runtime.kinds import port
 
 MOST_OUTPUTS = 4 * 1024 * 1024
@@ -44,20 +44,20 @@ class StepExecution:
         """Whether its kind only waits for others, and so takes nobody's turn."""
         return getattr(self._kind, "patient", False)
 
-    def run_instant(self) -> Mapping[str, Any] | faults.StepFailure:
+    def run_instant(self) -> Mapping[str, Any] | failures.StepFailure:
         """`run` for a step that is instant. Its tries are one: what waits for nothing fails in the same way again."""
         self._setting.events.add_step(self.node.id, "started", 0)
         began = time.monotonic()
         try:
-            ended: Mapping[str, Any] | faults.StepFailure = _check_outputs(_run_instantly(self._run_kind(0)))
-        except faults.StepFailed as failed:
+            ended: Mapping[str, Any] | failures.StepFailure = _check_outputs(_run_instantly(self._run_kind(0)))
+        except failures.StepFailed as failed:
             ended = self._make_failure(0, str(failed), retriable=False, details=failed.details)
         except Exception as error:
             ended = self._make_panic(0, error)
         self._report_end(ended, 0, began)
         return ended
 
-    async def run(self) -> Mapping[str, Any] | faults.StepFailure:
+    async def run(self) -> Mapping[str, Any] | failures.StepFailure:
         """The outputs, or how the last try failed. Being cancelled is the only thing that is raised."""
         import asyncio
 
@@ -70,7 +70,7 @@ class StepExecution:
             if self._open is not None:  # its end was not reported yet
                 self._report_end(ended, attempt, began)
             self._open = None
-            if not isinstance(ended, faults.StepFailure) or not ended.retriable or attempt >= self.node.retry.max:
+            if not isinstance(ended, failures.StepFailure) or not ended.retriable or attempt >= self.node.retry.max:
                 return ended
             attempt += 1
             await asyncio.sleep(self.node.retry.backoff_ms / 1000)
@@ -81,12 +81,12 @@ class StepExecution:
             return False
         attempt, began = self._open
         self._open = None
-        message = events.clip_text(f"the step was ended: {why}")
-        failure = faults.StepFailure(code=faults.STOPPED, message=message, step_id=self.node.id, attempt=attempt, cause=cause)
+        message = event_buffer.clip_text(f"the step was ended: {why}")
+        failure = failures.StepFailure(code=failures.STOPPED, message=message, step_id=self.node.id, attempt=attempt, cause=cause)
         self._report_end(failure, attempt, began)
         return True
 
-    async def _attempt(self, attempt: int) -> Mapping[str, Any] | faults.StepFailure:
+    async def _attempt(self, attempt: int) -> Mapping[str, Any] | failures.StepFailure:
         import asyncio
 
         limit = asyncio.timeout(self.node.timeout_ms / 1000 or None)
@@ -94,13 +94,13 @@ class StepExecution:
             async with limit:
                 outputs = await self._run_kind(attempt)
             return _check_outputs(outputs)
-        except faults.StepFailed as failed:
+        except failures.StepFailed as failed:
             return self._make_failure(attempt, str(failed), retriable=failed.retriable, details=failed.details)
         except TimeoutError as error:
             if not limit.expired():
                 return self._make_panic(attempt, error)
             message = f"the step took longer than {self.node.timeout_ms} ms"
-            return self._make_failure(attempt, message, retriable=True, cause=faults.TIMEOUT)
+            return self._make_failure(attempt, message, retriable=True, cause=failures.TIMEOUT)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -116,9 +116,9 @@ class StepExecution:
             given = self._scope.resolve(given, skipped_is_null=self.node.kind == flows.EMIT)
         return await self._kind.run(given, port.StepContext(self._setting, self.node.id, attempt))
 
-    def _report_end(self, ended: Mapping[str, Any] | faults.StepFailure, attempt: int, began: float) -> None:
+    def _report_end(self, ended: Mapping[str, Any] | failures.StepFailure, attempt: int, began: float) -> None:
         more: dict[str, Any] = {"duration_ms": int((time.monotonic() - began) * 1000)}
-        if isinstance(ended, faults.StepFailure):
+        if isinstance(ended, failures.StepFailure):
             self._setting.events.add_step(self.node.id, "failed", attempt, {**more, "error": ended.to_error_object()})
         else:
             self._setting.events.add_step(self.node.id, "succeeded", attempt, {**more, "outputs": ended})
@@ -131,10 +131,10 @@ class StepExecution:
         retriable: bool,
         details: Mapping[str, Any] | None = None,
         cause: str | None = None,
-    ) -> faults.StepFailure:
-        return faults.StepFailure(
-            code=faults.STEP_FAILED,
-            message=events.clip_text(message),
+    ) -> failures.StepFailure:
+        return failures.StepFailure(
+            code=failures.STEP_FAILED,
+            message=event_buffer.clip_text(message),
             step_id=self.node.id,
             attempt=attempt,
             retriable=retriable,
@@ -142,9 +142,9 @@ class StepExecution:
             cause=cause,
         )
 
-    def _make_panic(self, attempt: int, error: BaseException) -> faults.StepFailure:
+    def _make_panic(self, attempt: int, error: BaseException) -> failures.StepFailure:
         message = f"the kind `{self.node.kind[:100]}` broke with {type(error).__name__}; hint: the traceback is on stderr"
-        return faults.make_panic(error, message=message, step_id=self.node.id, attempt=attempt)
+        return failures.make_panic(error, message=message, step_id=self.node.id, attempt=attempt)
 
 
 def _run_instantly(work: Coroutine[Any, Any, Any]) -> Any:
@@ -159,19 +159,19 @@ def _run_instantly(work: Coroutine[Any, Any, Any]) -> Any:
 
 def _check_outputs(outputs: Any) -> Mapping[str, Any]:
     if not isinstance(outputs, Mapping):
-        raise faults.StepFailed("its outputs are not names and values")
+        raise failures.StepFailed("its outputs are not names and values")
     try:
-        size = len(events.encode_json(outputs))
+        size = len(event_buffer.encode_json(outputs))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        raise faults.StepFailed("its outputs cannot be said in JSON") from None
+        raise failures.StepFailed("its outputs cannot be said in JSON") from None
     if size > MOST_OUTPUTS:
-        raise faults.StepFailed(f"its outputs are larger than {MOST_OUTPUTS // 1024**2} MiB")
+        raise failures.StepFailed(f"its outputs are larger than {MOST_OUTPUTS // 1024**2} MiB")
     return outputs
 
 
 def _limit_details(details: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        is_small = len(events.encode_json(details)) <= 64 * 1024
+        is_small = len(event_buffer.encode_json(details)) <= 64 * 1024
     except (TypeError, ValueError, OverflowError, RecursionError):
         is_small = False
     return dict(details) if is_small else {"left_out": "the details are too large or not JSON"}

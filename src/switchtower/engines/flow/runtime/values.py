@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from switchtower.engines.flow import ir
-from switchtower.engines.flow.ir import inputs as declared_inputs
+from switchtower.engines.flow.ir import parser as declared_inputs
 from switchtower.engines.flow.ir import references
-from switchtower.engines.flow.runtime import faults
+from switchtower.engines.flow.runtime import failures
 
 _DEEPEST = 64
 _LONGEST_SHOWN = 200
@@ -37,7 +37,7 @@ class ReferenceValues:
     def resolve(self, value: Any, *, skipped_is_null: bool = False, depth: int = 0) -> Any:
         """Raises `StepFailed` for a reference to nothing. With `skipped_is_null`, a step that did not run is worth null."""
         if depth > _DEEPEST:
-            raise faults.StepFailed(f"what it is given is nested more than {_DEEPEST} deep")
+            raise failures.StepFailed(f"what it is given is nested more than {_DEEPEST} deep")
         if isinstance(value, dict):
             return {key: self.resolve(one, skipped_is_null=skipped_is_null, depth=depth + 1) for key, one in value.items()}
         if isinstance(value, list):
@@ -51,7 +51,7 @@ class ReferenceValues:
             if skipped_is_null and isinstance(missing, StepSkipped):
                 return None
             shown = str(value)[:_LONGEST_SHOWN]
-            raise faults.StepFailed(f"`{shown}` refers to nothing{missing}", details={"reference": shown}) from None
+            raise failures.StepFailed(f"`{shown}` refers to nothing{missing}", details={"reference": shown}) from None
 
     def resolve_key(self, value: object) -> Any:
         """What a switch looks at, which has a spelling of its own. Raises `Missing`."""
@@ -90,9 +90,9 @@ def _walk(value: Any, way: Iterable[str]) -> Any:
 def get_text(given: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = given.get(name, default)
     if value is None:
-        raise faults.StepFailed(f"`{name}` is missing")
+        raise failures.StepFailed(f"`{name}` is missing")
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise faults.StepFailed(f"`{name}` is not a text")
+        raise failures.StepFailed(f"`{name}` is not a text")
     return str(value)
 
 
@@ -100,13 +100,13 @@ def get_number(given: Mapping[str, Any], name: str, default: float | None = None
     """From 0 on."""
     value = given.get(name, default)
     if value is None:
-        raise faults.StepFailed(f"`{name}` is missing")
+        raise failures.StepFailed(f"`{name}` is missing")
     try:
         wanted = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         wanted = math.nan
     if not 0 <= wanted <= most or math.isinf(wanted):
-        raise faults.StepFailed(f"`{name}` is not a number from 0 on" + ("" if math.isinf(most) else f" to {most:g}"))
+        raise failures.StepFailed(f"`{name}` is not a number from 0 on" + ("" if math.isinf(most) else f" to {most:g}"))
     return wanted
 
 
@@ -124,12 +124,12 @@ def get_flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
         return spelled
     if spelled in _TRUE or spelled in _FALSE:
         return spelled in _TRUE
-    raise faults.StepFailed(f"`{name}` is neither true nor false")
+    raise failures.StepFailed(f"`{name}` is neither true nor false")
 
 
 def get_texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
     """Names and texts, such as headers."""
     value = given.get(name) or {}
     if not isinstance(value, Mapping):
-        raise faults.StepFailed(f"`{name}` is not a set of names and texts")
+        raise failures.StepFailed(f"`{name}` is not a set of names and texts")
     return {str(key): get_text(value, key) for key in value}

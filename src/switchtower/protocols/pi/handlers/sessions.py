@@ -7,16 +7,21 @@ from collections.abc import Awaitable
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from switchtower.core import commands, errors, events, ids, journal, terminals
+from switchtower.core import commands, errors, events, ids
+from switchtower.core.ports import journal
+from switchtower.core.rules import terminals
 from switchtower.core.session import Session
-from switchtower.protocols.pi import messages, strings
-from switchtower.protocols.pi.announcing import encode_session_created, encode_session_deleted
-from switchtower.protocols.pi.handlers.hall import HandlerContext, Client
-from switchtower.protocols.pi.models import make_assistant_info
-from switchtower.protocols.pi.order import inbound, ports
-from switchtower.protocols.pi.roster import LoadedSession, get_session_name
-from switchtower.protocols.pi.stored.files import SessionFileLocation
-from switchtower.protocols.pi.view import shapes, stats, transcript
+from switchtower.protocols.pi import errors as pi_errors
+from switchtower.protocols.pi import event_messages, inbound
+from switchtower.protocols.pi import messages as pi_messages
+from switchtower.protocols.pi.dispatch import ports
+from switchtower.protocols.pi.errors import PiCommandError, SessionBusy
+from switchtower.protocols.pi.handlers.context import Client, HandlerContext
+from switchtower.protocols.pi.responses import encode_session_created, encode_session_deleted
+from switchtower.protocols.pi.sessions import info, transcript
+from switchtower.protocols.pi.sessions.files import SessionFileLocation
+from switchtower.protocols.pi.sessions.info import make_assistant_info
+from switchtower.protocols.pi.sessions.loaded import LoadedSession, get_session_name
 
 MAX_STORED = 1_000
 ENGINE, MODE, PROVIDER = "agent", "interactive", "auto"
@@ -31,7 +36,7 @@ class SessionHandlers:
 
     async def create_session(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
         body = request.body
-        assert isinstance(body, messages.CreateSession)
+        assert isinstance(body, pi_messages.CreateSession)
         cwd = body.cwd or client.cwd or self._context.settings.default_cwd
         program = terminals.parse_program(body.engine, body.command)
         command = self._build_start_command(client, cwd, preset=body.preset, program=program)
@@ -49,7 +54,7 @@ class SessionHandlers:
                 # The core's own id is a name too, also of a session that is not at hand.
                 taken = await hall.service.find_card(name)
                 if taken is not None and taken.loaded is not False:
-                    raise ports.PiCommandError(strings.format_session_exists(name))
+                    raise PiCommandError(pi_errors.format_session_exists(name))
                 session_id = await self._start_named(request, client, command, name)
             standing = await hall.sessions.refresh(session_id)
         return self.make_started_result(standing)
@@ -99,11 +104,11 @@ class SessionHandlers:
         assert name is not None
         standing = self._context.sessions.find_by_name(name)
         if standing is None or not standing.loaded:
-            raise ports.PiCommandError(strings.format_session_not_found(name))
+            raise PiCommandError(pi_errors.format_session_not_found(name))
         if standing.run_id is not None:
-            raise ports.SessionBusy(self._context.sessions.wait_until_idle(standing.id))
+            raise SessionBusy(self._context.sessions.wait_until_idle(standing.id))
         if standing.shells:
-            raise ports.SessionBusy(_wait_for(self._context.sessions.wait_for_shell_end(standing.shells[0])))
+            raise SessionBusy(_wait_for(self._context.sessions.wait_for_shell_end(standing.shells[0])))
         receipts = self._context.make_start_receipts(request, client, done=True)
         await self._context.submit(commands.UnloadSession(session_id=standing.id, actor=client.actor, receipts=receipts))
         self._context.bash_breaker.forget(standing.id)
@@ -118,22 +123,22 @@ class SessionHandlers:
         cards = await self._context.service.list_cards(MAX_STORED, any_id=True)
         return ports.HandlerResult(data={"sessions": await asyncio.to_thread(self._list_stored, cards)})
 
-    def _list_stored(self, cards: list[journal.Card]) -> list[shapes.StoredSessionInfo]:
+    def _list_stored(self, cards: list[journal.Card]) -> list[event_messages.StoredSessionInfo]:
         """Blocks: it looks at files."""
         files = self._context.files
         listed = []
         for card in cards:
             path = files.make_path(card.session_id, get_session_name(card))
-            listed.append(stats.make_stored_session_info(card, path, name=get_session_name(card), file_exists=files.exists(path)))
+            listed.append(info.make_stored_session_info(card, path, name=get_session_name(card), file_exists=files.exists(path)))
         for stored in files.list_stored([card.workspace.root for card in cards]):
             listed.append(
-                shapes.StoredSessionInfo(
+                event_messages.StoredSessionInfo(
                     sessionId=stored.session_id,
                     sessionName=stored.name or UNSET,
                     sessionFile=stored.path,
                     sessionPath=stored.path,
                     cwd=stored.cwd,
-                    createdAt=stats.format_iso_time(stored.created_at_ms),
+                    createdAt=info.format_iso_time(stored.created_at_ms),
                     fileExists=True,
                     messageCount=UNSET if stored.messages is None else stored.messages,
                 )
@@ -142,12 +147,12 @@ class SessionHandlers:
 
     async def load_session(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
         body = request.body
-        assert isinstance(body, messages.LoadSession)
+        assert isinstance(body, pi_messages.LoadSession)
         place = self._context.files.resolve_path(body.sessionPath)
         if place.session_id is not None and place.until_clearing is None:
             card = await self._context.service.find_card(place.session_id)
             if card is None:
-                raise ports.PiCommandError(strings.format_session_not_found(place.session_id))
+                raise PiCommandError(pi_errors.format_session_not_found(place.session_id))
             if body.sessionId in (None, get_session_name(card)):
                 return await self._load_own_session(request, client, card)
         taken = await self._load_conversation(place)
@@ -165,14 +170,14 @@ class SessionHandlers:
         hall, name = self._context, get_session_name(card)
         standing = hall.sessions.find_by_name(name)
         if standing is not None and standing.loaded:
-            raise ports.PiCommandError(strings.format_session_exists(name))
+            raise PiCommandError(pi_errors.format_session_exists(name))
         receipts = hall.make_start_receipts(request, client, session_id=name)
         await hall.sessions.load(card.session_id, name, client.actor, receipts)
         return self.make_started_result(await hall.sessions.refresh(card.session_id))
 
     def _apply_model(self, command: commands.StartSession, taken: "StoredConversation") -> commands.StartSession:
         """With the model and the thinking level that the file names, where this server has that model."""
-        command = replace(command, thinking=taken.thinking if taken.thinking in messages.LEVELS else None)
+        command = replace(command, thinking=taken.thinking if taken.thinking in pi_messages.LEVELS else None)
         if taken.provider is None or taken.model is None:
             return command
         wanted = commands.ConfigureSession(session_id="", provider=taken.provider, model=taken.model)
@@ -197,7 +202,7 @@ class SessionHandlers:
         try:
             session = await self._context.service.get_session(place.session_id)
         except errors.SessionNotFound:
-            raise ports.PiCommandError(strings.format_session_not_found(place.session_id)) from None
+            raise PiCommandError(pi_errors.format_session_not_found(place.session_id)) from None
         told = await self._context.load_transcript(place.session_id, until_clearing=place.until_clearing)
         return StoredConversation(
             title=session.title or None, cwd=session.workspace.root, messages=told.list_imported(), parent=session.id
@@ -234,11 +239,11 @@ class SessionHandlers:
     # Conversations
 
     async def new_session(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
-        assert isinstance(request.body, messages.NewSession)
+        assert isinstance(request.body, pi_messages.NewSession)
         return await self._replace(request, client, loaded, request.body.parentSession, ())
 
     async def switch_session_file(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
-        assert isinstance(request.body, messages.SwitchSessionFile)
+        assert isinstance(request.body, pi_messages.SwitchSessionFile)
         path = request.body.sessionPath
         taken = await self._load_conversation(self._context.files.resolve_path(path))
         return await self._replace(request, client, loaded, path, taken.messages)
@@ -263,15 +268,15 @@ class SessionHandlers:
         try:
             await self._context.submit(command)
         except errors.RunInProgress:
-            raise ports.SessionBusy(self._context.sessions.wait_until_idle(loaded.id)) from None
+            raise SessionBusy(self._context.sessions.wait_until_idle(loaded.id)) from None
         return ports.HandlerResult(data=data)
 
     async def fork(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
         """The session becomes the fork, as pi's clients expect: they go on in it. What came after the message stays stored."""
-        assert isinstance(request.body, messages.Fork)
+        assert isinstance(request.body, pi_messages.Fork)
         hall = self._context
         if loaded.run_id is not None:
-            raise ports.SessionBusy(hall.sessions.wait_until_idle(loaded.id))
+            raise SessionBusy(hall.sessions.wait_until_idle(loaded.id))
         try:
             fork = transcript.TranscriptFork(
                 request.body.entryId, make_assistant_info(hall.models.get_model(loaded.provider, loaded.model))
@@ -280,9 +285,9 @@ class SessionHandlers:
                 if fork.add(entry):
                     break
         except transcript.UnknownEntry as unknown:
-            raise ports.PiCommandError(str(unknown)) from None
+            raise PiCommandError(str(unknown)) from None
         if fork.text is None:
-            raise ports.PiCommandError(str(transcript.UnknownEntry()))
+            raise PiCommandError(str(transcript.UnknownEntry()))
         origin = hall.files.make_path(loaded.id, loaded.name, until_clearing=loaded.clearings + 1)
         data: dict[str, object] = {"text": fork.text, "cancelled": False, "sessionId": loaded.name}
         return await self._replace(request, client, loaded, origin, fork.list_imported(), data)
@@ -316,7 +321,7 @@ class SessionHandlers:
             {
                 "path": path,
                 "name": path.rpartition("/")[2],
-                "modifiedAt": stats.format_iso_time(modified_at_ms),
+                "modifiedAt": info.format_iso_time(modified_at_ms),
                 "fileExists": exists,
             }
             for path, modified_at_ms, exists in listed

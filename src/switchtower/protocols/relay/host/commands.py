@@ -3,9 +3,10 @@
 import hashlib
 from typing import assert_never
 
-from switchtower.core import commands, events, journal, tower
+from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, messages, names
+from switchtower.core.ports import journal, session_service
+from switchtower.protocols.relay import errors, messages, wire_values
 
 _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no"})
 _CTRL_C = "\x03"
@@ -18,7 +19,7 @@ _VERDICTS = {
 
 
 class RunCommands:
-    def __init__(self, tower_: tower.SessionService) -> None:
+    def __init__(self, tower_: session_service.SessionService) -> None:
         self._tower = tower_
 
     async def execute(self, type_: str, card: journal.Card, request: messages.RunCommand, actor: events.Actor) -> None:
@@ -92,8 +93,8 @@ class RunCommands:
         if verdict is None or (verdict is events.Verdict.APPROVE) is not approve:
             raise errors.RelayError("unknown decision")
         try:
-            approval_id = names.parse_request_id(request.request_id)
-        except names.InvalidRelayId as problem:
+            approval_id = wire_values.parse_request_id(request.request_id)
+        except wire_values.InvalidRelayId as problem:
             raise errors.RelayError(str(problem)) from None
         await self._submit(
             commands.DecideApproval(

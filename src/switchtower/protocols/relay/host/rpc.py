@@ -10,13 +10,15 @@ from typing import Any, TypeVar, assert_never
 
 import msgspec
 
-from switchtower.core import commands, events, journal, terminals, tower
+from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
-from switchtower.protocols.relay import errors, messages, names
-from switchtower.protocols.relay.gate import Gate
+from switchtower.core.ports import journal, session_service
+from switchtower.core.rules import terminals
+from switchtower.protocols.relay import errors, messages, wire_values
 from switchtower.protocols.relay.host.commands import RunCommands
-from switchtower.protocols.relay.host.settings import HostSettings
-from switchtower.tools import workbench
+from switchtower.protocols.relay.host.gate import Gate
+from switchtower.protocols.relay.settings import HostSettings
+from switchtower.tools import remote_ops
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 MAX_STORED_TEXT = 2_000
@@ -30,7 +32,7 @@ CallResultT = TypeVar("CallResultT")
 
 
 class HostRpcHandler:
-    def __init__(self, tower_: tower.SessionService, settings: HostSettings) -> None:
+    def __init__(self, tower_: session_service.SessionService, settings: HostSettings) -> None:
         self._tower = tower_
         self._settings = settings
         self._gate = Gate(tower_, settings.approval_timeout_ms)
@@ -61,28 +63,30 @@ class HostRpcHandler:
             case messages.RunStop():
                 return {"signal": await self.commands.stop(card, request.signal, actor)}
             case messages.FsRead():
-                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.read_file(cwd, request.path))
+                return await self._run_remote_call(card, tool, request, actor, lambda: remote_ops.read_file(cwd, request.path))
             case messages.FsSearch():
-                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.search_folder(cwd, request.q))
+                return await self._run_remote_call(card, tool, request, actor, lambda: remote_ops.search_folder(cwd, request.q))
             case messages.FsList():
                 return await self._run_remote_call(
-                    card, tool, request, actor, lambda: workbench.list_folder(cwd, request.path or ".")
+                    card, tool, request, actor, lambda: remote_ops.list_folder(cwd, request.path or ".")
                 )
             case messages.GitStatus():
-                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.read_git_status(cwd))
+                return await self._run_remote_call(card, tool, request, actor, lambda: remote_ops.read_git_status(cwd))
             case messages.GitDiff():
-                return await self._run_remote_call(card, tool, request, actor, lambda: workbench.read_git_diff(cwd, request.path))
+                return await self._run_remote_call(
+                    card, tool, request, actor, lambda: remote_ops.read_git_diff(cwd, request.path)
+                )
             case messages.FsWrite():
                 # What cannot be done is refused before a person is asked. It is checked again when it is done.
-                await self._run_plain(workbench.check_write(cwd, request.path, request.content))
+                await self._run_plain(remote_ops.check_write(cwd, request.path, request.content))
 
                 async def write() -> RpcResult:
-                    preview = workbench.preview_write(request.path, request.content)
+                    preview = remote_ops.preview_write(request.path, request.content)
                     subject = f"{request.path}\0{request.content}"
                     await self._wait_for_permission(
                         card, tool, request, title=f"Write {request.path}", args=preview, subject=subject
                     )
-                    return await workbench.write_file(cwd, request.path, request.content)
+                    return await remote_ops.write_file(cwd, request.path, request.content)
 
                 return await self._run_remote_call(card, tool, request, actor, write)
             case messages.Bash():
@@ -95,7 +99,7 @@ class HostRpcHandler:
                     )
                     run_id = card.active_run_id or card.session_id
                     where = await self._get_sandbox(card)
-                    return await workbench.run_bash(
+                    return await remote_ops.run_bash(
                         cwd, request.cmd, run_id, timeout_s=self._settings.bash_timeout_s, sandbox=where
                     )
 
@@ -107,10 +111,10 @@ class HostRpcHandler:
         settings = self._settings
         match request:
             case messages.RunStart():
-                return {"run_id": names.format_run_id(await self.start_run(request, actor))}
+                return {"run_id": wire_values.format_run_id(await self.start_run(request, actor))}
             case messages.LogsTail():
                 lines, most = request.lines or 200, request.max_bytes or 200_000
-                return await self._run_plain(workbench.read_log_tail(settings.log_path, lines, most))
+                return await self._run_plain(remote_ops.read_log_tail(settings.log_path, lines, most))
             case messages.HostLook():
                 return await self._run_plain(self._describe_host(type_))
             case _:
@@ -179,7 +183,7 @@ class HostRpcHandler:
         problem = errors.INTERNAL
         try:
             result = await work()
-        except workbench.OperationRefused as refusal:
+        except remote_ops.OperationRefused as refusal:
             problem = refusal.message
             raise errors.RelayError(problem) from refusal
         except core_errors.CoreError as refusal:
@@ -229,18 +233,18 @@ class HostRpcHandler:
     async def _run_plain(self, work: Awaitable[CallResultT]) -> CallResultT:
         try:
             return await work
-        except workbench.OperationRefused as refusal:
+        except remote_ops.OperationRefused as refusal:
             raise errors.RelayError(refusal.message) from refusal
 
     async def _describe_host(self, type_: str) -> RpcResult:
         settings = self._settings
         match type_:
             case "rpc.host.info":
-                return await workbench.read_host_info(settings.host_id, settings.version)
+                return await remote_ops.read_host_info(settings.host_id, settings.version)
             case "rpc.host.doctor":
-                return await workbench.diagnose_host(settings.host_id, settings.version)
+                return await remote_ops.diagnose_host(settings.host_id, settings.version)
             case _:
-                return await workbench.read_host_capabilities(
+                return await remote_ops.read_host_capabilities(
                     settings.host_id,
                     settings.version,
                     server_base_url=settings.server_base_url,
@@ -255,12 +259,14 @@ class HostRpcHandler:
         return {
             "runs": [
                 {
-                    "run_id": names.format_run_id(card.session_id),
+                    "run_id": wire_values.format_run_id(card.session_id),
                     "pid": card.pid,
                     "tool": card.tool or card.engine,
                     "cwd": card.workspace.root,
                     "awaiting_input": card.waits is not None or card.pending_approval_id is not None,
-                    "pending_request_id": names.format_request_id(card.pending_approval_id) if card.pending_approval_id else None,
+                    "pending_request_id": wire_values.format_request_id(card.pending_approval_id)
+                    if card.pending_approval_id
+                    else None,
                 }
                 for card in cards
                 if self.is_local(card) and card.active_run_id is not None

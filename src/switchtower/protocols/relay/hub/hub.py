@@ -1,28 +1,69 @@
-"""The hub: all runs, whether they live here, on another node or on a host that has dialled in. What apps ask finds its way
+"""What somebody who comes late needs to see a run's terminal as it is: the last whole screen, and all output since.
+
+The hub: all runs, whether they live here, on another node or on a host that has dialled in. What apps ask finds its way
 from here.
 
-Implements `tower.Elsewhere`: commands of other protocols for a session on another host go the same way.
-"""
+Implements `tower.Elsewhere`: commands of other protocols for a session on another host go the same way."""
 
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from switchtower.core import events, journal, registry, tower
+from switchtower.cluster.mesh.ports import Mesh
+from switchtower.core import codec, events
+from switchtower.core import errors as core_errors
+from switchtower.core.ports import journal, registry, session_service
 from switchtower.core.session import Session
-from switchtower.protocols.relay import errors, frame_limits, messages, names, outbound, rows
+from switchtower.protocols.relay import encoder, errors, messages, rows, wire_values
+from switchtower.protocols.relay.errors import RunMoved
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.hub import screens
-from switchtower.protocols.relay.hub.dispatch import NO_SENDER, HostDispatcher, RequestSender
-from switchtower.protocols.relay.hub.host_peer import HostConnection
+from switchtower.protocols.relay.hub.dispatcher import NO_SENDER, HostDispatcher, RequestSender
+from switchtower.protocols.relay.hub.host_connection import HostConnection
+from switchtower.protocols.relay.hub.host_quotas import UNLIMITED, HostQuotas, HostUsage
 from switchtower.protocols.relay.hub.presence import HostPresence
-from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage, HostQuotas
-from switchtower.protocols.relay.nodes import asking
-from switchtower.transports.mesh.ports import Mesh
 
 if TYPE_CHECKING:
-    from switchtower.protocols.relay.hub.app_peer import AppConnection
-    from switchtower.protocols.relay.nodes.nodes import RelayNodes
+    from switchtower.cluster.relay_nodes import RelayNodes
+    from switchtower.protocols.relay.hub.app_connection import AppConnection
+
+
+PAGE_SIZE = 500
+MAX_SCREEN_BYTES = 524_288
+"""Of output since the last whole screen. A program that floods its terminal leaves nothing else to see."""
+
+
+async def read_screen(tower_: session_service.SessionService, session_id: str) -> dict[str, Any] | None:
+    """`text` paints the screen as it was at `id`. None: there is no such session, or it has no terminal."""
+    try:
+        session = await tower_.get_session(session_id)
+    except core_errors.SessionNotFound:
+        return None
+    terminal = session.terminal
+    if terminal is None:
+        return None
+    entries: list[journal.Entry] = []
+    size, after = 0, max(terminal.screen_seq - 1, 0)
+    while size <= MAX_SCREEN_BYTES and (page := await tower_.read_entries(session_id, after, PAGE_SIZE)):
+        entries += page
+        after = page[-1].seq
+        size += sum(len(entry.data) for entry in page)
+    if size > MAX_SCREEN_BYTES:
+        entries = await tower_.read_entries_before(session_id, session_service.HEAD_CURSOR, PAGE_SIZE)
+        after = entries[-1].seq if entries else after
+    return {"text": _collect_screen_text(entries), "cols": terminal.cols, "rows": terminal.rows, "id": after}
+
+
+def _collect_screen_text(entries: list[journal.Entry]) -> str:
+    pieces: list[str] = []
+    for entry in entries:
+        if entry.kind in (events.ToolProgressed.kind, events.ScreenCaptured.kind):
+            event = codec.decode(entry.kind, entry.data)
+            if isinstance(event, events.ScreenCaptured):
+                pieces = [event.text]
+            elif isinstance(event, events.ToolProgressed):
+                pieces.append(event.text)
+    return "".join(pieces)
+
 
 MAX_ROWS = 200
 HISTORY_PAGE = 500
@@ -35,7 +76,7 @@ MAX_MOVES = 3
 class Hub:
     def __init__(
         self,
-        tower_: tower.SessionService,
+        tower_: session_service.SessionService,
         hosts: registry.Registry,
         local: HostRpcHandler,
         *,
@@ -43,7 +84,7 @@ class Hub:
         lost_after_s: float,
         mesh: Mesh | None = None,
         quotas: HostQuotas = UNLIMITED,
-        max_frame_bytes: int = frame_limits.DEFAULT_MAX_FRAME_BYTES,
+        max_frame_bytes: int = wire_values.DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host, which reads
         frames up to `max_frame_bytes`."""
@@ -70,7 +111,7 @@ class Hub:
 
     def _make_nodes(self, mesh: Mesh) -> "RelayNodes":
         """Who is alone does not pay for loading them."""
-        from switchtower.protocols.relay.nodes.nodes import RelayNodes
+        from switchtower.cluster.relay_nodes import RelayNodes
 
         return RelayNodes(mesh, self._local, self.get_card)
 
@@ -162,9 +203,9 @@ class Hub:
             card = await self.get_card(run_id)
         except errors.RelayError:
             return None
-        about = outbound.EnvelopeHeader.from_card(card, self.get_host_id(card))
+        about = encoder.EnvelopeHeader.from_card(card, self.get_host_id(card))
         found: list[messages.Message] = []
-        before = tower.HEAD_CURSOR if before_id is None else before_id
+        before = session_service.HEAD_CURSOR if before_id is None else before_id
         pages = 0
         while True:
             entries = await self.tower.read_entries_before(card.session_id, before, HISTORY_PAGE, streamed=include_output)
@@ -180,14 +221,14 @@ class Hub:
 
     async def read_screen(self, run_id: str) -> dict[str, Any] | None:
         try:
-            return await screens.read_screen(self.tower, names.parse_run_id(run_id))
-        except names.InvalidRelayId:
+            return await read_screen(self.tower, wire_values.parse_run_id(run_id))
+        except wire_values.InvalidRelayId:
             return None
 
     async def get_card(self, run_id: str) -> journal.Card:
         try:
-            card = await self.tower.find_card(names.parse_run_id(run_id))
-        except names.InvalidRelayId:
+            card = await self.tower.find_card(wire_values.parse_run_id(run_id))
+        except wire_values.InvalidRelayId:
             card = None
         if card is None:
             raise errors.UnknownRun
@@ -238,7 +279,7 @@ class Hub:
             assert card.home is not None, "what nobody has is ours"
             try:
                 return await self._nodes.calls.call_on_run(card.home, type_, run_id, request, actor)
-            except asking.RunMoved:
+            except RunMoved:
                 continue
         raise errors.RelayError(errors.TRY_AGAIN)
 

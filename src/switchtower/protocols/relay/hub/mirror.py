@@ -1,17 +1,78 @@
-"""One host's words on their way into the journal: batched by run, committed in order, acknowledged after the commit.
+"""What comes in from one host, made whole: nothing twice, nothing out of order, and a missing piece is waited for. Pure.
 
-Nothing is acknowledged that is not stored, so whatever goes wrong here the host still has it.
-"""
+A host numbers what it tells of a run. Ours says with each message which one came before (`prev_seq`); others number without
+holes. When one is missing, what is behind it is held back for a while: a host may send what is new before what it had
+spooled, and an acknowledgement across the hole would make it forget what never arrived.
+
+One host's words on their way into the journal: batched by run, committed in order, acknowledged after the commit.
+
+Nothing is acknowledged that is not stored, so whatever goes wrong here the host still has it."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 
-from switchtower.core import commands, errors, tower
-from switchtower.protocols.relay import messages, names, reports
-from switchtower.protocols.relay.hub.intake import ReorderBuffer
-from switchtower.protocols.relay.hub.quotas import UNLIMITED, HostUsage
+from switchtower.core import commands, errors
+from switchtower.core.ports import session_service
+from switchtower.protocols.relay import inbound, messages, wire_values
+from switchtower.protocols.relay.hub.host_quotas import UNLIMITED, HostUsage
+
+MAX_HELD = 2_000
+
+
+class ReorderBuffer:
+    """One run's messages. `taken` is the last number that was let through."""
+
+    def __init__(self, last_seq: int) -> None:
+        self.last_seq = last_seq
+        self._held: dict[int, messages.Envelope] = {}
+
+    @property
+    def has_gap(self) -> bool:
+        """Something is missing."""
+        return bool(self._held)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._held) >= MAX_HELD
+
+    def __contains__(self, seq: int) -> bool:
+        """Whether it is held back already."""
+        return seq in self._held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, envelope: messages.Envelope) -> list[messages.Envelope]:
+        """What can be stored now, in order. Nothing, for what was told before or has to wait."""
+        seq = envelope.seq
+        assert seq is not None, "only what is numbered comes here"
+        if seq <= self.last_seq:
+            return []
+        self._held[seq] = envelope
+        return self._take_contiguous() if seq == min(self._held) else []
+
+    def skip_gap(self) -> list[messages.Envelope]:
+        """What is missing will not come: what was held back goes on without it, up to the next hole."""
+        if not self._held:
+            return []
+        first = min(self._held)
+        self.last_seq = first
+        return [self._held.pop(first), *self._take_contiguous()]
+
+    def _take_contiguous(self) -> list[messages.Envelope]:
+        ready: list[messages.Envelope] = []
+        for seq in sorted(self._held):
+            envelope = self._held[seq]
+            before = seq - 1 if envelope.prev_seq is None else envelope.prev_seq
+            if before > self.last_seq:
+                break
+            del self._held[seq]
+            self.last_seq = seq
+            ready.append(envelope)
+        return ready
+
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +108,7 @@ class _MirroredRun:
 class Mirror:
     def __init__(
         self,
-        tower_: tower.SessionService,
+        tower_: session_service.SessionService,
         host_id: str,
         on_stored: OnStored,
         *,
@@ -103,8 +164,8 @@ class Mirror:
         run = self._runs.get(run_id)
         if run is None:
             try:
-                session_id = names.parse_run_id(run_id)
-            except names.InvalidRelayId:
+                session_id = wire_values.parse_run_id(run_id)
+            except wire_values.InvalidRelayId:
                 return None
             if len(self._runs) >= MAX_RUNS:
                 self._forget_one()
@@ -176,7 +237,7 @@ class Mirror:
     def _queue_ready(self, run: _MirroredRun, envelopes: list[messages.Envelope]) -> None:
         now_ms = self._tower.now_ms()
         for envelope in envelopes:
-            report = reports.parse_report(self._host_id, envelope, now_ms)
+            report = inbound.parse_report(self._host_id, envelope, now_ms)
             run.ready.append(commands.HostReport(report.seq, self._usage.limit_approvals(run.session_id, report.events)))
 
     def _wait_for_gap(self, run_id: str, run: _MirroredRun) -> None:
@@ -201,9 +262,9 @@ class Mirror:
         command = commands.MirrorRun(
             session_id=run.session_id,
             host=self._host_id,
-            run_id=names.make_core_run_id(run.session_id),
+            run_id=wire_values.make_core_run_id(run.session_id),
             reports=batch,
-            opening=reports.make_opening_events(self._host_id),
+            opening=inbound.make_opening_events(self._host_id),
         )
         self._tower.submit(command, partial(self._on_stored, run_id, run, batch))
 
@@ -212,7 +273,7 @@ class Mirror:
         run_id: str,
         run: _MirroredRun,
         batch: tuple[commands.HostReport, ...],
-        outcome: tower.SubmitOutcome | errors.CoreError,
+        outcome: session_service.SubmitOutcome | errors.CoreError,
     ) -> None:
         run.storing = False
         if isinstance(outcome, errors.NotSessionHost):

@@ -1,7 +1,9 @@
-"""Which hosts are there, since when one is away, and which may come at all. Runs of a host that stays away count as lost.
+"""Runs on hosts that are away are marked as lost, and as found when their host is back. One pass over all runs serves however
+many hosts went at once; what cannot be stored now is tried again.
 
-On several nodes each keeps these books, for a host may come back to any. It is away when no node has it.
-"""
+Which hosts are there, since when one is away, and which may come at all. Runs of a host that stays away count as lost.
+
+On several nodes each keeps these books, for a host may come back to any. It is away when no node has it."""
 
 import asyncio
 import logging
@@ -12,12 +14,77 @@ from typing import Any
 
 import msgspec
 
-from switchtower.core import audit, events, registry, tower
-from switchtower.protocols.relay import messages, stamps
-from switchtower.protocols.relay.hub.losses import LostRunMarker
-from switchtower.protocols.relay.hub.roster import RemoteHostsPort, ConnectedHost, ConnectedHosts
+from switchtower.core import commands, errors, events, states
+from switchtower.core.ports import journal, registry, session_service
+from switchtower.protocols.relay import messages, wire_values
+from switchtower.protocols.relay.hub.connected_hosts import ConnectedHost, ConnectedHosts, RemoteHostsPort
 
 log = logging.getLogger(__name__)
+
+MAX_CARDS = 100_000
+RETRY_SECONDS = 1.0
+
+
+class LostRunMarker:
+    def __init__(self, tower_: session_service.SessionService, hosts: ConnectedHosts, *, retry_s: float = RETRY_SECONDS) -> None:
+        self._tower = tower_
+        self._hosts = hosts
+        self._retry_s = retry_s
+        self._wanted: dict[str, bool] = {}
+        """By host, whether its runs are lost. Only what holds at the moment of the mark is marked."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def list_hosts_with_runs(self) -> set[str]:
+        return {card.host for card in await self._list_cards() if card.host is not None}
+
+    def mark(self, host_id: str, *, lost: bool) -> None:
+        self._wanted[host_id] = lost
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._mark_all())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _mark_all(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                again = await self._mark(wanted)
+                if again:
+                    self._wanted = again | self._wanted
+                    await asyncio.sleep(self._retry_s)
+        except Exception:
+            log.exception("keeping books on the runs of hosts failed")
+        finally:
+            self._task = None
+
+    async def _mark(self, wanted: dict[str, bool]) -> dict[str, bool]:
+        """What has to be tried again."""
+        again: dict[str, bool] = {}
+        try:
+            cards = await self._list_cards()
+        except errors.CoreError as refusal:
+            log.warning("the runs of hosts cannot be looked at: %s", refusal)
+            return wanted
+        for card in cards:
+            host_id = card.host
+            lost = None if host_id is None else wanted.get(host_id)
+            if host_id is None or lost is None or card.host_lost is lost or (host_id in self._hosts) is lost:
+                continue
+            try:
+                await self._tower.ask(commands.MarkHost(session_id=card.session_id, lost=lost))
+            except errors.CoreError as refusal:
+                log.warning("%s could not be marked: %s", card.session_id, refusal)
+                if refusal.retryable:
+                    again[host_id] = lost
+        return again
+
+    async def _list_cards(self) -> list[journal.Card]:
+        cards = await self._tower.list_cards(MAX_CARDS)
+        return [card for card in cards if card.host is not None and card.state in states.ACTIVE]
+
 
 SEEN_INTERVAL_MS = 30_000
 """How often it is written down that a connected host lives."""
@@ -26,7 +93,7 @@ SEEN_INTERVAL_MS = 30_000
 class HostPresence:
     def __init__(
         self,
-        tower_: tower.SessionService,
+        tower_: session_service.SessionService,
         hosts: registry.Registry,
         own_row: messages.HostRow,
         *,
@@ -146,7 +213,7 @@ class HostPresence:
 
     async def list_hosts(self, nodes: tuple[messages.HostRow, ...] = ()) -> list[messages.HostRow]:
         """`nodes` are the other nodes. One that was a host before it became a node is listed once."""
-        now = stamps.format_timestamp(self._tower.now_ms())
+        now = wire_values.format_timestamp(self._tower.now_ms())
         ours = [msgspec.structs.replace(row, last_seen_at=now) for row in (self._own_row, *nodes)]
         listed = {row.id for row in nodes}
         others = [self._make_row(host) for host in await self._registry.list_hosts() if host.host_id not in listed]
@@ -158,10 +225,10 @@ class HostPresence:
         return messages.HostRow(
             id=host.host_id,
             name=host.name,
-            last_seen_at=stamps.format_timestamp(seen_ms) if seen_ms else None,
+            last_seen_at=wire_values.format_timestamp(seen_ms) if seen_ms else None,
             online=online,
             state=host.state.value,
-            first_seen_at=stamps.format_timestamp(host.first_seen_ms),
+            first_seen_at=wire_values.format_timestamp(host.first_seen_ms),
         )
 
     async def set_host_state(self, host_id: str, state: str, by: events.Actor | None = None) -> bool:
@@ -188,9 +255,9 @@ class HostPresence:
             self.connected_hosts.disconnect(host_id, "come back with a new token")
         return known
 
-    def _make_audit_note(self, kind: str, host_id: str, by: events.Actor | None, detail: str = "") -> audit.AuditNote | None:
+    def _make_audit_note(self, kind: str, host_id: str, by: events.Actor | None, detail: str = "") -> journal.AuditNote | None:
         """For the audit. None when no client asked for it."""
-        return None if by is None else audit.AuditNote(kind, self._tower.now_ms(), by, host_id, detail)
+        return None if by is None else journal.AuditNote(kind, self._tower.now_ms(), by, host_id, detail)
 
     def _run_in_background(self, work: Awaitable[object]) -> None:
         task = asyncio.ensure_future(work)

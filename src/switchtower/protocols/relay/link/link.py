@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from switchtower.core import errors as core_errors
-from switchtower.core import registry, tower
+from switchtower.core.ports import registry, session_service
 from switchtower.protocols.relay import messages
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.link.ledger import AcknowledgementLog
-from switchtower.protocols.relay.link.line import HubConnection
-from switchtower.protocols.relay.link.orders import HubRequestHandler
-from switchtower.protocols.relay.link.settings import LinkSettings, Phase, LinkStatus
+from switchtower.protocols.relay.link.delivery_state import AcknowledgementLog
+from switchtower.protocols.relay.link.hub_connection import HubConnection
+from switchtower.protocols.relay.link.hub_requests import HubRequestHandler
 from switchtower.protocols.relay.link.spool import Spool
+from switchtower.protocols.relay.settings import LinkSettings, LinkStatus, Phase
 from switchtower.transports import ws_client
 from switchtower.transports.stream import Receiver, Stream
 
@@ -40,7 +40,7 @@ _TOKEN_MISSING = frozenset({400, 401, 422})
 class HubLink:
     def __init__(
         self,
-        tower_: tower.SessionService,
+        tower_: session_service.SessionService,
         registry_: registry.Registry,
         rpc: HostRpcHandler,
         settings: LinkSettings,

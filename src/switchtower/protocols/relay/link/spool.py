@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from switchtower.core import errors, journal, tower
+from switchtower.core import errors
+from switchtower.core.ports import journal, session_service
 from switchtower.core.session import Session
-from switchtower.protocols.relay import frame_limits, names
-from switchtower.protocols.relay.link.ledger import AcknowledgementLog
-from switchtower.protocols.relay.link.strand import DeliveryState
-from switchtower.protocols.relay.outbound import EnvelopeHeader
+from switchtower.protocols.relay import wire_values
+from switchtower.protocols.relay.encoder import EnvelopeHeader
+from switchtower.protocols.relay.link.delivery_state import AcknowledgementLog, DeliveryState
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +40,16 @@ class SpoolChannel(Protocol):
 class Spool:
     def __init__(
         self,
-        tower_: tower.SessionService,
+        tower_: session_service.SessionService,
         acknowledgements: AcknowledgementLog,
         host_id: str,
         *,
         window: int,
         lanes: int,
-        max_frame_bytes: int = frame_limits.DEFAULT_MAX_FRAME_BYTES,
+        max_frame_bytes: int = wire_values.DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         self._tower = tower_
-        self._max_event_bytes = min(max_frame_bytes, frame_limits.MAX_EVENT_BYTES)
+        self._max_event_bytes = min(max_frame_bytes, wire_values.MAX_EVENT_BYTES)
         self._acknowledgements = acknowledgements
         self._host_id = host_id
         self._window = max(1, window)
@@ -146,7 +146,7 @@ class Spool:
 
     # What happens here
 
-    def _on_batch(self, session: Session, batch: tower.Batch) -> None:
+    def _on_batch(self, session: Session, batch: session_service.Batch) -> None:
         if session.host is not None:
             return  # a hub's mirror of what another host tells
         strand = self._deliveries.get(batch.session_id)
@@ -275,8 +275,8 @@ class Spool:
 
     def on_acknowledged(self, run_id: str, last_seq: int) -> None:
         try:
-            session_id = names.parse_run_id(run_id)
-        except names.InvalidRelayId:
+            session_id = wire_values.parse_run_id(run_id)
+        except wire_values.InvalidRelayId:
             session_id = ""
         strand = self._deliveries.get(session_id)
         if strand is None:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime import failures, values
 from switchtower.engines.flow.runtime.kinds import port
-from switchtower.tools import outcome
+from switchtower.tools import concurrency, outcome
 from switchtower.tools.files import files, scope
-from switchtower.tools.running import threads
 
 LONGEST = 1024 * 1024
 
@@ -52,17 +51,17 @@ def _read(workspace: str, path: str) -> str:
     with files.translate_os_errors(path, outcome.ToolErrorType.UNKNOWN), scope.locate(workspace, path) as place:
         content = files.read_whole(place).content
     if len(content) > LONGEST:
-        raise faults.StepFailed(f"`{path}` is larger than {LONGEST // 1024**2} MiB")
+        raise failures.StepFailed(f"`{path}` is larger than {LONGEST // 1024**2} MiB")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise faults.StepFailed(f"`{path}` is not a text in UTF-8") from None
+        raise failures.StepFailed(f"`{path}` is not a text in UTF-8") from None
 
 
 async def _run_file_operation(work: Callable[[], T]) -> T:
     try:
-        return await threads.run_in_thread(work)
+        return await concurrency.run_in_thread(work)
     except outcome.ToolFailed as failed:
-        raise faults.StepFailed(str(failed)) from failed
+        raise failures.StepFailed(str(failed)) from failed
     except UnicodeEncodeError:
-        raise faults.StepFailed("the text or its path is not valid Unicode") from None
+        raise failures.StepFailed("the text or its path is not valid Unicode") from None

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from switchtower.engines.flow.runtime import events, faults, values
+from switchtower.engines.flow.runtime import event_buffer, failures, values
 from switchtower.engines.flow.runtime.kinds import port
-from switchtower.tools.running import threads
+from switchtower.tools import concurrency
 
 LONGEST_ANSWER = 1024 * 1024
 _TIMEOUT = 60.0
@@ -53,7 +53,7 @@ class HttpRequestKind:
     async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         method = values.get_text(given, "method", "GET").upper()
         if not (method.isascii() and method.isalpha() and len(method) <= 20):
-            raise faults.StepFailed("`method` is not the name of an HTTP method")
+            raise failures.StepFailed("`method` is not the name of an HTTP method")
         return await _request(method, given)
 
 
@@ -72,28 +72,28 @@ async def _request(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
     host = _find_host(url)
     headers, content = values.get_texts(given, "headers"), None
     if method != "GET" and "json" in given:
-        content = events.encode_json(given["json"])
+        content = event_buffer.encode_json(given["json"])
         headers = {"content-type": "application/json", **headers}
     elif method != "GET" and "body" in given:
         content = values.get_text(given, "body").encode("utf-8", "replace")
     does_fail = values.get_flag(given, "fail_on_status", default=True)
     params = values.get_texts(given, "params")
-    httpx2 = await threads.run_in_thread(_load)
+    httpx2 = await concurrency.run_in_thread(_load)
     try:
         async with httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=True, max_redirects=_MOST_REDIRECTS) as client:
             async with client.stream(method, url, headers=headers, params=params or None, content=content) as response:
                 body = await _read_body(response, host)
                 answer = _make_outputs(response, body)
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, UnicodeError, ValueError, TypeError) as error:
-        raise faults.StepFailed(f"`{host}` cannot be asked ({type(error).__name__})") from None
+        raise failures.StepFailed(f"`{host}` cannot be asked ({type(error).__name__})") from None
     except httpx2.HTTPError as error:
-        raise faults.StepFailed(f"`{host}` cannot be reached ({type(error).__name__})", retriable=True) from None
+        raise failures.StepFailed(f"`{host}` cannot be reached ({type(error).__name__})", retriable=True) from None
     status = answer["status"]
     if does_fail and status >= 400:
-        raise faults.StepFailed(
+        raise failures.StepFailed(
             f"`{host}` answered {status}",
             retriable=status >= 500 or status in _MAY_PASS,
-            details={"status": status, "body": events.clip_text(answer["body"], 2000)},
+            details={"status": status, "body": event_buffer.clip_text(answer["body"], 2000)},
         )
     return answer
 
@@ -103,7 +103,7 @@ async def _read_body(response: Any, host: str) -> bytes:
     async for piece in response.aiter_bytes(64 * 1024):
         body += piece
         if len(body) > LONGEST_ANSWER:
-            raise faults.StepFailed(f"the answer of `{host}` is larger than {LONGEST_ANSWER // 1024**2} MiB")
+            raise failures.StepFailed(f"the answer of `{host}` is larger than {LONGEST_ANSWER // 1024**2} MiB")
     return bytes(body)
 
 
@@ -127,5 +127,5 @@ def _find_host(url: str) -> str:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        raise faults.StepFailed("`url` is not an address that begins with `http://` or `https://`")
+        raise failures.StepFailed("`url` is not an address that begins with `http://` or `https://`")
     return host[:200]

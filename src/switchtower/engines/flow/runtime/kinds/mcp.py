@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from switchtower.engines.flow.runtime import events, faults, values
+from switchtower.engines.flow.runtime import event_buffer, failures, values
 from switchtower.engines.flow.runtime.kinds import port
-from switchtower.tools.mcp import config, connection, expand, results, server
+from switchtower.tools.mcp import config, connection, server, tools
 from switchtower.tools.sandboxes import sandbox
 
 
@@ -37,7 +37,7 @@ class McpCallKind:
     async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         tool, arguments = values.get_text(given, "tool"), given.get("arguments") or {}
         if not isinstance(arguments, Mapping):
-            raise faults.StepFailed("`arguments` are not names and values")
+            raise failures.StepFailed("`arguments` are not names and values")
         chosen = self._get_server(_configure_server(given, context), context)
 
         async def tell(text: str) -> None:
@@ -46,12 +46,12 @@ class McpCallKind:
         try:
             result = await chosen.call(tool, arguments, tell)
         except (connection.McpConnectionEnded, connection.McpTimedOut) as trouble:
-            raise faults.StepFailed(f"the MCP server {trouble}", retriable=True) from None
+            raise failures.StepFailed(f"the MCP server {trouble}", retriable=True) from None
         except connection.McpCallRefused as refused:
-            raise faults.StepFailed(f"the MCP server refused the call: {refused}") from None
-        output = results.convert_result(result)
+            raise failures.StepFailed(f"the MCP server refused the call: {refused}") from None
+        output = tools.convert_result(result)
         if output.is_error:
-            raise faults.StepFailed(f"the tool failed: {events.clip_text(output.text, 500)}", retriable=True)
+            raise failures.StepFailed(f"the tool failed: {event_buffer.clip_text(output.text, 500)}", retriable=True)
         return {"text": output.text, "result": output.result}
 
     def _get_server(self, configured: config.ServerConfig, context: port.StepContext) -> server.McpServer:
@@ -76,10 +76,10 @@ async def _report(context: port.StepContext, code: str, sentence: str) -> None:
 def _configure_server(given: Mapping[str, Any], context: port.StepContext) -> config.ServerConfig:
     name = values.get_text(given, "server", "server")
     if "command" in given and not context.setting.allow_shell:
-        raise faults.StepFailed("to start an MCP server is not allowed here; hint: the run's `allow_shell` option allows it")
+        raise failures.StepFailed("to start an MCP server is not allowed here; hint: the run's `allow_shell` option allows it")
     arguments = given.get("args") or []
     if not isinstance(arguments, list):
-        raise faults.StepFailed("`args` is not a list")
+        raise failures.StepFailed("`args` is not a list")
     entry = config.ServerEntry(
         command=values.get_text(given, "command") if "command" in given else None,
         args=tuple(str(argument) for argument in arguments),
@@ -91,7 +91,7 @@ def _configure_server(given: Mapping[str, Any], context: port.StepContext) -> co
     try:
         # No `${VAR}` is filled in: a flow may come from anywhere, and the runtime's variables are not its business.
         configured = config.configure_server(name, entry, trusted=True, file="the flow", workspace=workspace, variables={})
-    except (config.InvalidServerEntry, expand.ExpansionError) as error:
-        raise faults.StepFailed(f"the MCP server cannot be used: {error}") from None
+    except (config.InvalidServerEntry, config.ExpansionError) as error:
+        raise failures.StepFailed(f"the MCP server cannot be used: {error}") from None
     assert configured is not None, "no step switches its own server off"
     return configured

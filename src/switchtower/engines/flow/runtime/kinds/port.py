@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from switchtower.engines.flow.runtime import events
+from switchtower.engines.flow.runtime import event_buffer
 
 LEVELS = frozenset({"debug", "info", "warning", "error"})
 
@@ -17,7 +17,7 @@ class StepEnvironment(Struct, kw_only=True):
     run_id: str
     workspace: str
     """The folder that the run works in."""
-    events: events.EventBuffer
+    events: event_buffer.EventBuffer
     allow_shell: bool = False
     """Whether steps may start programs."""
     policy: dict[str, Any] = {}

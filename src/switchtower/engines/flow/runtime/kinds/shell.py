@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime import failures, values
 from switchtower.engines.flow.runtime.kinds import port
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands
 
 _NO_LIMIT = 366 * 24 * 3600.0
 """A step's own limit cancels the command; this one is for the room that runs it, which wants a number."""
@@ -28,15 +28,15 @@ class ShellKind:
         setting = context.setting
         assert setting.allow_shell, "a run without `allow_shell` is refused at its start"
         command = values.get_text(given, "command")
-        setting.closings["shell"] = partial(processes.end_run, setting.run_id)
+        setting.closings["shell"] = partial(commands.end_run, setting.run_id)
         try:
-            finished = await processes.run_command(
+            finished = await commands.run_command(
                 command, cwd=setting.workspace, run_id=setting.run_id, timeout_s=_NO_LIMIT, errors_apart=True
             )
         except (OSError, ValueError) as error:
-            raise faults.StepFailed(f"the command could not be started ({type(error).__name__})") from error
+            raise failures.StepFailed(f"the command could not be started ({type(error).__name__})") from error
         if finished.exit_code:
-            raise faults.StepFailed(
+            raise failures.StepFailed(
                 f"the command ended with {finished.exit_code}",
                 retriable=True,
                 details={"exit_code": finished.exit_code, "stderr": finished.errors[-_LONGEST_COMPLAINT:]},

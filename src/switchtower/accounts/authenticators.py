@@ -1,0 +1,179 @@
+"""Who is let in, and as whom. The owner's sockets speak for themselves; a WebSocket needs the owner's token, or, where the
+protocol's clients have none, a process of the owner at its other end.
+
+Ends a connection when the access token that opened it stops being good, or its user's role changes: at once after a change
+that this daemon made, within a few seconds after one that another node made."""
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import Awaitable, Callable
+
+from switchtower.core.ports import registry
+from switchtower.core.roles import Access, ProcessUnattributed, Role
+from switchtower.transports import socket_owner
+from switchtower.transports.stream import ConnectionOrigin, Receiver, Stream
+
+_ROOT = 0
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionAuthenticator:
+    def __init__(
+        self,
+        owner_token: str,
+        *,
+        attach_token_required: bool,
+        find_run: Callable[[ConnectionOrigin], str | None] = lambda _: None,
+    ) -> None:
+        """`find_run` returns the run whose process is at the other end, and raises `Unattributed` when it cannot tell. A process
+        of a run has the owner's uid too, and may not decide in the owner's name about what it does itself."""
+        self._owner_token = owner_token.encode()
+        self._attach_token_required = attach_token_required
+        self.find_run = find_run
+
+    def is_owner_process(self, origin: ConnectionOrigin) -> bool:
+        """Whether the process at the other end is certainly of no run."""
+        try:
+            return self.find_run(origin) is None
+        except ProcessUnattributed as problem:
+            log.warning("a client at %s is refused: %s", origin.address, problem)
+            return False
+
+    def authenticate_socket(self, origin: ConnectionOrigin) -> Access | None:
+        """None here, as below: not let in. Only the owner can open the socket; the uid was checked when the peer connected."""
+        try:
+            run_id = self.find_run(origin)
+        except ProcessUnattributed as problem:
+            log.warning("a client on a socket is refused: %s", problem)
+            return None
+        return Access(
+            name="owner",
+            via="cli",
+            trusted=not self._attach_token_required and run_id is None,
+            run_id=run_id,
+            role=Role.ADMIN if run_id is None else Role.OPERATOR,
+            address=origin.machine,
+        )
+
+    def authenticate_websocket(self, origin: ConnectionOrigin) -> Access | None:
+        given = (origin.token or "").encode()
+        if not hmac.compare_digest(given, self._owner_token) or not self.is_owner_process(origin):
+            return None
+        return Access(name="owner", via="app", trusted=True, role=Role.ADMIN, address=origin.machine)
+
+    def authenticate_open_port(self, origin: ConnectionOrigin, *, by_name: bool) -> Access | None:
+        """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
+        if origin.token is not None:
+            return self.authenticate_websocket(origin)
+        # The owner's own browser shows pages of anybody, also under names that lead here: then the uid says nothing.
+        if origin.is_page or not by_name or not socket_owner.is_loopback(origin.address):
+            return None
+        if socket_owner.find_owner_uid(origin.address, origin.reached_at) not in (
+            os.geteuid(),
+            _ROOT,
+        ) or not self.is_owner_process(origin):
+            return None
+        trusted = not self._attach_token_required
+        return Access(name="owner", via="app", trusted=trusted, role=Role.ADMIN, address=origin.machine)
+
+
+CHECK_INTERVAL = 5.0
+POLICY_VIOLATION = 1008
+
+Watch = Callable[[Callable[[], None]], Callable[[], None]]
+"""Calls back, synchronously, after each change of users or tokens; returns what ends that."""
+
+
+class TokenBoundReceiver:
+    """A `stream.Receiver` before another."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        is_good: Callable[[], Awaitable[bool]],
+        watch: Watch = lambda changed: lambda: None,
+        *,
+        every_s: float = CHECK_INTERVAL,
+    ) -> None:
+        self._receiver = receiver
+        self._is_good = is_good
+        self._watch_accounts = watch
+        self._every_s = every_s
+        self._watch: asyncio.Task[None] | None = None
+        self._unwatch: Callable[[], None] = lambda: None
+        self._changed = asyncio.Event()
+        self._in_doubt = False
+        """Something has changed and was not looked at yet: what arrives meanwhile is held."""
+        self._held: list[bytes] = []
+        self._ended = False
+
+    @property
+    def protocol(self) -> str:
+        """The wrapped receiver's protocol, for the metrics."""
+        label: str = getattr(self._receiver, "protocol", "http")
+        return label
+
+    def on_connected(self, stream: Stream) -> None:
+        self._receiver.on_connected(stream)
+        self._unwatch = self._watch_accounts(self._on_accounts_changed)
+        self._watch = asyncio.get_running_loop().create_task(self._check_token(stream))
+
+    def _on_accounts_changed(self) -> None:
+        self._in_doubt = True
+        self._changed.set()
+
+    def on_frames(self, frames: list[bytes]) -> None:
+        if self._ended:
+            return
+        if self._in_doubt:
+            self._held += frames
+        else:
+            self._receiver.on_frames(frames)
+
+    def on_oversized_frame(self, problem: str) -> None:
+        self._receiver.on_oversized_frame(problem)
+
+    def on_writable(self) -> None:
+        self._receiver.on_writable()
+
+    def on_disconnected(self) -> None:
+        self._ended = True
+        self._unwatch()
+        if self._watch is not None:
+            self._watch.cancel()
+        self._receiver.on_disconnected()
+
+    async def _check_token(self, stream: Stream) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            if not await self._is_token_valid():
+                self._ended = True
+                stream.close(POLICY_VIOLATION, "the access token is no longer good, or your role has changed")
+                return
+
+    async def _is_token_valid(self) -> bool:
+        while True:
+            self._changed.clear()
+            try:
+                good = await self._is_good()
+            except registry.RegistryUnavailable as problem:
+                log.warning("whether a token is still good cannot be told: %s", problem)
+                good = not self._in_doubt
+            except Exception:
+                log.exception("looking whether a token is still good failed")
+                good = not self._in_doubt
+            if not self._changed.is_set():  # otherwise something changed while it was looked at
+                break
+        if good:
+            self._in_doubt = False
+            held, self._held = self._held, []
+            if held and not self._ended:
+                self._receiver.on_frames(held)
+        return good

@@ -1,0 +1,148 @@
+"""Makes what a project of flows has in files: its `runtime.yaml`, compiled flows, its manifest. Starts nothing."""
+
+import json
+import os
+from pathlib import Path
+
+from switchtower.cli import console, output
+from switchtower.cli.flows import flow_run
+from switchtower.engines.flow import project
+from switchtower.engines.flow.ir import flow as ir_flow
+from switchtower.engines.flow.ir import manifest as manifests
+from switchtower.engines.flow.runtime.kinds import catalog
+from switchtower.flows import loader, orchestrator
+
+_LANGUAGES = {".py": "python", ".js": "javascript", ".mjs": "javascript"}
+
+
+def init_project(runtime: str, language: str | None, plugins_language: str | None, *, force: bool) -> int:
+    folder = Path.cwd()
+    place = folder / project.PLACE
+    try:
+        if place.exists() and not force:
+            raise loader.FlowRefused([f"there is a {project.PLACE} already; hint: `--force` writes it again"])
+        settings = _make_settings(folder, runtime, language, plugins_language)
+        manifests.replace_file(place, _encode_settings(settings))
+    except OSError as problem:
+        return flow_run.print_problems(loader.FlowRefused([f"{project.PLACE} cannot be written: {problem.strerror}"]))
+    except loader.FlowRefused as refused:
+        return flow_run.print_problems(refused)
+    console.print_line(f"{project.PLACE} is written: {settings.get('executor_path', 'the runtime that comes with us')}", "green")
+    return 0
+
+
+def _make_settings(folder: Path, runtime: str, language: str | None, plugins_language: str | None) -> dict[str, str]:
+    is_ours = runtime == "python"
+    path = folder / Path(runtime).expanduser()
+    if not is_ours and not (path.is_file() and os.access(path, os.X_OK)):
+        raise loader.FlowRefused([f"`{runtime}` is no program that could be started; hint: give its path, or `python` for ours"])
+    language = language or ("python" if is_ours else _LANGUAGES.get(path.suffix))
+    if language is None:
+        raise loader.FlowRefused(
+            [f"nobody can tell what `{runtime}` is written in; hint: say it with `--language`, as in `rust`"]
+        )
+    settings = {"engine": "python" if is_ours else "proc", "language": language, "plugins_language": plugins_language or language}
+    if not is_ours:
+        # Paths inside the project are written from its folder, so that it can be moved.
+        settings["executor_path"] = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+    for name, value in settings.items():
+        if not value.isprintable() or not value.strip():
+            raise loader.FlowRefused([f"`{name}` cannot be {value!r}; hint: use characters that print"])
+    fits = project.ProjectRuntime(
+        engine=settings["engine"], language=language, plugins_language=settings["plugins_language"], executor_path=None
+    )
+    try:
+        fits.check_family()
+    except project.LanguageMismatch as mismatch:
+        raise loader.FlowRefused([str(mismatch)], exit_code=mismatch.exit_code) from None
+    return settings
+
+
+def _encode_settings(settings: dict[str, str]) -> bytes:
+    # A JSON string is a YAML one too.
+    lines = [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()]
+    return ("runtime:\n" + "\n".join(lines) + "\n").encode(errors="surrogateescape")
+
+
+def validate_flows(files: tuple[Path, ...]) -> int:
+    code, kinds = 0, _list_known_kinds()
+    _warn_about_languages()
+    for file in files:
+        try:
+            flow = loader.load_from_file(file, kinds=kinds).flow
+        except loader.FlowRefused as refused:
+            code = flow_run.print_problems(refused)
+            console.print_line(f"{file}: not valid", "red")
+        else:
+            steps = sum(node.kind not in (ir_flow.EMIT, ir_flow.FINISH) for node in flow.nodes)
+            output.write_line(
+                console.escape_unprintable(f"{file}: valid, flow `{flow.name}` with {_format_count(steps, 'step')}")
+            )
+    return code
+
+
+def _list_known_kinds() -> list[str] | None:
+    """The step kinds of the runtime that is used here; None for a runtime that has to be asked."""
+    try:
+        chosen = orchestrator.choose_runtime(Path.cwd(), None)
+    except loader.FlowRefused:
+        return None
+    return catalog.list_step_kinds(tower=True) if chosen.argv == orchestrator.make_own_argv() else None
+
+
+def _warn_about_languages() -> None:
+    """rep 2: a project whose runtime and plugins are of different languages."""
+    place = project.find_project_file(Path.cwd())
+    try:
+        if place is not None:
+            project.read_project_runtime(place).check_family()
+    except project.ProjectRuntimeError as unusable:
+        console.print_line(f"warning: {unusable}", "yellow")
+
+
+def compile_flow(file: Path, out: Path | None, manifest: Path | None) -> int:
+    import msgspec
+
+    _warn_about_languages()
+    try:
+        wanted = loader.load_from_file(file)
+        content = msgspec.json.format(msgspec.json.encode(wanted.document), indent=2) + b"\n"
+        if manifest is None and out is None:
+            output.write(content)
+            return 0
+        if manifest is None:
+            assert out is not None
+            manifests.replace_file(out, content)
+        else:
+            out = out or manifest.parent / f"{wanted.flow.name}.json"
+            _register_flow(wanted, content, out, manifest)
+    except OSError as problem:
+        return flow_run.print_problems(loader.FlowRefused([f"`{problem.filename or out}` cannot be written: {problem.strerror}"]))
+    except manifests.InvalidManifest as bad:
+        return flow_run.print_problems(loader.FlowRefused([str(bad)]))
+    except loader.FlowRefused as refused:
+        return flow_run.print_problems(refused)
+    console.print_line(f"`{wanted.flow.name}` is compiled to {out}" + (f" and is in {manifest}" if manifest else ""), "green")
+    return 0
+
+
+def _register_flow(wanted: loader.RequestedFlow, content: bytes, out: Path, manifest: Path) -> None:
+    folder, target = manifest.absolute().parent.resolve(), out.absolute().parent.resolve() / out.name
+    if not target.is_relative_to(folder) or target == folder / manifest.name:
+        raise loader.FlowRefused(
+            [f"`{out}` is not beside or below `{manifest}`; hint: a manifest lists flows of its own folder only"]
+        )
+    others = (
+        [entry for entry in manifests.read_manifest(manifest).entries if entry.name != wanted.flow.name]
+        if manifest.exists()
+        else []
+    )
+    ir_path = target.relative_to(folder).as_posix()
+    if (other := next((entry for entry in others if entry.ir_path == ir_path), None)) is not None:
+        raise loader.FlowRefused([f"`{out}` holds the flow `{other.name}`; hint: choose another file with `-o`"])
+    manifests.replace_file(target, content)
+    manifests.write_manifest(manifest, [*others, manifests.make_entry(wanted.flow, ir_path)])
+
+
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,1 +1,0 @@
-"""MCP servers for the command line: which there are, and whether one can be started, tried out for a moment."""

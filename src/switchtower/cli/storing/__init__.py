@@ -1,1 +1,0 @@
-"""Stores as a command line names them: which one is meant, and how it is opened while nobody else uses it."""

@@ -1,0 +1,285 @@
+"""Which node has which host, by what each says of itself. Pure.
+
+Clocks of machines differ, so connections are numbered by a count that all nodes share: whoever hears of a greater number goes
+on from there. A host that comes to a second node has thus a greater number there than at the first, unless the second has not
+heard of the first yet. Then the node's id decides, the same everywhere: of two connections exactly one stays.
+
+A host that is connected to another node, as this one speaks to it.
+
+Hosts that are connected to other nodes: who has which is told around, and what is said to one goes by way of its node.
+
+Words about who is there are not lost: whoever meets a node says all it has and asks the same of it. A node that cannot be
+reached takes its hosts with it, and brings them again when it is back."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from switchtower.cluster import relay_messages
+from switchtower.cluster.mesh import ports
+from switchtower.cluster.mesh.ports import Mesh
+from switchtower.cluster.relay_messages import PresenceMessage
+from switchtower.protocols.relay import errors, messages
+from switchtower.protocols.relay.hub.connected_hosts import ConnectedHost, ConnectedHosts, OnSent
+
+
+class ClaimChanges(NamedTuple):
+    """What is different after some words of another node."""
+
+    appeared: frozenset[str] = frozenset()
+    """Hosts that no other node had before."""
+    vanished: frozenset[str] = frozenset()
+    """Hosts that no other node has any more."""
+    replaced: frozenset[str] = frozenset()
+    """Hosts of ours that have come to another node since."""
+
+
+class HostClaims:
+    def __init__(self, own_node_id: str) -> None:
+        self._own_node_id = own_node_id
+        self._clock = 0
+        self._own: dict[str, int] = {}
+        self._others: dict[str, dict[str, int]] = {}
+        self._last_stamps: dict[str, int] = {}
+
+    def __contains__(self, host_id: str) -> bool:
+        """Whether another node has it."""
+        return any(host_id in hosts for hosts in self._others.values())
+
+    def find_holder(self, host_id: str) -> str | None:
+        """The other node that has it; where several say so, the one that it came to last."""
+        found = [(hosts[host_id], node_id) for node_id, hosts in self._others.items() if host_id in hosts]
+        return max(found)[1] if found else None
+
+    def list_holders(self, host_id: str) -> list[str]:
+        return [node_id for node_id, hosts in self._others.items() if host_id in hosts]
+
+    # What happens here, and what is told of it
+
+    def claim(self, host_id: str) -> PresenceMessage:
+        self._own[host_id] = stamp = self._increment_clock()
+        return PresenceMessage(stamp, here={host_id: stamp})
+
+    def release(self, host_id: str) -> PresenceMessage:
+        self._own.pop(host_id, None)
+        return PresenceMessage(self._increment_clock(), gone=[host_id])
+
+    def make_full_presence(self, *, wants_all: bool) -> PresenceMessage:
+        return PresenceMessage(self._increment_clock(), here=dict(self._own), is_all=True, wants_all=wants_all)
+
+    # What others say
+
+    def apply_presence(self, node_id: str, presence: PresenceMessage) -> ClaimChanges:
+        self._clock = max(self._clock, presence.stamp, *presence.here.values())
+        if presence.stamp <= self._last_stamps.get(node_id, 0):
+            return ClaimChanges()  # from a connection that has ended: later words were heard already
+        self._last_stamps[node_id] = presence.stamp
+        hosts = self._others.get(node_id, {})
+        now = {} if presence.is_all else {host_id: stamp for host_id, stamp in hosts.items() if host_id not in presence.gone}
+        return self._replace(node_id, now | presence.here)
+
+    def remove_node(self, node_id: str) -> ClaimChanges:
+        """The node cannot be reached: it takes its hosts with it. What it said last is remembered, to know what is older."""
+        return self._replace(node_id, {})
+
+    def _replace(self, node_id: str, now: dict[str, int]) -> ClaimChanges:
+        before = self._others.pop(node_id, {})
+        named = before.keys() | now.keys()
+        known = {host_id for host_id in named if host_id in self}
+        if now:
+            self._others[node_id] = now
+        return ClaimChanges(
+            appeared=frozenset(now.keys() - before.keys() - known),
+            vanished=frozenset(before.keys() - now.keys() - known),
+            replaced=frozenset(
+                host_id
+                for host_id in now.keys() & self._own.keys()
+                if (now[host_id], node_id) > (self._own[host_id], self._own_node_id)
+            ),
+        )
+
+    def _increment_clock(self) -> int:
+        self._clock += 1
+        return self._clock
+
+
+class RemoteHostChannel:
+    """Implements `roster.Line`."""
+
+    def __init__(self, mesh: Mesh, node_id: str, host_id: str) -> None:
+        self._mesh = mesh
+        self._node_id = node_id
+        self._host_id = host_id
+
+    def post(self, frame: bytes, done: OnSent) -> None:
+        def told(outcome: relay_messages.NodeReply | errors.RelayError) -> None:
+            if isinstance(outcome, errors.RelayError):
+                done(outcome)
+            else:
+                done(None if outcome.ok else errors.HostOffline())
+
+        relay_messages.send_request(
+            self._mesh, self._node_id, relay_messages.HOST_SEND, relay_messages.HostFrameMessage(self._host_id, frame), told
+        )
+
+    async def call(self, frame: bytes, request_id: str, timeout_s: float | None) -> messages.Response:
+        letter = relay_messages.HostFrameMessage(self._host_id, frame, request_id, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await relay_messages.request(self._mesh, self._node_id, relay_messages.HOST_CALL, letter)
+        except TimeoutError:
+            raise errors.HostOffline(errors.HOST_SILENT) from None
+        return msgspec.convert(answer.result, messages.Response)
+
+
+log = logging.getLogger(__name__)
+
+MAX_CONCURRENT_CALLS = 10_000
+"""Of other nodes to hosts that are connected here."""
+
+
+class HostObserver(Protocol):
+    """Who keeps books on hosts."""
+
+    def on_remote_host_connected(self, host_id: str) -> None: ...
+
+    def on_remote_host_disconnected(self, host_id: str) -> None: ...
+
+
+class RemoteHosts:
+    """Implements `roster.Far`."""
+
+    def __init__(self, mesh: ports.Mesh) -> None:
+        self._mesh = mesh
+        self._claims = HostClaims(mesh.local_peer.node_id)
+        self._calls: set[asyncio.Task[None]] = set()
+        self._connected_hosts: ConnectedHosts
+        self._observer: HostObserver
+        self._unwatch: Callable[[], None] = lambda: None
+
+    def open(self, connected_hosts: ConnectedHosts, observer: HostObserver) -> None:
+        self._connected_hosts = connected_hosts
+        self._observer = observer
+        mesh = self._mesh
+        mesh.handle_notifications(relay_messages.PRESENCE, self._on_presence)
+        mesh.handle_notifications(relay_messages.HOST_DISCONNECT, self._on_disconnect_request)
+        mesh.handle_requests(relay_messages.HOST_SEND, self._on_send_request)
+        mesh.handle_requests(relay_messages.HOST_CALL, self._on_call_request)
+        self._unwatch = mesh.watch(self._on_node_connected, self._on_node_disconnected)
+
+    async def close(self) -> None:
+        self._unwatch()
+        for call in tuple(self._calls):
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    # The roster's side
+
+    def __contains__(self, host_id: str) -> bool:
+        return host_id in self._claims
+
+    def find_channel(self, host_id: str) -> RemoteHostChannel | None:
+        node_id = self._claims.find_holder(host_id)
+        return None if node_id is None else RemoteHostChannel(self._mesh, node_id, host_id)
+
+    def on_host_connected(self, host_id: str) -> None:
+        self._notify_all(self._claims.claim(host_id))
+
+    def on_host_disconnected(self, host_id: str) -> None:
+        self._notify_all(self._claims.release(host_id))
+
+    def disconnect(self, host_id: str, reason: str) -> None:
+        for node_id in self._claims.list_holders(host_id):
+            self._mesh.notify(
+                node_id,
+                relay_messages.HOST_DISCONNECT,
+                relay_messages.encode(relay_messages.DisconnectHostMessage(host_id, reason)),
+            )
+
+    # Who has which
+
+    def _on_node_connected(self, peer: ports.MeshPeer) -> None:
+        self._notify(peer.node_id, self._claims.make_full_presence(wants_all=True))
+
+    def _on_node_disconnected(self, peer: ports.MeshPeer) -> None:
+        self._apply_changes(self._claims.remove_node(peer.node_id))
+
+    def _on_presence(self, node_id: str, body: bytes) -> None:
+        said = _decode_or_log(node_id, body, relay_messages.PresenceMessage)
+        if said is None:
+            return
+        if said.wants_all:
+            self._notify(node_id, self._claims.make_full_presence(wants_all=False))
+        # Of one that cannot be spoken to we want nothing: when it can, it is asked for all again.
+        if node_id in self._mesh.peers:
+            self._apply_changes(self._claims.apply_presence(node_id, said))
+
+    def _apply_changes(self, change: ClaimChanges) -> None:
+        for host_id in change.replaced:
+            self._connected_hosts.disconnect_replaced(host_id)
+        for host_id in change.appeared:
+            self._observer.on_remote_host_connected(host_id)
+        for host_id in change.vanished:
+            self._observer.on_remote_host_disconnected(host_id)
+
+    def _notify_all(self, presence: relay_messages.PresenceMessage) -> None:
+        body = relay_messages.encode(presence)
+        for node_id in tuple(self._mesh.peers):
+            self._mesh.notify(node_id, relay_messages.PRESENCE, body)
+
+    def _notify(self, node_id: str, presence: relay_messages.PresenceMessage) -> None:
+        self._mesh.notify(node_id, relay_messages.PRESENCE, relay_messages.encode(presence))
+
+    # What other nodes ask of hosts that are connected here. Nothing is passed on a second time, so nothing goes in circles.
+
+    def _on_disconnect_request(self, node_id: str, body: bytes) -> None:
+        if (said := _decode_or_log(node_id, body, relay_messages.DisconnectHostMessage)) is not None:
+            self._connected_hosts.disconnect_local(said.host_id, said.reason)
+
+    def _on_send_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
+        asked = _decode_or_log(node_id, body, relay_messages.HostFrameMessage)
+        line = None if asked is None else self._connected_hosts.find_local(asked.host_id)
+        if asked is None or line is None:
+            _send_reply(reply, relay_messages.make_error_reply(errors.HostOffline()))
+        else:
+            line.post(asked.frame, lambda _: _send_reply(reply, relay_messages.NodeReply(True)))
+
+    def _on_call_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
+        asked = _decode_or_log(node_id, body, relay_messages.HostFrameMessage)
+        line = None if asked is None else self._connected_hosts.find_local(asked.host_id)
+        if asked is None or line is None or asked.request_id is None:
+            _send_reply(reply, relay_messages.make_error_reply(errors.HostOffline()))
+        elif len(self._calls) >= MAX_CONCURRENT_CALLS:
+            _send_reply(reply, relay_messages.make_error_reply(errors.RelayError(errors.TOO_MANY_CALLS)))
+        else:
+            task = asyncio.get_running_loop().create_task(self._call(line, asked, asked.request_id, reply))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _call(
+        self, line: ConnectedHost, request: relay_messages.HostFrameMessage, request_id: str, reply: ports.ReplyCallback
+    ) -> None:
+        answer = relay_messages.make_error_reply(errors.HostOffline(errors.HOST_GONE))
+        try:
+            answer = relay_messages.NodeReply(
+                True, msgspec.to_builtins(await line.call(request.frame, request_id, request.timeout_s))
+            )
+        except errors.RelayError as refusal:
+            answer = relay_messages.make_error_reply(refusal)
+        finally:
+            _send_reply(reply, answer)
+
+
+def _send_reply(reply: ports.ReplyCallback, answer: relay_messages.NodeReply) -> None:
+    reply(relay_messages.encode(answer))
+
+
+def _decode_or_log(node_id: str, body: bytes, type_: type[relay_messages.NodeMessageT]) -> relay_messages.NodeMessageT | None:
+    try:
+        return relay_messages.decode(body, type_)
+    except relay_messages.NodeMessageError as problem:
+        log.warning("node %s says what cannot be read: %s", node_id, problem)
+        return None

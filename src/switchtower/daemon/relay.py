@@ -1,0 +1,205 @@
+"""Relay as the daemon's other parts see it, before and after it is loaded: when the first client comes, or when the daemon
+listens and has the time."""
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from switchtower import config
+from switchtower.accounts.authenticators import ConnectionAuthenticator, TokenBoundReceiver
+from switchtower.cluster.mesh.ports import Mesh
+from switchtower.core import redact
+from switchtower.core.ports import registry as ports_registry
+from switchtower.core.roles import Access
+from switchtower.daemon.web import WebFeatures
+from switchtower.runtime.runtime import Runtime
+from switchtower.tools.processes import command_environment
+
+if TYPE_CHECKING:
+    from switchtower.daemon.relay_parts import RelayParts
+    from switchtower.transports import upgrade, ws_server
+
+APP_PATH, HOST_PATH = "/ws/app", "/ws/host"
+MAX_USER_AGENT_LENGTH = 200
+
+
+class SharedServices(Struct, frozen=True):
+    """What the nodes of one tower have in common. Alone, a daemon has the first two to itself."""
+
+    registry: ports_registry.Registry
+    """Opened and closed with the parts."""
+    jwt_secret: bytes
+    mesh: Mesh | None = None
+    """The way to the other nodes."""
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"Shared(registry={self.registry!r}, mesh={self.mesh!r})"
+
+
+class LazyRelay:
+    def __init__(
+        self,
+        settings: config.Settings,
+        runtime: Runtime,
+        authenticator: ConnectionAuthenticator,
+        redactor: redact.Redactor,
+        owner_token: str,
+        version: str,
+        web: WebFeatures,
+        *,
+        shared: SharedServices | None = None,
+    ) -> None:
+        """`shared` is what several nodes have in common; None for a daemon that is alone."""
+        self._settings = settings
+        self._web = web
+        self._runtime = runtime
+        self._authenticator = authenticator
+        self._redactor = redactor
+        self._owner_token = owner_token
+        self._version = version
+        self._shared = shared
+        self._started_at_ms = runtime.now_ms()
+        self._loading = asyncio.Lock()
+        self._made: RelayParts | None = None
+        self._parts: RelayParts | None = None
+
+    async def get_parts(self) -> "RelayParts":
+        """Loads them if nobody has."""
+        async with self._loading:
+            if self._parts is None:
+                await asyncio.to_thread(import_module, "switchtower.daemon.relay_parts")
+                from switchtower.daemon.relay_parts import RelayParts
+
+                self._made = self._made or RelayParts(
+                    self._settings,
+                    self._runtime,
+                    self._redactor,
+                    self._owner_token,
+                    self._version,
+                    self._authenticator.find_run,
+                    self._web,
+                    self._shared or self._make_own_services(),
+                    self._started_at_ms,
+                )
+                parts = self._made  # where opening it failed, it is tried again with the next who asks
+                await parts.open()
+                self._parts = parts
+            return self._parts
+
+    def _make_own_services(self) -> SharedServices:
+        from switchtower.accounts import credentials
+        from switchtower.stores.sqlite.registry import SqliteRegistry
+
+        secret = credentials.load_jwt_secret(self._settings.data_dir, command_environment.get_full_environment())
+        return SharedServices(SqliteRegistry(self._settings.registry_path), secret)
+
+    async def authenticate_user(self, request: "upgrade.UpgradeRequest") -> Access | None:
+        """Whoever comes with a token: the owner, or a user who has logged in."""
+        if (access := self._authenticator.authenticate_websocket(request.origin)) is not None:
+            return msgspec.structs.replace(access, device=_get_user_agent(request))
+        token = request.origin.token
+        if token is None or not self._authenticator.is_owner_process(request.origin):
+            return None
+        identity = await (await self.get_parts()).accounts.verify(token)
+        if identity is None:
+            return None
+        return Access(
+            name=identity.name,
+            via="web",
+            trusted=True,
+            role=identity.role,
+            device=identity.describe_device(_get_user_agent(request)),
+            address=request.origin.machine,
+        )
+
+    async def accept_app(self, request: "upgrade.UpgradeRequest") -> "ws_server.UpgradeVerdict":
+        from switchtower.transports import upgrade
+
+        access = await self.authenticate_user(request)
+        if access is None:
+            return upgrade.UpgradeRefusal(401, "log in, and pass the access token as `?token=`")
+        from switchtower.protocols.relay import wire_values
+        from switchtower.protocols.relay.hub.app_connection import AppConnection
+
+        # Whatever token it came with, it is a page or an app that has come in here.
+        access = msgspec.structs.replace(access, via="web", trusted=True)
+        admission = upgrade.UpgradeAdmission(
+            receiver=AppConnection((await self.get_parts()).hub, access),
+            max_message_bytes=self._settings.max_line_bytes,
+            complaint=wire_values.format_frame_too_long,
+            discards_long_frames=True,
+        )
+        return await self.bind_to_token(request, admission, access)
+
+    async def bind_to_token(
+        self, request: "upgrade.UpgradeRequest", verdict: "ws_server.UpgradeVerdict", access: Access
+    ) -> "ws_server.UpgradeVerdict":
+        """The same, for as long as the token is good that it came with and has the same role. The owner's token has no end."""
+        from switchtower.transports import upgrade
+
+        token = request.origin.token
+        if (
+            token is None
+            or isinstance(verdict, upgrade.UpgradeRefusal)
+            or self._authenticator.authenticate_websocket(request.origin) is not None
+        ):
+            return verdict
+        accounts = (await self.get_parts()).accounts
+
+        async def is_good() -> bool:
+            identity = await accounts.verify(token)
+            return identity is not None and identity.role is access.role
+
+        if isinstance(verdict, upgrade.UpgradeAdmission):
+            return msgspec.structs.replace(verdict, receiver=TokenBoundReceiver(verdict.receiver, is_good, accounts.watch))
+        return TokenBoundReceiver(verdict, is_good, accounts.watch)
+
+    async def accept_host(self, request: "upgrade.UpgradeRequest") -> "ws_server.UpgradeVerdict":
+        from switchtower.transports import upgrade
+        from switchtower.transports.origins import AllowedOrigins, OriginVerdict
+
+        # The first token of a host is taken on trust, so a page could name itself one.
+        sites = AllowedOrigins(self._settings.origins)
+        if request.origin.is_page and upgrade.judge_origin(request, sites) is not OriginVerdict.CONFIGURED:
+            return upgrade.UpgradeRefusal(403, "a page cannot be a host")
+        if not self._authenticator.is_owner_process(request.origin):
+            return upgrade.UpgradeRefusal(403, "a process of a run cannot be a host")
+        parts = await self.get_parts()
+        admitted = await parts.host_authenticator.authenticate(request)
+        if isinstance(admitted, upgrade.UpgradeRefusal):
+            return admitted
+        from switchtower.daemon.relay_parts import PING_SECONDS
+        from switchtower.protocols.relay import wire_values
+
+        return upgrade.UpgradeAdmission(
+            receiver=parts.hub.make_host_connection(admitted),
+            max_message_bytes=self._settings.host_max_frame_bytes,
+            complaint=wire_values.format_frame_too_long,
+            discards_long_frames=True,
+            ping_seconds=PING_SECONDS,
+        )
+
+    async def close_for_restart(self, code: int, reason: str) -> None:
+        """Apps and hosts that are connected."""
+        if self._parts is not None:
+            self._parts.hub.close_for_restart(code, reason)
+
+    def get_link_status(self) -> dict[str, Any]:
+        """How the link to the hub stands, for people. Loads nothing, and holds no token."""
+        if self._settings.hub is None:
+            return {"hub": None}
+        link = None if self._parts is None else self._parts.link
+        state = {"phase": "starting"} if link is None else msgspec.to_builtins(link.status)
+        return {"hub": self._settings.hub, **state}
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+
+def _get_user_agent(request: "upgrade.UpgradeRequest") -> str:
+    return request.headers.get("user-agent", "")[:MAX_USER_AGENT_LENGTH]

@@ -1,1 +1,0 @@
-"""What an orchestrator of flows knows of its project: the runtime to use, what runtimes can do, and control nodes."""

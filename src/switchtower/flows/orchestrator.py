@@ -1,0 +1,136 @@
+"""A flow's run on the runtime of its project: the orchestrator's parts put together. Starts the runtime, and prints nothing."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+
+from switchtower.engines.flow import capabilities, project
+from switchtower.flows import loader
+from switchtower.protocols.rep import client, driver, errors, messages, outcome
+from switchtower.tools.processes import command_environment
+
+OWN_ENGINE = "python"
+"""The engine that comes with us."""
+
+
+class ChosenRuntime(Struct, frozen=True, kw_only=True):
+    """The runtime to use."""
+
+    engine: str
+    argv: list[str]
+    language: str | None = None
+    settings: Path | None = None
+    """The file that says so, where one does."""
+
+
+def choose_runtime(start: Path, executor: str | None) -> ChosenRuntime:
+    """The override, the project's own, or the runtime that comes with us. Raises `flows.Refused`."""
+    if executor is not None:
+        # rep 2: an override is for looking into things, so it need not be of the project's family.
+        return ChosenRuntime(engine="proc", argv=[str(start / Path(executor).expanduser())])
+    place = project.find_project_file(start)
+    if place is None:
+        return ChosenRuntime(engine=OWN_ENGINE, argv=make_own_argv(), language="python")
+    try:
+        runtime = project.read_project_runtime(place)
+        runtime.check_family()
+    except project.ProjectRuntimeError as unusable:
+        code = outcome.VALIDATION if isinstance(unusable, project.LanguageMismatch) else None
+        raise loader.FlowRefused([str(unusable)], exit_code=unusable.exit_code, code=code) from None
+    argv = make_own_argv() if runtime.executor_path is None else [runtime.executor_path]
+    return ChosenRuntime(engine=runtime.engine, argv=argv, language=runtime.language, settings=place)
+
+
+def make_own_argv() -> list[str]:
+    # -P: a `json.py` in the folder of the run is not ours to load.
+    return [sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime"]
+
+
+async def run_flow(
+    requested: loader.RequestedFlow,
+    inputs: dict[str, Any],
+    chosen: ChosenRuntime,
+    *,
+    folder: Path,
+    cancel: asyncio.Event,
+    on_event: driver.OnRunEvent,
+    timeout_s: float | None = None,
+    allow_shell: bool = False,
+    log_json: bool = False,
+) -> outcome.FlowRunOutcome:
+    order = driver.RuntimeRunOrder(
+        argv=chosen.argv,
+        cwd=str(folder),
+        ir=requested.document,
+        required=requested.flow.list_step_kinds(),
+        run_id=str(uuid4()),
+        trace_id=str(uuid4()),
+        engine=chosen.engine,
+        inputs=inputs,
+        allow_shell=allow_shell,
+        log_json=log_json,
+        timeout_s=timeout_s or driver.TIMEOUT,
+        environment=_make_environment(chosen),
+    )
+    return await driver.drive_run(
+        order,
+        cancel=cancel,
+        on_event=on_event,
+        on_capabilities=lambda said: _cache_capabilities(chosen, said),
+        adapt=capabilities.remove_kinds,
+        drive_control=make_step_driver(order),
+    )
+
+
+async def get_capabilities(chosen: ChosenRuntime, *, folder: Path, timeout_s: float) -> dict[str, Any]:
+    """What a runtime says of itself. Raises `client.Broken`, `client.Refused`, `child.NotStarted` and `TimeoutError`."""
+    marching = client.RuntimeEnvironment(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=timeout_s)
+    started = client.RuntimeClient.start(
+        chosen.argv, cwd=str(folder), runtime_environment=marching, environment=_make_environment(chosen)
+    )
+    async with started as runtime, asyncio.timeout(timeout_s):
+        said = await runtime.call(messages.CAPABILITIES, {}, dict[str, Any])
+    _cache_capabilities(chosen, said)
+    return said
+
+
+def make_refused_outcome(refused: loader.FlowRefused) -> outcome.FlowRunOutcome:
+    """A run that no runtime was asked for, as its caller is told of it."""
+    error = outcome.make_error(refused.code, str(refused), details={"problems": refused.problems})
+    summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
+    before = refused.exit_code == errors.RepExitCode.INVALID_BEFORE_HANDSHAKE
+    return outcome.FlowRunOutcome(flow=refused.flow, status="failed", summary=summary, events=[], before_handshake=before)
+
+
+def _make_environment(chosen: ChosenRuntime) -> dict[str, str]:
+    """Ours has to find the daemon that people, and agents, are asked through; another's business that is not."""
+    seen = command_environment.current_environment()
+    home = os.environ.get("TOWER_HOME")
+    return {**seen, "TOWER_HOME": home} if home is not None and chosen.argv == make_own_argv() else seen
+
+
+def _cache_capabilities(chosen: ChosenRuntime, reported: dict[str, Any]) -> None:
+    capabilities.write_capabilities(chosen.engine, reported)
+
+
+def make_step_driver(order: driver.RuntimeRunOrder) -> driver.DriveControl:
+    """For a runtime that lacks control kinds."""
+
+    async def direct(
+        lend: driver.RunStep, cancel: asyncio.Event, hand_on: Callable[[list[dict[str, Any]], int], Awaitable[None]]
+    ) -> Mapping[str, Any]:
+        # Late: only a runtime without control kinds needs our executor here.
+        from switchtower.engines.flow import delegation
+
+        director = delegation.StepDelegator(
+            order.ir, order.inputs, run_id=order.run_id, workspace=order.cwd, allow_shell=order.allow_shell
+        )
+        return await director(lend, cancel, hand_on)
+
+    return direct

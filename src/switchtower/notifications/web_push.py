@@ -1,0 +1,272 @@
+"""Where the keys and subscriptions of Web Push are kept: a folder of the owner's, or what several nodes share.
+
+Notifications to browsers that subscribed, through their makers' push services (Web Push). A service sees when something is
+sent and how long it is, and nothing of what it says. Keys and subscriptions are kept for the owner's eyes only."""
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from switchtower.notifications import delivery, encryption, notifier
+from switchtower.settings.sources import ConfigError
+from switchtower.tools import atomic_write
+
+
+class SubscriptionStore(Protocol):
+    async def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes: ...
+
+    async def read(self, name: str) -> bytes | None: ...
+
+    async def update(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
+        """Nobody else changes it between what `update` is given and what it gives."""
+        ...
+
+
+class FolderSubscriptionStore:
+    """Implements `Shelf` for a daemon that is alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = asyncio.Lock()
+
+    async def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
+        async with self._lock:  # two who came first together would make two
+            kept = await asyncio.to_thread(atomic_write.read_or_create_private, self._folder / name, lambda: make().decode())
+            return kept.encode()
+
+    async def read(self, name: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return await asyncio.to_thread((self._folder / name).read_bytes)
+        return None
+
+    async def update(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
+        async with self._lock:
+            await asyncio.to_thread(atomic_write.write_private, self._folder / name, update(await self.read(name)))
+
+
+log = logging.getLogger(__name__)
+
+KEY_FILE, SUBSCRIPTIONS_FILE = "webpush.key", "webpush.json"
+MAX_SUBSCRIPTIONS_PER_USER = 20
+MAX_SUBSCRIPTIONS = 200
+CONCURRENT_SENDS = 8
+TIME_TO_LIVE = 86_400
+_GONE_STATUSES = (404, 410)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_DEFAULT_CONTACT = "mailto:nobody@localhost.invalid"
+
+
+class InvalidSubscription(Exception):
+    """A subscription that cannot be taken: why, and what to do."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(f"{message}; hint: {hint}")
+        self.message = message
+        self.hint = hint
+
+
+class PushSubscription(Struct, frozen=True):
+    user: str
+    endpoint: str
+    p256dh: str
+    auth: str
+    added_at_ms: int
+
+    def __repr__(self) -> str:
+        """Without the endpoint: whoever has it can send."""
+        return f"Subscription(user={self.user!r}, service={urlsplit(self.endpoint).hostname!r})"
+
+
+def check_installed() -> None:
+    """Raises `ConfigError`."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise ConfigError(
+            "web_push", "your settings", "needs a library that is not installed", hint="pip install 'switchtower[webpush]'"
+        )
+
+
+async def _is_always_known(name: str) -> bool:
+    return True
+
+
+class WebPushChannel:
+    """Implements `notify.Channel`, and `ports.Pushes` of relay's HTTP."""
+
+    name = "a browser's push service"
+
+    def __init__(self, store: SubscriptionStore, *, contact: str | None, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._contact = contact or _DEFAULT_CONTACT
+        self._now = now
+        self._key: Any = None
+        self.knows: Callable[[str], Awaitable[bool]] = _is_always_known
+        """Whether there is still such a user: who was removed is told nothing more."""
+
+    # Browsers
+
+    async def get_public_key(self) -> str:
+        return encryption.encode_base64url(encryption.encode_public_key(await self._load_key()))
+
+    async def subscribe(self, user: str, endpoint: str, p256dh: str, auth: str) -> None:
+        """Raises `Unusable`."""
+        _check_endpoint(endpoint)
+        try:
+            await asyncio.to_thread(encryption.check_keys, p256dh, auth)
+        except ValueError:
+            raise InvalidSubscription(
+                "these are no keys of a browser", hint="pass what `PushSubscription.toJSON()` gives"
+            ) from None
+        fresh = PushSubscription(user, endpoint, p256dh, auth, int(self._now() * 1_000))
+
+        def added(kept: bytes | None) -> bytes:
+            known = _decode_subscriptions(kept)
+            known.pop(endpoint, None)
+            own = [each for each in known.values() if each.user == user]
+            for oldest in own[: max(0, len(own) - MAX_SUBSCRIPTIONS_PER_USER + 1)]:
+                del known[oldest.endpoint]
+            if len(known) >= MAX_SUBSCRIPTIONS:
+                raise InvalidSubscription(
+                    f"{MAX_SUBSCRIPTIONS} browsers have subscribed already", hint="unsubscribe some of them"
+                )
+            return _encode_subscriptions({**known, endpoint: fresh})
+
+        await self._store.update(SUBSCRIPTIONS_FILE, added)
+
+    async def unsubscribe(self, user: str, endpoint: str) -> bool:
+        known = await self._load_subscriptions()
+        if endpoint not in known or known[endpoint].user != user:
+            return False
+        await self._forget(endpoint)
+        return True
+
+    # News
+
+    async def send(self, notification: notifier.Notification) -> None:
+        """To all of them. What one service does not take is that one's loss: others are not told twice for it."""
+        subscriptions = list((await self._load_subscriptions()).values())
+        if not subscriptions:
+            return
+        message = _encode_message(notification)
+        crowd = asyncio.Semaphore(CONCURRENT_SENDS)
+
+        async def tell(subscription: PushSubscription) -> None:
+            async with crowd:
+                await self._send_to(subscription, message, urgent=notification.event == notifier.DECISION)
+
+        await asyncio.gather(*(tell(subscription) for subscription in subscriptions))
+
+    async def _send_to(self, subscription: PushSubscription, message: bytes, *, urgent: bool) -> None:
+        if not await self.knows(subscription.user):
+            await self._forget(subscription.endpoint)
+            return
+        body, authorization = await asyncio.to_thread(self._make_request, subscription, message, await self._load_key())
+        headers = {
+            "Authorization": authorization,
+            "Content-Encoding": "aes128gcm",
+            "Content-Type": "application/octet-stream",
+            "TTL": str(TIME_TO_LIVE),
+            "Urgency": "high" if urgent else "normal",
+        }
+        for last in (False, True):
+            try:
+                await delivery.post_notification(subscription.endpoint, body, headers)
+                return
+            except delivery.DeliveryRejected as refusal:
+                if refusal.status in _GONE_STATUSES:  # RFC 8030, section 7.3: the browser has unsubscribed
+                    await self._forget(subscription.endpoint)
+                    return
+                problem: notifier.DeliveryFailed = refusal
+            except notifier.DeliveryFailed as trouble:
+                problem = trouble
+            if last or not problem.again:
+                log.warning("%s did not take a message: %s", urlsplit(subscription.endpoint).hostname, problem)
+                return
+            await asyncio.sleep(min(problem.after or 1.0, notifier.MAX_RETRY_DELAY))
+
+    def _make_request(self, subscription: PushSubscription, message: bytes, key: Any) -> tuple[bytes, str]:
+        body = encryption.encrypt_message(
+            message,
+            encryption.decode_base64url(subscription.p256dh),
+            encryption.decode_base64url(subscription.auth),
+            key=encryption.generate_private_key(),
+            salt=secrets.token_bytes(16),
+        )
+        return body, encryption.make_authorization(subscription.endpoint, key, contact=self._contact, now=self._now())
+
+    # What is kept
+
+    async def _load_key(self) -> Any:
+        if self._key is None:
+            kept = await self._store.get_or_create(
+                KEY_FILE, lambda: encryption.encode_pem(encryption.generate_private_key()).encode()
+            )
+            self._key = encryption.decode_pem(kept.decode())
+        return self._key
+
+    async def _load_subscriptions(self) -> dict[str, PushSubscription]:
+        try:
+            return _decode_subscriptions(await self._store.read(SUBSCRIPTIONS_FILE))
+        except OSError as problem:
+            log.warning("the subscriptions of browsers cannot be read: %s", type(problem).__name__)
+            return {}
+
+    async def _forget(self, endpoint: str) -> None:
+        def without(kept: bytes | None) -> bytes:
+            known = _decode_subscriptions(kept)
+            known.pop(endpoint, None)
+            return _encode_subscriptions(known)
+
+        await self._store.update(SUBSCRIPTIONS_FILE, without)
+
+
+def _decode_subscriptions(kept: bytes | None) -> dict[str, PushSubscription]:
+    if kept is None:
+        return {}
+    try:
+        subscriptions = msgspec.json.decode(kept, type=list[PushSubscription])
+    except msgspec.MsgspecError as problem:
+        log.warning("`%s` cannot be read (%s); browsers must subscribe anew", SUBSCRIPTIONS_FILE, type(problem).__name__)
+        return {}
+    return {subscription.endpoint: subscription for subscription in subscriptions}
+
+
+def _encode_subscriptions(known: dict[str, PushSubscription]) -> bytes:
+    return msgspec.json.encode(list(known.values()))
+
+
+def _check_endpoint(endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        port_is_fine = parts.port is None or 0 < parts.port < 65_536
+    except ValueError:
+        parts, port_is_fine = urlsplit(""), False
+    is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    is_plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint and "@" not in parts.netloc
+    if not (is_web and parts.hostname and port_is_fine and is_plain):
+        raise InvalidSubscription("this is not the address of a push service", hint="pass what `PushSubscription.toJSON()` gives")
+
+
+def _encode_message(notification: notifier.Notification) -> bytes:
+    """As our service worker reads it."""
+    told = {
+        "title": notification.title,
+        "body": "\n".join(part for part in (notification.run_title, notification.text) if part),
+        "tag": notification.tag,
+        "url": notification.place,
+        "event": notification.event,
+    }
+    content = msgspec.json.encode(told)
+    while len(content) > encryption.MAX_PLAINTEXT_BYTES and told["body"]:
+        told["body"] = told["body"][: len(told["body"]) // 2]
+        content = msgspec.json.encode(told)
+    return content

@@ -1,0 +1,275 @@
+"""What to do about each error that a run can meet. Pure.
+
+A session's events folded into blocks, one event at a time, and older ones put before them. Pure.
+
+After an answer is whole, a run begins or a run ends, nothing is under way: such a point is *settled*, and what comes behind it
+folds the same whatever came before. So when an older page arrives, only the events up to the first settled point are folded
+again."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import UNSET
+
+from switchtower.client import dialogs
+from switchtower.client.frames import PushEvent
+from switchtower.presentation import transcript_blocks
+from switchtower.presentation.run_facts import START_PHASES, RunFacts
+from switchtower.protocols.push import messages
+
+_REMEDIES = {
+    "MODEL_ERROR": "try again, or choose another model with `/model`",
+    "PROVIDER_NOT_CONFIGURED": "choose another model with `/model`; `tower models` says what each one needs",
+    "BUDGET_EXCEEDED": "send a message to go on with a fresh budget",
+    "RUN_INTERRUPTED": "send a message to go on where it stopped",
+    "RESTORE_FAILED": "look at `/diff`; the files that were changed since are left alone",
+    "SANDBOX_UNAVAILABLE": "restore the folder or install the sandbox that is missing, or start a session with another",
+    "NOT_STARTED": "check that the program is installed and in the PATH",
+    "APPROVAL_EXPIRED": "send a message to go on; it will be asked again",
+    "COMPACTION_FAILED": "try `/compact` again, or go on in a `/new` session",
+    "MCP_SERVER_FAILED": "see `tower logs` for what the server said",
+}
+
+
+def find_remedy(code: str) -> str:
+    return _REMEDIES.get(code, "")
+
+
+_SILENT_PHASES = (
+    "Checkpoint ",
+    "Retry succeeded",
+    "Retries failed",
+    "Screen",
+    "Keys typed by ",
+    "Terminal resized",
+    "Usage",
+    "Typing is ",
+    "Prompt expanded",
+    "Dialog ",
+    "Thinking",
+    "Executing tool",
+)
+"""How phases begin that say nothing new."""
+_SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "APPROVAL_WITHDRAWN", "ERRAND_STARTED"})
+MOST_BLOCKS = 6_000
+
+
+class TranscriptModel:
+    def __init__(self) -> None:
+        self.blocks: list[transcript_blocks.TranscriptBlock] = []
+        self.facts = RunFacts()
+        self.first_seq = 0
+        """The oldest event that is folded in; 0 before the first."""
+        self.last_seq = 0
+        self._stream: transcript_blocks.AnswerBlock | transcript_blocks.ThinkingBlock | None = None
+        self._message: list[transcript_blocks.TextStreamBlock] = []
+        """What was streamed of the message that is under way."""
+        self._open_tools: list[transcript_blocks.ToolBlock] = []
+        self._after_gap = False
+        self._head: list[PushEvent] = []
+        """The events up to the first settled point."""
+        self._head_blocks = 0
+        self._settled = False
+
+    # New events
+
+    def extend(self, events: Iterable[PushEvent]) -> None:
+        for event in events:
+            self.facts.on_event(event)
+            self._fold(event)
+        self._drop_oldest()
+
+    def _fold(self, event: PushEvent) -> None:
+        if not self.first_seq:
+            self.first_seq = event.seq
+        self.last_seq = event.seq
+        if not self._settled:
+            self._head.append(event)
+        if self._show(event) and not self._settled:
+            self._settled = True
+            self._head_blocks = len(self.blocks)
+
+    def _show(self, event: PushEvent) -> bool:
+        """Whether nothing is under way any more behind this event."""
+        match event.payload:
+            case messages.Token(text):
+                self._append_stream(event, text)
+            case messages.AssistantDone():
+                self._close_all()
+                return True
+            case messages.ToolCall(_, name, arguments):
+                self._end_stream()
+                card = transcript_blocks.ToolBlock(
+                    seq=event.seq, ts=event.ts, run_id=event.run_id, name=name, args=arguments, pieces=[]
+                )
+                self._open_tools.append(card)
+                self.blocks.append(card)
+            case messages.ToolResult():
+                self._finish_tool(event, event.payload)
+            case messages.Status(_, phase, detail):
+                return self._add_status(event, phase, "" if detail is UNSET else detail)
+            case messages.ApprovalRequired():
+                self._end_stream()
+                self.blocks.append(
+                    transcript_blocks.ApprovalBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, approval=event.payload)
+                )
+            case messages.Warn():
+                self._add_warning(event, event.payload)
+            case messages.Failure(code, message, _, detail):
+                self._add_notice(event, "error", message, detail="" if detail is UNSET else detail, remedy=find_remedy(code))
+            case messages.RunComplete(_, outcome, summary, acceptance):
+                self._close_all()
+                ended = transcript_blocks.RunEndBlock(
+                    seq=event.seq, ts=event.ts, run_id=event.run_id, outcome=outcome, summary=summary, results=acceptance.results
+                )
+                self.blocks.append(ended)
+                return True
+            case messages.SessionSnapshot():
+                self._apply_snapshot(event, event.payload)
+            case messages.SessionStarted() | messages.ApprovalReceived() | None:
+                pass  # push, Protocol Versioning: unknown event types are ignored
+        return False
+
+    def _append_stream(self, event: PushEvent, text: str) -> None:
+        kind = transcript_blocks.AnswerBlock if event.type == "assistant_token" else transcript_blocks.ThinkingBlock
+        if type(self._stream) is not kind:
+            self._end_stream()
+            self._stream = kind(seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[])
+            self._message.append(self._stream)
+            self.blocks.append(self._stream)
+        self._stream.append(text)
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.done = True
+            self._stream.mark_changed()
+            self._stream = None
+
+    def _close_all(self) -> None:
+        self._end_stream()
+        self._message.clear()
+        self._after_gap = False
+        for card in self._open_tools:
+            card.done = True
+            card.mark_changed()
+        self._open_tools.clear()
+
+    def _finish_tool(self, event: PushEvent, result: messages.ToolResult) -> None:
+        # push, beyond the document: results come in the order of their calls.
+        card = next((card for card in self._open_tools if card.name == result.toolName), None)
+        if card is None:
+            card = transcript_blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=result.toolName, pieces=[])
+            self.blocks.append(card)
+        else:
+            self._open_tools.remove(card)
+        self._end_stream()
+        self._message.clear()
+        card.result = result.text[-transcript_blocks.LONGEST_TEXT :]
+        card.duration_ms, card.is_error, card.done = result.durationMs, result.isError, True
+        if result.structuredError is not None:
+            card.problem = result.structuredError.message
+        card.mark_changed()
+
+    def _add_status(self, event: PushEvent, phase: str, detail: str) -> bool:
+        if phase == "Tool output":
+            if not self._open_tools:
+                card = transcript_blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name="", pieces=[])
+                self._open_tools.append(card)
+                self.blocks.append(card)
+            self._open_tools[-1].append(detail)
+        elif phase in START_PHASES:
+            self._close_all()
+            if phase == "Run started":
+                self.blocks.append(
+                    transcript_blocks.UserMessageBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail)
+                )
+            else:
+                self._add_notice(event, "info", START_PHASES[phase] or f"$ {detail}")
+            return True
+        elif phase == "Message delivered":
+            self._end_stream()
+            self.blocks.append(
+                transcript_blocks.UserMessageBlock(
+                    seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail, how="while it worked"
+                )
+            )
+        elif not phase.startswith(_SILENT_PHASES):
+            self._add_notice(event, "info", f"{phase}: {detail}" if detail else phase)
+        return False
+
+    def _add_warning(self, event: PushEvent, warning: messages.Warn) -> None:
+        detail = "" if warning.detail is UNSET else warning.detail
+        if (dialog := dialogs.decode_dialog_opened(warning)) is not None:
+            self._add_notice(event, "info", f"Asks: {dialog.title}")
+            return
+        match warning.code:
+            case code if code in _SILENT_WARNINGS:
+                pass
+            case "MODEL_RETRY":
+                for block in self._message:
+                    block.void = True
+                    block.mark_changed()
+                self._end_stream()
+                self._message.clear()
+                self._add_notice(event, "warning", warning.message, detail=detail)
+            case "SESSION_CONFIGURED":
+                self._add_notice(event, "info", f"Configured: {detail or 'nothing'}")
+            case "EVENT_GAP":
+                self._after_gap = True
+                self._add_notice(event, "info", "What came before is no longer kept in full")
+            case code:
+                self._add_notice(event, "warning", warning.message, detail=detail, remedy=find_remedy(code))
+
+    def _apply_snapshot(self, event: PushEvent, snapshot: messages.SessionSnapshot) -> None:
+        if self._after_gap and snapshot.lastAssistantText:
+            self._end_stream()
+            answer = transcript_blocks.AnswerBlock(
+                seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[snapshot.lastAssistantText], done=True
+            )
+            self.blocks.append(answer)
+        self._after_gap = False
+
+    def _add_notice(self, event: PushEvent, level: str, text: str, *, detail: str = "", remedy: str = "") -> None:
+        self._end_stream()
+        notice = transcript_blocks.NoticeBlock(
+            seq=event.seq, ts=event.ts, run_id=event.run_id, level=level, text=text, detail=detail, remedy=remedy
+        )
+        self.blocks.append(notice)
+
+    # Older events
+
+    def prepend(self, page: Sequence[PushEvent]) -> int:
+        """Puts the events that came directly before the first one in front. Returns how many blocks there are more."""
+        if not page:
+            return 0
+        older = TranscriptModel()
+        for event in page:
+            self.facts.on_event(event)
+            older._fold(event)
+        for event in self._head:
+            older._fold(event)
+        before = len(self.blocks)
+        if not self._settled:
+            # All that is here belongs to something that began in the page.
+            self._stream, self._message, self._open_tools, self._after_gap = (
+                older._stream,
+                older._message,
+                older._open_tools,
+                older._after_gap,
+            )
+            self.blocks[:] = older.blocks
+        else:
+            self.blocks[: self._head_blocks] = older.blocks
+        self._head, self._head_blocks, self._settled = older._head, older._head_blocks, older._settled
+        self.first_seq = page[0].seq
+        return len(self.blocks) - before
+
+    def _drop_oldest(self) -> None:
+        """Memory is bounded: what is dropped here can be read again like any older page. Cut where a run begins."""
+        if len(self.blocks) <= MOST_BLOCKS + MOST_BLOCKS // 4:
+            return
+        for at in range(len(self.blocks) - MOST_BLOCKS, len(self.blocks)):
+            block = self.blocks[at]
+            if isinstance(block, transcript_blocks.UserMessageBlock) and not block.how:
+                del self.blocks[:at]
+                self.first_seq, self._head, self._head_blocks, self._settled = block.seq, [], 0, True
+                return

@@ -1,0 +1,131 @@
+"""What handlers have in common: the house they work in, who asks, and the session that is meant."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, cast
+
+from msgspec import Struct, field
+
+from switchtower.core import commands, events
+from switchtower.core.ports import journal
+from switchtower.core.ports import session_service as tower_port
+from switchtower.protocols.pi import inbound
+from switchtower.protocols.pi.dispatch import ports
+from switchtower.protocols.pi.dispatch.dispatcher import CommandDispatcher
+from switchtower.protocols.pi.dispatch.receipts import CommandSubmitter
+from switchtower.protocols.pi.handlers.bash_breaker import BashBreaker
+from switchtower.protocols.pi.sessions.files import SessionFiles
+from switchtower.protocols.pi.sessions.info import PiModelCatalog, make_assistant_info
+from switchtower.protocols.pi.sessions.loaded import LoadedSession, LoadedSessions
+from switchtower.protocols.pi.sessions.transcript import PiTranscript, extract_assistant_text
+from switchtower.protocols.pi.settings import PiSettings
+
+PAGE = 1_000
+LAST_PAGE = 100
+
+
+class Client(ports.DispatchClient, Protocol):
+    """A client, as handlers need to know it."""
+
+    @property
+    def actor(self) -> events.Actor: ...
+
+    @property
+    def cwd(self) -> str | None:
+        """Where it stands, if it is a program on this machine that says so."""
+        ...
+
+    async def follow(self, loaded: LoadedSession) -> None:
+        """Subscribes it to the session's events."""
+        ...
+
+
+class HandlerContext(Struct):
+    service: tower_port.SessionService
+    submitter: CommandSubmitter
+    settings: PiSettings
+    models: PiModelCatalog
+    sessions: LoadedSessions
+    files: SessionFiles
+    bash_breaker: BashBreaker
+    connections: Callable[[], int]
+    dispatcher: CommandDispatcher | None = None
+    """Comes last: it is made from the handlers."""
+    prompts_refused: Counter[str] = field(default_factory=Counter)
+    """By provider: those that an open breaker kept from starting."""
+    closing: bool = False
+    """The daemon stops: what is given up now is taken up by the next one."""
+
+    async def submit(self, command: commands.AnyCommand) -> tower_port.SubmitOutcome:
+        return await self.submitter.submit(command)
+
+    def make_start_receipts(
+        self, request: inbound.PiRequest, client: ports.DispatchClient, **facts: object
+    ) -> tuple[journal.Receipt, ...]:
+        assert self.dispatcher is not None, "the house is open"
+        return self.dispatcher.make_start_receipts(request, client, **facts)
+
+    async def load_transcript(self, session_id: str, *, until_clearing: int | None = None) -> PiTranscript:
+        """The conversation as it stands, read a page at a time; or as it was before the session's n-th new beginning."""
+        session = await self.service.get_session(session_id)
+        transcript = PiTranscript(make_assistant_info(self.models.get_model(session.provider, session.model)))
+        clearings = 0
+        # What was said before the last new beginning is no part of the conversation, unless it is asked for.
+        after = max(0, session.conversation_from - 1) if until_clearing is None else 0
+        async for entry in self.read_entries(session_id, after):
+            if entry.kind == events.ConversationCleared.kind:
+                clearings += 1
+                if clearings == until_clearing:
+                    break
+            transcript.add(entry)
+        return transcript
+
+    async def load_last_assistant_text(self, session_id: str) -> str | None:
+        """Read from the session's end on, without the pieces of streamed text, so that it does not cost what was said before."""
+        session = await self.service.get_session(session_id)
+        before = session.seq + 1
+        while before > session.conversation_from:
+            page = await self.service.read_entries_before(session_id, before, LAST_PAGE, streamed=False)
+            if not page:
+                return None
+            for entry in reversed(page):
+                if entry.seq <= session.conversation_from:
+                    return None
+                if entry.kind == events.ContextCompacted.kind:
+                    # What it stands for is no message any more; how much that is, the whole conversation says.
+                    return (await self.load_transcript(session_id)).last_assistant_text
+                if text := extract_assistant_text(entry):
+                    return text
+            before = page[0].seq
+        return None
+
+    async def read_entries(self, session_id: str, after: int = 0) -> AsyncIterator[journal.Entry]:
+        """All that the journal has of a session up to now, a page at a time."""
+        head = (await self.service.get_session(session_id)).seq
+        while after < head and (page := await self.service.read_entries(session_id, after, PAGE)):
+            for entry in page:
+                yield entry
+            after = page[-1].seq
+
+
+SessionHandler = Callable[[inbound.PiRequest, Client, LoadedSession], ports.HandlerResult | Awaitable[ports.HandlerResult]]
+
+
+def bind_session(context: HandlerContext, handle: SessionHandler) -> ports.Handler:
+    """A handler of a session command: it is given the session as it stands, fetched first if it is not at hand."""
+
+    def handler(request: inbound.PiRequest, client: ports.DispatchClient) -> ports.HandlerResult | Awaitable[ports.HandlerResult]:
+        assert request.session_id is not None, "a session command names its session"
+        visitor = cast(Client, client)
+        standing = context.sessions.find_by_name(request.session_id)
+        if standing is not None and standing.loaded:
+            return handle(request, visitor, standing)
+        return fetched(request, visitor)
+
+    async def fetched(request: inbound.PiRequest, visitor: Client) -> ports.HandlerResult:
+        assert request.session_id is not None
+        standing = await context.sessions.load_if_needed(request.session_id, visitor.actor)
+        handled = handle(request, visitor, standing)
+        return handled if isinstance(handled, ports.HandlerResult) else await handled
+
+    return handler

@@ -1,1 +1,0 @@
-"""A session as a page that anybody can read: one file, no scripts, nothing from elsewhere."""

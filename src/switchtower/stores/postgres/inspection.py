@@ -1,0 +1,244 @@
+"""A PostgreSQL store looked at from outside: checked, counted, examined. Nothing here writes, and a tower may run meanwhile.
+
+A store's connection for who only looks: it cannot write, changes no schema, and can see all as of one moment.
+
+How a database server is set up for us: its version, what it promises of a commit, its free places, its clock. Reads only.
+
+How many sessions there are in each state, and how much room they take. For who asks every few seconds.
+
+What a PostgreSQL journal holds, in numbers, as of one moment. Reads only."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from msgspec import Struct
+
+from switchtower.core import errors
+from switchtower.stores.postgres import database
+from switchtower.stores.postgres.database import SCHEMA, PostgresConnection
+from switchtower.stores.postgres.pool import LazyPool
+from switchtower.stores.verification import MOST_LISTED, JournalStats, KindStats, LargeSession, StoreUnreadable
+
+_CLOSE_SECONDS = 2.0
+_UNREACHABLE = "see whether it runs, whether the address is right, and `tower doctor`"
+
+
+@asynccontextmanager
+async def open_database(dsn: str, settings: dict[str, str] | None = None) -> AsyncIterator[PostgresConnection]:
+    """Any database. Raises `CannotLook` when it cannot be reached, and for what breaks on the way."""
+    place = database.mask_password(dsn)
+    try:
+        connection = await database.connect(dsn, settings)
+    except ImportError:
+        raise StoreUnreadable("the library for PostgreSQL is not installed", hint="install `switchtower[postgres]`") from None
+    except errors.JournalUnavailable as problem:
+        raise StoreUnreadable(f"`{place}`: {problem.detail}", hint=problem.hint or _UNREACHABLE) from None
+    except Exception as problem:
+        if not database.is_database_error(problem):
+            raise
+        raise StoreUnreadable(f"`{place}` cannot be reached: {database.summarize_error(problem)}", hint=_UNREACHABLE) from None
+    try:
+        yield connection
+    except Exception as problem:
+        if not database.is_database_error(problem):
+            raise
+        raise StoreUnreadable(f"`{place}` failed: {database.summarize_error(problem)}", hint=_UNREACHABLE) from None
+    finally:
+        with suppress(Exception):
+            await connection.close(timeout=_CLOSE_SECONDS)
+        connection.terminate()
+
+
+@asynccontextmanager
+async def open_readonly(dsn: str, where: str = SCHEMA) -> AsyncIterator[PostgresConnection]:
+    """A store's. Raises `CannotLook` also for a database that holds none, or a newer program's."""
+    async with open_database(dsn, {"search_path": where, "default_transaction_read_only": "on"}) as connection:
+        await check_schema(connection, database.mask_password(dsn), where)
+        yield connection
+
+
+@asynccontextmanager
+async def open_snapshot(connection: PostgresConnection) -> AsyncIterator[None]:
+    """All that is read inside is as of its beginning."""
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    try:
+        yield
+    finally:
+        if not connection.is_closed():
+            with suppress(Exception):
+                await connection.execute("ROLLBACK")
+
+
+async def read_schema_version(connection: PostgresConnection, where: str = SCHEMA) -> int:
+    """0 for a database that holds no store."""
+    if await connection.fetchval("SELECT to_regclass($1)", f"{where}.migrations") is None:
+        return 0
+    version: int = await connection.fetchval(f"SELECT coalesce(max(version), 0) FROM {where}.migrations")  # noqa: S608 - our own name
+    return version
+
+
+async def check_schema(connection: PostgresConnection, place: str, where: str = SCHEMA) -> None:
+    version, newest = await read_schema_version(connection, where), max(database.load_scripts())
+    if not version:
+        raise StoreUnreadable(
+            f"`{place}` holds no tower", hint="a node makes one when it starts: `tower serve --store URL`; or name another"
+        )
+    if version > newest:
+        raise StoreUnreadable(
+            f"the schema of `{place}` is version {version} and this program knows {newest}",
+            hint="use the newer program that wrote it",
+        )
+
+
+OLDEST = 140_000
+"""As the server counts versions: 14."""
+
+
+class PostgresHealth(Struct, frozen=True, kw_only=True):
+    version: str
+    version_number: int
+    schema: int
+    """0 while it holds no tower."""
+    settings: dict[str, str]
+    """Those of `PROMISES`, as the server gives them to anybody."""
+    most_connections: int
+    used_connections: int
+    is_standby: bool
+    may_create: bool
+    """A first start makes a schema of our own."""
+    clock_ahead_ms: int
+    """Of ours, half of the way there and back taken into account."""
+    nodes: list[str]
+    """Who is alive, by address."""
+    bytes: int
+
+
+PROMISES = ("fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names", "server_encoding")
+
+
+async def check_health(dsn: str) -> PostgresHealth:
+    """Raises `looking.CannotLook` when it cannot be reached."""
+    async with open_database(dsn, {"default_transaction_read_only": "on"}) as connection:
+        schema = await read_schema_version(connection)
+        return PostgresHealth(
+            version=await connection.fetchval("SHOW server_version"),
+            version_number=int(await connection.fetchval("SHOW server_version_num")),
+            schema=schema,
+            # Not as they are in this connection: that puts some of them right by itself.
+            settings=dict(
+                await connection.fetch("SELECT name, reset_val FROM pg_settings WHERE name = ANY ($1)", list(PROMISES))
+            ),
+            most_connections=await connection.fetchval(
+                "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+            ),
+            used_connections=await connection.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ),
+            is_standby=await connection.fetchval("SELECT pg_is_in_recovery()"),
+            may_create=await connection.fetchval("SELECT has_database_privilege(current_database(), 'CREATE')"),
+            clock_ahead_ms=await _measure_clock_skew_ms(connection),
+            nodes=await list_live_nodes(connection) if schema else [],
+            bytes=await connection.fetchval("SELECT pg_database_size(current_database())"),
+        )
+
+
+async def list_live_nodes(connection: PostgresConnection, where: str = SCHEMA) -> list[str]:
+    """The nodes whose lease lasts, by the database's clock."""
+    rows = await connection.fetch(
+        f"SELECT node_id, address FROM {where}.nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"  # noqa: S608 - our own name
+    )
+    return [f"{node_id} at {address}" for node_id, address in rows]
+
+
+async def _measure_clock_skew_ms(connection: PostgresConnection) -> int:
+    """The narrowest of a few looks: the way there and back is the error."""
+    narrowest = None
+    ahead = 0
+    for _ in range(3):
+        asked_at = time.time()
+        theirs = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+        answered_at = time.time()
+        if narrowest is None or answered_at - asked_at < narrowest:
+            narrowest = answered_at - asked_at
+            ahead = round((theirs - (asked_at + answered_at) / 2) * 1000)
+    return ahead
+
+
+RETRY_TIMEOUT = 2.0
+"""Seconds: who counts can do without for a while."""
+
+
+class PostgresCounts:
+    """Opens by itself when it is first used."""
+
+    def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
+        self._pool = LazyPool(dsn, most=1, timeout=timeout)
+
+    async def count_states(self) -> dict[str, int]:
+        """Raises `errors.JournalUnavailable`."""
+        with database.translate_errors():
+            rows = await (await self._pool.get()).fetch("SELECT state, count(*) FROM sessions GROUP BY state")
+        return dict(rows)
+
+    async def measure_size(self) -> int:
+        """Of all our tables with their indices. Raises `errors.JournalUnavailable`."""
+        with database.translate_errors():
+            rows = await (await self._pool.get()).fetch(
+                "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
+                " JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relkind = 'r'",
+                SCHEMA,
+            )
+        return int(rows[0][0])
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+_BYTES = (
+    "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
+    " JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relkind = 'r'"
+)
+
+
+async def collect_journal_stats(dsn: str) -> JournalStats:
+    """Raises `looking.CannotLook`, also for what breaks on the way. The log and free room are the server's: they count as 0."""
+    async with open_readonly(dsn) as connection, open_snapshot(connection):
+        return await _collect(connection, database.mask_password(dsn))
+
+
+async def _collect(connection: PostgresConnection, place: str) -> JournalStats:
+    async def one(query: str) -> int:
+        return int(await connection.fetchval(query) or 0)
+
+    # How long a value is, is known without reading it.
+    kinds = await connection.fetch(
+        "SELECT kind, sum(count)::bigint, sum(octet_length(data))::bigint FROM events GROUP BY kind ORDER BY 3 DESC, 1"
+    )
+    largest = await connection.fetch(
+        "SELECT session_id, entries, bytes FROM sessions JOIN (SELECT sid, sum(count)::bigint AS entries,"
+        " sum(octet_length(data))::bigint AS bytes FROM events GROUP BY sid ORDER BY 3 DESC, 1 LIMIT $1) AS largest USING (sid)"
+        " ORDER BY bytes DESC, sid",
+        MOST_LISTED,
+    )
+    states = await connection.fetch("SELECT state, count(*) FROM sessions GROUP BY state ORDER BY state")
+    oldest_ms, newest_ms = await connection.fetchrow("SELECT min(created_at_ms), max(updated_at_ms) FROM sessions")
+    counted = [KindStats(*kind) for kind in kinds]
+    return JournalStats(
+        path=place,
+        schema=await read_schema_version(connection),
+        file_bytes=await connection.fetchval(_BYTES, SCHEMA),
+        log_bytes=0,
+        free_bytes=0,
+        sessions=await one("SELECT count(*) FROM sessions"),
+        states=dict(states),
+        entries=sum(kind.entries for kind in counted),
+        entry_bytes=sum(kind.bytes for kind in counted),
+        snapshots=await one("SELECT count(*) FROM snapshots"),
+        receipts=await one("SELECT count(*) FROM receipts"),
+        pruned_sessions=await one("SELECT count(*) FROM sessions WHERE pruned_through > 0"),
+        oldest_ms=oldest_ms,
+        newest_ms=newest_ms,
+        kinds=counted,
+        largest=[LargeSession(database.unescape_nul(session_id), entries, size) for session_id, entries, size in largest],
+    )

@@ -1,0 +1,158 @@
+"""What tells a run's processes from all others, wherever they went. Two marks, both inherited by whatever a process starts,
+both readable from outside, and both following from the run's id alone, so that they serve after a daemon's death too:
+
+- variables in the environment, which a program can drop (`env -i`);
+- a number for a resource limit that limits nothing. No program resets it by accident, and only a privileged one can raise
+  it. A program can lower it on purpose; `adoption` is for those.
+
+The number is set before the program begins, so there is no moment at which it could start something unmarked. A daemon
+that is itself part of another daemon's run finds the first limit taken and uses the next: its processes carry both marks.
+"""
+
+import hashlib
+import itertools
+import logging
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+
+from msgspec import Struct
+
+from switchtower.tools.processes import command_environment, proc
+
+RUN_VARIABLE = "TOWER_RUN"
+COMMAND_VARIABLE = "TOWER_COMMAND"
+
+_COMMANDS = 100_000
+_RUN_DIGITS = 13
+_FIRST_MARK = 7 * 10**18
+UNCLAIMED = 8 * 10**18
+"""Above all marks, so that it can be lowered to any: what a daemon gives itself, and what it starts for itself inherits."""
+
+log = logging.getLogger(__name__)
+
+
+class ProcessMark(Struct, frozen=True):
+    """One command of a run, or all of the run when `command` is None."""
+
+    run_id: str
+    command: int | None = None
+
+    def make_number(self) -> int:
+        """Nineteen digits: a seven, thirteen that follow from the run's id, five for the command."""
+        assert self.command is not None
+        return int(f"{self.make_run_digits()}{self.command:05}")
+
+    def environment_variables(self) -> dict[str, str]:
+        assert self.command is not None
+        return {RUN_VARIABLE: self.run_id, COMMAND_VARIABLE: str(self.command)}
+
+    def make_signature(self) -> "MarkSignature":
+        assert self.run_id, "an empty run id would match a stranger's empty variable"
+        in_environment = [f"{RUN_VARIABLE}={self.run_id}".encode()]
+        if self.command is None:
+            return MarkSignature(f" {self.make_run_digits()}".encode(), in_environment)
+        in_environment.append(f"{COMMAND_VARIABLE}={self.command}".encode())
+        return MarkSignature(f" {self.make_number()} ".encode(), in_environment)
+
+    def is_number(self, number: int) -> bool:
+        """Whether a process with this number carries the mark of the run."""
+        return number // _COMMANDS == int(self.make_run_digits())
+
+    def make_run_digits(self) -> str:
+        """How the numbers of all commands of the run begin."""
+        digest = hashlib.blake2b(self.run_id.encode(errors="surrogatepass"), digest_size=8).digest()
+        return f"7{int.from_bytes(digest) % 10**_RUN_DIGITS:0{_RUN_DIGITS}}"
+
+
+class MarkSignature(Struct, frozen=True):
+    """A mark as it looks from outside."""
+
+    in_limits: bytes
+    in_environment: list[bytes]
+
+    def is_present(self, pid: int, limits: bytes) -> bool:
+        if self.in_limits in limits:
+            return True
+        limit = find_free_limit()
+        if limit is not None and is_run_number(limit.parse_limit(limits)):
+            return False  # another run's
+        environment = proc.read_environment(pid) or ()
+        return all(entry in environment for entry in self.in_environment)
+
+
+class ResourceLimit(Struct, frozen=True):
+    number: int
+    name: bytes
+    """As `/proc/PID/limits` has it."""
+    option: str
+
+    def parse_limit(self, limits: bytes) -> int | None:
+        """The hard limit in such a table; `None` when there is none."""
+        values = limits.partition(self.name)[2].split(maxsplit=2)
+        return int(values[1]) if len(values) > 1 and values[1].isdigit() else None
+
+
+_LIMITS = (
+    # Linux stopped counting file locks in 2.4.25. The other two limit nothing either when they are this high.
+    ResourceLimit(10, b"Max file locks", "--locks"),
+    ResourceLimit(15, b"Max realtime timeout", "--rttime"),
+    ResourceLimit(5, b"Max resident set", "--rss"),
+)
+
+_numbers = itertools.count(int.from_bytes(os.urandom(4)))
+
+
+def make_command_mark(run_id: str) -> ProcessMark:
+    """The mark of the run's next command."""
+    return ProcessMark(run_id, next(_numbers) % _COMMANDS)
+
+
+def find_free_limit() -> ResourceLimit | None:
+    """The limit that carries our marks: the first that nobody before us has used."""
+    if sys.platform != "linux":
+        return None
+    return next((limit for limit in _LIMITS if resource.getrlimit(limit.number)[1] in (resource.RLIM_INFINITY, UNCLAIMED)), None)
+
+
+def is_run_number(number: int | None) -> bool:
+    return number is not None and _FIRST_MARK <= number < UNCLAIMED
+
+
+def wrap_with_mark(argv: Sequence[str], mark: ProcessMark) -> list[str]:
+    """The same program, started with the mark's number. Nothing is changed where the system cannot do it."""
+    limit = find_free_limit()
+    return [*_build_limit_setter(limit, mark.make_number()), *argv] if limit is not None and _can_be_set(limit) else list(argv)
+
+
+def _build_limit_setter(limit: ResourceLimit, number: int) -> list[str]:
+    """Becomes the program behind it. Neither has a shell's side effects on the environment."""
+    prlimit = _find_prlimit()
+    if prlimit is not None:
+        return [prlimit, f"{limit.option}={number}", "--"]
+    code = f"import os,resource,sys;resource.setrlimit({limit.number},({number},{number}));os.execvp(sys.argv[1],sys.argv[1:])"
+    return [sys.executable, "-ISc", code]
+
+
+@cache
+def _find_prlimit() -> str | None:
+    return command_environment.find_program("prlimit")
+
+
+@cache
+def _can_be_set(limit: ResourceLimit) -> bool:
+    """Tried once: some containers forbid the call, and then every command would fail."""
+    number = ProcessMark("probe", 0).make_number()
+    try:
+        shown = subprocess.run(  # noqa: S603
+            [*_build_limit_setter(limit, number), "cat", "/proc/self/limits"], capture_output=True, timeout=5, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        shown = b""
+    if limit.parse_limit(shown) == number:
+        return True
+    log.warning("processes cannot be marked by a limit here; one that drops its environment may outlive its run")
+    return False

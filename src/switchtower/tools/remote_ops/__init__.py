@@ -1,0 +1,24 @@
+"""What a person far away may do in the folder of a run: look at files, search them, write one, run a command, ask git; and
+ask a host about itself. Hands only. Whoever calls has the decision already, writes it down, and redacts what goes out.
+
+Everything is async, takes the run's folder as `cwd` and works inside it. A result has the fields that relay gives it and is
+bounded. What cannot or may not be done raises `Refused`; its message is what relay puts on the wire. A command that leaves
+something running in the background leaves it to the run: `tools.running.processes.end_run` ends it.
+"""
+
+from switchtower.tools.remote_ops.files import check_write as check_write
+from switchtower.tools.remote_ops.files import list_folder as list_folder
+from switchtower.tools.remote_ops.files import preview_write as preview_write
+from switchtower.tools.remote_ops.files import read_file as read_file
+from switchtower.tools.remote_ops.files import write_file as write_file
+from switchtower.tools.remote_ops.git import read_git_diff as read_git_diff
+from switchtower.tools.remote_ops.git import read_git_status as read_git_status
+from switchtower.tools.remote_ops.host import TOOLS as TOOLS
+from switchtower.tools.remote_ops.host import diagnose_host as diagnose_host
+from switchtower.tools.remote_ops.host import read_host_capabilities as read_host_capabilities
+from switchtower.tools.remote_ops.host import read_host_info as read_host_info
+from switchtower.tools.remote_ops.host import read_log_tail as read_log_tail
+from switchtower.tools.remote_ops.paths import OperationRefused as OperationRefused
+from switchtower.tools.remote_ops.paths import check_path as check_path
+from switchtower.tools.remote_ops.search import search_folder as search_folder
+from switchtower.tools.remote_ops.shell import run_bash as run_bash

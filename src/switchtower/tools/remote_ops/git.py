@@ -1,0 +1,107 @@
+"""Asks git about the run's folder, without trusting the repository: `git.view` runs nothing that it configures and writes
+nothing to it. Files above the run's folder, and files of secrets, are left out.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from msgspec import Struct
+
+from switchtower.tools import outcome, safe_text, tool
+from switchtower.tools.git import process as plumbing
+from switchtower.tools.git import view
+from switchtower.tools.processes import cancellation
+from switchtower.tools.remote_ops import paths
+from switchtower.tools.search import line_search
+
+OUTPUT_LIMIT = 512 * 1024
+_LONGEST_COMPLAINT = 500
+_STATUS = ("status", "--porcelain=v1", "--no-column", "--ignore-submodules=dirty", "--untracked-files=normal")
+
+
+class GitResult(Struct, frozen=True):
+    stdout: str
+    truncated: bool
+
+
+async def read_git_status(cwd: str, *, run_id: str | None = None) -> GitResult:
+    """As `git status --porcelain=v1 -b` has it, as far as it is about files in the run's folder."""
+    return await _run_with_timeout(partial(_read_status, cwd), run_id)
+
+
+async def read_git_diff(cwd: str, path: str | None = None, *, run_id: str | None = None) -> GitResult:
+    """As `git diff` has it: what is not staged. A path is taken to the letter."""
+    return await _run_with_timeout(partial(_read_diff, cwd, path or "."), run_id)
+
+
+async def _run_with_timeout(work: Callable[[cancellation.CancelScope], GitResult], run_id: str | None) -> GitResult:
+    try:
+        async with asyncio.timeout(tool.GIT_TIME) as limit:
+            return await cancellation.run_in_cancel_scope(run_id, work)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise paths.OperationRefused("git took too long") from None
+
+
+def _read_status(cwd: str, cancel_scope: cancellation.CancelScope) -> GitResult:
+    with _open_view(cwd, cancel_scope) as seen:
+        listed, is_cut = _collect_output(seen, *_STATUS, "--", ".")
+        head = f"## {_read_head(seen, cancel_scope)}\n"
+    return GitResult(f"{safe_text.decode_name(head)}{listed}", is_cut)
+
+
+def _read_head(seen: view.RepositoryView, cancel_scope: cancellation.CancelScope) -> str:
+    """The view has no branches, so what git says about them is put together here."""
+    if seen.branch is None:
+        return "HEAD (no branch)"
+    if seen.commit is None:
+        return f"No commits yet on {seen.branch}"
+    # Reads refs and commits; no file, no index, no filter is looked at.
+    theirs = plumbing.GitRunner(seen.found.top, {"GIT_DIR": seen.found.git_dir})
+    asked = ("for-each-ref", "--count=1", "--format=%(upstream:short) %(upstream:track)", f"refs/heads/{seen.branch}")
+    upstream = theirs.try_run(cancel_scope, *asked).printed.decode(errors="surrogateescape").strip()
+    return f"{seen.branch}...{upstream}" if upstream else seen.branch
+
+
+def _read_diff(cwd: str, path: str, cancel_scope: cancellation.CancelScope) -> GitResult:
+    paths.check_path(cwd, path)
+    with _open_view(cwd, cancel_scope) as seen:
+        wanted = [view.literal_pathspec(path)]
+        names = view.split_names(seen.run_git("diff", *view.DIFF, "--name-only", "-z", "--", *wanted))
+        left_out = view.list_secret_files(cwd, names, seen.found.top)
+        wanted += [view.exclude_pathspec(name) for name in left_out]
+        prefixes = ("--src-prefix=a/", "--dst-prefix=b/", "--relative")
+        listed, is_cut = _collect_output(seen, "diff", *view.DIFF, *prefixes, "--", *wanted)
+    note = "".join(f"# left out, because it may hold secrets: {safe_text.decode_name(name)!r}\n" for name in left_out)
+    return GitResult(f"{listed}{note}", is_cut)
+
+
+@contextmanager
+def _open_view(cwd: str, cancel_scope: cancellation.CancelScope) -> Iterator[view.RepositoryView]:
+    paths.check_folder_exists(cwd)
+    if not line_search.has_repository(cwd):
+        raise paths.OperationRefused("not a git repository")
+    try:
+        with view.open_view(cwd, cancel_scope) as seen:
+            yield seen
+    except outcome.ToolFailed as failed:
+        raise paths.OperationRefused(failed.message[:_LONGEST_COMPLAINT]) from failed
+    except (OSError, plumbing.GitError) as error:
+        raise paths.OperationRefused("the repository cannot be read") from error
+
+
+def _collect_output(seen: view.RepositoryView, *args: str) -> tuple[str, bool]:
+    """The beginning of what git prints. Of a longer text the rest is not waited for."""
+    printed = bytearray()
+    with seen.start(*args) as running:
+        for chunk in running.read_output():
+            printed += chunk
+            if len(printed) > OUTPUT_LIMIT:
+                break
+        else:
+            if running.exit_code != 0:
+                raise paths.OperationRefused(f"git could not do it: {running.error_text[-_LONGEST_COMPLAINT:]}")
+    return safe_text.truncate_text(bytes(printed), OUTPUT_LIMIT, errors="replace")

@@ -1,0 +1,175 @@
+"""Searches the workspace for lines that match a regular expression: by ripgrep where there is one, otherwise by
+`find_lines`. Blocking; belongs on a thread.
+
+Whoever searches only says where. What is shown is read here, through `scope`, and a find that the file itself does not
+bear out is left aside: so a link that turns while ripgrep follows it gives nothing away.
+
+How ripgrep is called: without the user's configuration, without following links, and so that neither a pattern nor a path
+can be taken for an option. Runs nothing itself."""
+
+import os
+import stat
+from contextlib import suppress
+
+from switchtower.core.policy import secrets
+from switchtower.tools import outcome, safe_text
+from switchtower.tools.files import scope
+from switchtower.tools.processes import cancellation, command_environment
+from switchtower.tools.search import line_search
+
+MOST_RESULTS = 200
+LONGEST_ANSWER = 32 * 1024
+_LONGEST_LINE = 400
+_BEFORE_MATCH = 100
+_HEAD = 4096
+
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+
+
+class SearchResults:
+    """What was found so far; it can be told at any time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lines: list[str] = []
+        self._size = 0
+        self._more = False
+
+    def add(self, line: str) -> bool:
+        """Whether there is room for more."""
+        size = len(line.encode(errors="replace")) + 1
+        if len(self._lines) == self._most or self._size + size > LONGEST_ANSWER:
+            self._more = True
+            return False
+        self._lines.append(line)
+        self._size += size
+        return True
+
+    def render(self) -> str:
+        if not self._lines:
+            return "[no match]"
+        if not self._more:
+            return "\n".join(self._lines)
+        note = f"[… only the first {len(self._lines)} results are shown; narrow the pattern, the path or the glob …]"
+        return "\n".join([*self._lines, note])
+
+
+def search_workspace(
+    root: str, query: line_search.LineQuery, results: SearchResults, cancel_scope: cancellation.CancelScope
+) -> None:
+    """Adds what is found. `query.start` may still be any path that leads into the workspace."""
+    query = _resolve_query(root, query)
+    rg = find_ripgrep()
+    argv = build_arguments(rg, query, root=root) if rg else line_search.build_command(root, query)
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"}
+    with cancel_scope.start_program(argv, cwd=root, env=env) as program:
+        for find in line_search.parse_matches(program.read_output()):
+            line = _verify_match(root, find)
+            if line is not None and not results.add(line):
+                return
+        # Both end with 2 when they cannot read what is asked; ripgrep also when it could not open some file, without a word.
+        if program.exit_code == 2 and program.error_text:
+            problem = program.error_text.partition("\n\n")[0]
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"the pattern or the glob cannot be read: {problem}")
+        if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):  # without a word it is "nothing found"
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, "the search broke off; hint: try a simpler pattern")
+
+
+def _resolve_query(root: str, query: line_search.LineQuery) -> line_search.LineQuery:
+    with scope.locate(root, query.start) as place:
+        mode = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            raise scope.PathRefused(f"`{place.path}` is not a regular file")
+        return line_search.LineQuery(
+            pattern=query.pattern,
+            start=place.path,
+            glob=query.glob,
+            case_sensitive=query.case_sensitive,
+            most_results=query.most_results,
+        )
+
+
+def _verify_match(root: str, find: line_search.LineMatch) -> str | None:
+    """The found line as the file itself has it, or None when it does not, or may not be read."""
+    with suppress(OSError, outcome.ToolFailed), scope.locate(root, find.path) as place:
+        file, _ = scope.open_to_read(place)
+        try:
+            text = _read_line(file, find)
+        finally:
+            os.close(file)
+        if text is not None:
+            return f"{safe_text.escape_to_one_line(find.path)}:{find.line}:{safe_text.escape_control_characters(text)}"
+    return None
+
+
+def _read_line(file: int, find: line_search.LineMatch) -> str | None:
+    if find.offset and os.pread(file, 1, find.offset - 1) != b"\n":
+        return None
+    head = os.pread(file, _HEAD, find.offset)
+    line = _take_first_line(head)
+    if line[: line_search.COMPARED_BYTES] != find.beginning[: line_search.COMPARED_BYTES]:
+        return None
+    is_whole = b"\n" in head or len(head) < _HEAD
+    if is_whole and len(line) <= _LONGEST_LINE:
+        return line.decode(errors="replace")
+    start = max(find.column - 1 - _BEFORE_MATCH, 0)
+    piece = os.pread(file, _LONGEST_LINE + 1, find.offset + start)
+    part = _take_first_line(piece)
+    text = part[:_LONGEST_LINE].decode(errors="ignore")
+    return f"{'…' if start else ''}{text}{'…' if len(part) > _LONGEST_LINE else ''}"
+
+
+def _take_first_line(piece: bytes) -> bytes:
+    return piece.partition(b"\n")[0].removesuffix(b"\r")
+
+
+def find_ripgrep() -> str | None:
+    return command_environment.find_program("rg")
+
+
+def build_arguments(rg: str, query: line_search.LineQuery, *, root: str) -> list[str]:
+    """It is to run in the workspace. Its lines have the form that `finding.parse` reads."""
+    return [
+        rg,
+        "--no-config",
+        "--no-follow",
+        "--no-messages",
+        "--no-ignore-messages",
+        "--color=never",
+        "--no-heading",
+        "--with-filename",
+        "--null",
+        "--line-number",
+        "--column",
+        "--byte-offset",
+        "--sort=path",
+        "--hidden",
+        "--crlf",
+        "--encoding=none",
+        f"--max-count={query.most_results + 1}",
+        f"--max-columns={line_search.COMPARED_BYTES}",
+        "--max-columns-preview",
+        *_build_ignore_options(query, root),
+        "--case-sensitive" if query.case_sensitive else "--ignore-case",
+        *([f"--glob={query.glob}"] if query.glob else []),
+        "--glob=!.git",
+        *(f"--iglob=!{pattern}" for pattern in _build_secret_globs()),
+        f"--regexp={query.pattern}",
+        "--",
+        f"./{query.start}",
+    ]
+
+
+def _build_ignore_options(query: line_search.LineQuery, root: str) -> list[str]:
+    """Git's rules, whether or not this is a repository. Those above the workspace count as far as the repository reaches:
+    without one, a rule in the user's home could hide everything."""
+    flags = ["--no-require-git", "--no-ignore-dot", "--no-ignore-global"]
+    if line_search.has_repository(root):
+        return flags
+    own = [] if query.start == "." else ["--ignore-file=.gitignore"]
+    return [*flags, "--no-ignore-parent", *own]
+
+
+def _build_secret_globs() -> list[str]:
+    """Not even opened. `scope` has the last word on what is shown."""
+    return [*secrets.NAMES, *secrets.FOLDERS, *(f"**/{folder}/{name}" for folder, name in secrets.PLACES)]

@@ -1,0 +1,168 @@
+"""Brings files back to how one snapshot has them, as far as they are how the other has them. Nothing else is touched.
+
+Each file is replaced in one step. Folders are held open on the way and no link is followed, so nothing outside the workspace
+can be reached. What is already as wanted counts as done: begun again after a crash, it goes on where it stopped.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from switchtower.core import policy
+from switchtower.tools.snapshots import folders, objects
+from switchtower.tools.snapshots.objects import ObjectReader, TreeEntry
+
+_IN_THE_WAY = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY})
+
+
+class RestoreResult(Struct, frozen=True):
+    files: tuple[str, ...] = ()
+    """Now as wanted, those included that were so before."""
+    skipped: tuple[str, ...] = ()
+    """Left alone: somebody has changed them since, or something else is in their place."""
+    failed: tuple[str, ...] = ()
+    """Could not be written, each with the reason."""
+
+
+class RestoreStep(Struct, frozen=True):
+    """One path: how it should be now, and how it should become. `None` is that it is not there."""
+
+    path: str
+    have: TreeEntry | None
+    want: TreeEntry | None
+    private: bool = False
+
+
+class _SomethingElse:
+    """Neither file nor link, or not to be read."""
+
+
+class Restorer:
+    def __init__(self, root: str, *, algorithm: str, most_bytes: int, reader: ObjectReader, force: bool) -> None:
+        """`force` also replaces what somebody has changed since."""
+        self._root = root
+        self._algorithm = algorithm
+        self._most_bytes = most_bytes
+        self._reader = reader
+        self._force = force
+        self._files: list[str] = []
+        self._skipped: list[str] = []
+        self._failed: list[str] = []
+
+    def restore(self, steps: Iterable[RestoreStep]) -> RestoreResult:
+        with folders.open_root(self._root) as root:
+            # What goes makes room for what comes: a file may be where a folder has to be.
+            for step in sorted(steps, key=lambda step: step.want is not None):
+                self._apply_step(root, step)
+        return RestoreResult(
+            files=_to_printable(self._files), skipped=_to_printable(self._skipped), failed=_to_printable(self._failed)
+        )
+
+    def _apply_step(self, root: int, step: RestoreStep) -> None:
+        try:
+            if policy.is_secret(f"{self._root}/{step.path}"):
+                raise folders.NestedRepository
+            present = self._read_entry(root, step.path)
+            if present != step.want:
+                if present != step.have and not self._force:
+                    raise folders.NestedRepository
+                if step.want is None:
+                    _remove(root, step.path)
+                else:
+                    self._write(root, step, step.want)
+        except folders.NestedRepository:
+            self._skipped.append(step.path)
+        except OSError as error:
+            if error.errno in _IN_THE_WAY:
+                self._skipped.append(step.path)
+            else:
+                self._failed.append(f"{step.path}: {error.strerror}")
+        except objects.DamagedObject as damage:
+            self._failed.append(f"{step.path}: {damage}")
+        else:
+            self._files.append(step.path)
+
+    def _read_entry(self, root: int, path: str) -> TreeEntry | _SomethingElse | None:
+        try:
+            with folders.open_parent(root, path) as (folder, name):
+                present = folders.read_present(folder, name, self._most_bytes)
+                if present is None:
+                    return None if folders.is_empty(folder, name) else _SomethingElse()
+        except OSError as error:
+            # Below a link or a file there is nothing: neither is followed.
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+        return TreeEntry(present.mode, objects.compute_object_id(self._algorithm, "blob", present.content))
+
+    def _write(self, root: int, step: RestoreStep, want: TreeEntry) -> None:
+        content = self._reader.read_blob(want.id)
+        with folders.open_parent(root, step.path, make=True) as (folder, name):
+            if folders.is_empty(folder, name):
+                folders.remove_empty(folder, name)
+            # Always the same name for the same file, so that a second try after a crash clears up behind the first.
+            beside = f".tower-{hashlib.blake2b(os.fsencode(step.path), digest_size=8).hexdigest()}.tmp"
+            with suppress(FileNotFoundError):
+                os.unlink(beside, dir_fd=folder)
+            try:
+                if want.mode == objects.LINK:
+                    os.symlink(os.fsdecode(content), beside, dir_fd=folder)
+                else:
+                    _write_new(folder, beside, content, step, want, _read_former_status(folder, name))
+                os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(beside, dir_fd=folder)
+                raise
+
+
+def _remove(root: int, path: str) -> None:
+    """Removes a file, and the folders that it leaves empty."""
+    with suppress(FileNotFoundError), folders.open_parent(root, path) as (folder, name):
+        os.unlink(name, dir_fd=folder)
+    *parents, _ = path.split("/")
+    while parents:
+        try:
+            with folders.open_parent(root, "/".join(parents)) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
+        except (OSError, folders.NestedRepository):
+            return
+        parents.pop()
+
+
+def _write_new(folder: int, name: str, content: bytes, step: RestoreStep, want: TreeEntry, former: os.stat_result | None) -> None:
+    allowed = 0o700 if step.private else 0o777
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    new = (0o777 if want.mode == objects.PROGRAM else 0o666) & allowed
+    with os.fdopen(os.open(name, flags, new, dir_fd=folder), "wb") as stream:
+        if former is not None:
+            with suppress(PermissionError):
+                os.fchown(stream.fileno(), former.st_uid, former.st_gid)
+            os.fchmod(stream.fileno(), _compute_permissions(former, want) & allowed)
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _compute_permissions(former: os.stat_result, want: TreeEntry) -> int:
+    """As they were, but whoever may read a program may run it, and nobody runs what is none."""
+    permissions = stat.S_IMODE(former.st_mode)
+    return permissions | (permissions & 0o444) >> 2 if want.mode == objects.PROGRAM else permissions & ~0o111
+
+
+def _read_former_status(folder: int, name: str) -> os.stat_result | None:
+    with suppress(FileNotFoundError):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            return status
+    return None
+
+
+def _to_printable(paths: list[str]) -> tuple[str, ...]:
+    """A name can hold bytes that are no text; whoever is told about it can read only text."""
+    return tuple(os.fsencode(path).decode(errors="replace") for path in sorted(paths))

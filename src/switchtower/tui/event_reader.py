@@ -1,0 +1,171 @@
+"""One session, watched: its events in batches, across lost connections and restarts of the daemon, from near its end on.
+
+It never gives up while somebody looks at the session: a daemon that is away may take as long as it likes.
+
+What is pending over all sessions: from the daemon's list, or, where it has none, from the waiting sessions' last events."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import NamedTuple
+
+from switchtower.client import errors, node_names
+from switchtower.client.client import DaemonClient
+from switchtower.client.frames import PushEvent
+from switchtower.client.subscription import SessionSubscription
+from switchtower.protocols.push import messages
+from switchtower.tui.state import inbox, session_rows
+
+PAGE_SIZE = 1_500
+"""Events that are read at once, at the end and when somebody scrolls back."""
+BATCH_SECONDS = 0.03
+"""Seconds in which events are collected before they are shown: nobody reads faster."""
+_RETRY_SECONDS = 1.0
+_EARLIEST = re.compile(r"earliest retained seq is (\d{1,18})")
+
+
+class EventPage(NamedTuple):
+    """`is_first`: nothing older can be had."""
+
+    events: list[PushEvent]
+    is_first: bool
+
+
+class SessionFollower:
+    def __init__(
+        self,
+        client: DaemonClient,
+        session_id: str,
+        *,
+        after_seq: int,
+        on_events: Callable[[str, list[PushEvent]], None],
+        on_lost: Callable[[], None],
+        on_refused: Callable[[str, errors.ClientError], None],
+    ) -> None:
+        self.session_id = session_id
+        self._client = client
+        self._after_seq = after_seq
+        self._on_events = on_events
+        self._on_lost = on_lost
+        self._on_refused = on_refused
+        self._batch: list[PushEvent] = []
+        self._flush: asyncio.TimerHandle | None = None
+        self._task = asyncio.create_task(self._watch())
+
+    def close(self) -> None:
+        self._task.cancel()
+        if self._flush is not None:
+            self._flush.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            session = self._client.subscribe(self.session_id, last_seen_seq=self._after_seq, on_lost=self._on_lost)
+            try:
+                await self._follow(session)
+            except (errors.DaemonUnreachable, errors.ConnectionLost):
+                self._on_lost()
+                await asyncio.sleep(_RETRY_SECONDS)
+            except errors.ClientError as problem:
+                self._on_refused(self.session_id, problem)
+                return
+
+    async def _follow(self, session: SessionSubscription) -> None:
+        async with aclosing(session.stream_events()) as events:
+            async for event in events:
+                if (earliest := _find_gap_start(event)) is not None and earliest - 1 > self._after_seq:
+                    # What came before is gone, but not all of it: begin where the journal does.
+                    self._after_seq = earliest - 1
+                    return
+                self._after_seq = session.last_seen_seq
+                self._batch.append(event)
+                if self._flush is None:
+                    self._flush = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._deliver_batch)
+
+    def _deliver_batch(self) -> None:
+        self._flush = None
+        batch, self._batch = self._batch, []
+        self._on_events(self.session_id, batch)
+
+
+async def read_older_page(client: DaemonClient, session_id: str, before_seq: int) -> EventPage:
+    """The events directly before one."""
+    last = before_seq - 1
+    after = max(0, last - PAGE_SIZE)
+    if last <= 0:
+        return EventPage([], is_first=True)
+    for _ in range(2):
+        events: list[PushEvent] = []
+        session = client.subscribe(session_id, last_seen_seq=after)
+        async with aclosing(session.stream_events()) as arriving:
+            async for event in arriving:
+                earliest = _find_gap_start(event)
+                if earliest is not None:
+                    if earliest > last:
+                        return EventPage([], is_first=True)
+                    after = earliest - 1
+                    break
+                if event.seq <= last:
+                    events.append(event)
+                if event.seq >= last:
+                    return EventPage(events, is_first=after == 0)
+    return EventPage([], is_first=True)
+
+
+def _find_gap_start(event: PushEvent) -> int | None:
+    """The first event that is still kept, where some are not."""
+    match event.payload:
+        case messages.Warn("EVENT_GAP", _, str(detail)) if found := _EARLIEST.search(detail):
+            return int(found[1])
+    return None
+
+
+_RECENT_EVENTS = 200
+"""Events that are read at first; a question is among the last of a session that waits."""
+
+
+async def list_pending(client: DaemonClient, known: node_names.NodeNames = node_names.NO_NODES) -> list[inbox.InboxItem] | None:
+    """None where the daemon has no such list, or none for us."""
+    if not client.supports("inbox"):
+        return None
+    try:
+        found = await client.list_approvals()
+    except errors.RequestFailed:
+        return None
+    return [
+        inbox.InboxItem(
+            one.sessionId,
+            one.runId,
+            one.approval,
+            one.sessionTitle or f"…{one.sessionId[-6:]}",
+            one.host or known.format_owner(one.home),
+        )
+        for one in found
+    ]
+
+
+async def find_pending(client: DaemonClient, row: session_rows.SessionListRow) -> list[inbox.InboxItem]:
+    """What a session that waits is waiting for. Nothing is asked for in the session's own sequence: looking leaves no trace."""
+    most = _RECENT_EVENTS
+    while True:
+        try:
+            head = (await client.subscribe(row.session_id).attach()).replay.toSeq
+            found = await _read_events(client, row, after=max(0, head - most), upto=head)
+        except errors.RequestFailed:
+            return []
+        if found or most >= head:
+            return found
+        most *= 8
+
+
+async def _read_events(client: DaemonClient, row: session_rows.SessionListRow, *, after: int, upto: int) -> list[inbox.InboxItem]:
+    seen = inbox.ApprovalInbox()
+    session = client.subscribe(row.session_id, last_seen_seq=after)
+    if after >= upto:
+        return []
+    async with aclosing(session.stream_events()) as events:
+        async for event in events:
+            seen.on_event(event, session_name=row.name, host=row.host)
+            if event.seq >= upto:
+                break
+    return seen.pending

@@ -1,0 +1,256 @@
+"""Small questions of our own: one of a list, a line of text, yes or no.
+
+A question of an extension or of the agent: choose, confirm, write, or several of them one after another."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, OptionList, SelectionList, Static, TextArea
+from textual.widgets.option_list import Option
+from textual.widgets.selection_list import Selection
+
+from switchtower.client.dialogs import InterviewItem, PushDialog
+from switchtower.presentation import safe_text
+from switchtower.tui.widgets.choices import ChoiceList
+
+
+class Choice(NamedTuple):
+    value: str
+    label: str
+    about: str = ""
+    usable: bool = True
+
+
+class PickerScreen(ModalScreen[str | None]):
+    """One of a list, filtered by typing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, title: str, choices: Sequence[Choice], *, current: str | None = None) -> None:
+        super().__init__()
+        self._title = title
+        self._choices = list(choices)
+        self._current = current
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="question"):
+            yield Static(self._title, classes="question-title", markup=False)
+            yield Input(placeholder="type to filter", compact=True)
+            yield ChoiceList()
+
+    def on_mount(self) -> None:
+        self._draw("")
+
+    def _draw(self, wanted: str) -> None:
+        words = wanted.casefold().split()
+        found = [one for one in self._choices if all(word in f"{one.label} {one.about}".casefold() for word in words)]
+        options = self.query_one(OptionList)
+        options.set_options(
+            Option(
+                Content.assemble(
+                    ("● " if one.value == self._current else "  ", "$success"),
+                    safe_text.to_safe_line(one.label),
+                    (f"  {safe_text.to_safe_line(one.about)}", "$muted"),
+                ),
+                id=one.value,
+                disabled=not one.usable,
+            )
+            for one in found
+        )
+        usable = [index for index, one in enumerate(found) if one.usable]
+        current = [index for index, one in enumerate(found) if one.value == self._current and one.usable]
+        options.highlighted = next(iter(current or usable), None)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._draw(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.query_one(OptionList).action_select()
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("up", "down") and self.query_one(Input).has_focus:
+            event.stop()
+            options = self.query_one(OptionList)
+            if event.key == "up":
+                options.action_cursor_up()
+            else:
+                options.action_cursor_down()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)
+
+
+class TextPromptScreen(ModalScreen[str | None]):
+    """A line of text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, title: str, *, value: str = "", placeholder: str = "") -> None:
+        super().__init__()
+        self._title = title
+        self._value = value
+        self._placeholder = placeholder
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="question small"):
+            yield Static(self._title, classes="question-title", markup=False)
+            yield Input(self._value, placeholder=self._placeholder, compact=True)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip() or None)
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Yes or no, where yes cannot be taken back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("n,escape", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, question: str, *, yes: str) -> None:
+        super().__init__()
+        self._question = question
+        self._yes = yes
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="question small"):
+            yield Static(self._question, classes="question-title", markup=False)
+            with Horizontal(classes="question-keys"):
+                yield Button(f"y  {self._yes}", id="yes", variant="error", compact=True)
+                yield Button("n  no", id="no", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#no", Button).focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+
+LONGEST_REPLY = 256 * 1024
+_YES_NO = ("Yes", "No")
+
+
+class DialogScreen(ModalScreen[Mapping[str, Any] | None]):
+    """Ends with the answer as `answer_dialog` wants it, or None when it is left for later."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Later"),
+        Binding("ctrl+s", "send", "Send"),
+        Binding("ctrl+d", "dismissed", "Dismiss"),
+    ]
+
+    def __init__(self, dialog: PushDialog) -> None:
+        super().__init__()
+        self.dialog = dialog
+        self._questions = list(dialog.questions) if dialog.method == "interview" else []
+        self._index = 0
+        self._responses: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="question"):
+            yield Static(safe_text.to_safe_line(self.dialog.title), classes="question-title", markup=False)
+            if self.dialog.message:
+                yield Static(safe_text.escape_prose(self.dialog.message), classes="question-text", markup=False)
+            yield Vertical(id="asked")
+            yield Static(self._describe_keys(), classes="question-foot", markup=False)
+
+    def _describe_keys(self) -> str:
+        send = "Ctrl-S sends" if self.dialog.method in ("editor", "interview") else "Enter sends"
+        return f"{send} · Ctrl-D dismisses · Esc answers later"
+
+    async def on_mount(self) -> None:
+        await self._ask()
+
+    async def _ask(self) -> None:
+        asked = self.query_one("#asked", Vertical)
+        await asked.remove_children()
+        dialog = self.dialog
+        match dialog.method:
+            case "select":
+                await asked.mount(_make_options(dialog.options))
+            case "confirm":
+                await asked.mount(_make_options(_YES_NO))
+            case "editor":
+                await asked.mount(TextArea(safe_text.escape_prose(dialog.prefill or ""), id="text"))
+            case "interview" if self._questions:
+                question = self._questions[self._index]
+                needed = " (needs an answer)" if question.required else ""
+                label = f"{self._index + 1}/{len(self._questions)}  {safe_text.to_safe_line(question.question)}{needed}"
+                await asked.mount(Static(label, markup=False), _make_field(question))
+            case _:
+                await asked.mount(
+                    Input(
+                        safe_text.to_safe_line(dialog.prefill or ""), placeholder=safe_text.to_safe_line(dialog.placeholder or "")
+                    )
+                )
+        asked.children[-1].focus()
+
+    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        match self.dialog.method:
+            case "select":
+                self.dismiss({"value": self.dialog.options[event.option_index]})
+            case "confirm":
+                self.dismiss({"confirmed": event.option_index == 0})
+            case "interview":
+                question = self._questions[self._index]
+                await self._show_next(
+                    event.option_index == 0 if question.type == "boolean" else question.options[event.option_index]
+                )
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        if self.dialog.method == "interview":
+            await self._show_next(event.value)
+        else:
+            self.dismiss({"value": event.value[:LONGEST_REPLY]})
+
+    async def action_send(self) -> None:
+        if self.dialog.method == "editor":
+            self.dismiss({"value": self.query_one("#text", TextArea).text[:LONGEST_REPLY]})
+        elif self.dialog.method == "interview":
+            several = self.query(SelectionList)
+            one_line = self.query(Input)
+            if several:
+                await self._show_next(list(several.first().selected))
+            elif one_line:
+                await self._show_next(one_line.first().value)
+
+    def action_dismissed(self) -> None:
+        self.dismiss({"dismissed": True})
+
+    async def _show_next(self, answer: Any) -> None:
+        question = self._questions[self._index]
+        is_empty = answer in (None, []) or (isinstance(answer, str) and not answer.strip())
+        if is_empty and question.required:
+            self.notify("this one needs an answer", severity="warning", markup=False)
+            return
+        if not is_empty:
+            self._responses[question.id] = answer
+        self._index += 1
+        if self._index >= len(self._questions):
+            self.dismiss({"responses": self._responses})
+        else:
+            await self._ask()
+
+
+def _make_field(question: InterviewItem) -> "OptionList | SelectionList[str] | Input":
+    match question.type:
+        case "single":
+            return _make_options(question.options)
+        case "multi":
+            return SelectionList[str](
+                *(Selection(Content(safe_text.to_safe_line(option)), option) for option in question.options)
+            )
+        case "boolean":
+            return _make_options(_YES_NO)
+    return Input()
+
+
+def _make_options(options: tuple[str, ...]) -> OptionList:
+    return ChoiceList(*(Option(Content(safe_text.to_safe_line(option))) for option in options))
