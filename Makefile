@@ -65,8 +65,8 @@ bench: setup ## Measure against bare baselines in the same run; results in bench
 schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire types
 	$(BIN)/python -m switchtower.protocols.push.schemas documents/schemas
 	@mkdir -p documents/typescript
-	$(BIN)/python -m switchtower.protocols.minicodex.typescript > documents/typescript/minicodex.ts
-	$(BIN)/python -m switchtower.protocols.relay.typescript > documents/typescript/relay.ts
+	$(BIN)/python -m switchtower.protocols.minicodex.schemas > documents/typescript/minicodex.ts
+	$(BIN)/python -m switchtower.protocols.relay.schemas > documents/typescript/relay.ts
 	$(BIN)/python -m switchtower.engines.flow.ir.publish documents/flow-ir
 
 reference: setup ## Write a page for each command, from the commands themselves

@@ -435,7 +435,7 @@ print(",".join(sys.modules), file=sys.stderr)
     )
     loaded = set(ended.stderr.splitlines()[-1].split(","))
 
-    assert "switchtower.cli.seat" in loaded
+    assert "switchtower.cli.terminal.attachment" in loaded
     assert loaded.isdisjoint({"pyte", "starlette", "uvicorn", "uvloop", "sqlite3", "jwt", "argon2", "pydantic"})
     ours = ("daemon", "runtime", "engines", "stores", "tools", "models", "protocols.relay")
     assert not {name for name in loaded if name.startswith(tuple(f"switchtower.{room}" for room in ours))}

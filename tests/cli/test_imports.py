@@ -62,8 +62,8 @@ def test_what_a_client_command_needs_is_not_the_daemon_s() -> None:
     probe = f"import sys, {rooms}; print(','.join(sys.modules))"
     loaded = set(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.split(","))
 
-    assert "switchtower.client.session" in loaded
-    assert "switchtower.cli.through" in loaded
+    assert "switchtower.client.subscription" in loaded
+    assert "switchtower.cli.runs.run_watch" in loaded
     assert loaded.isdisjoint(OF_THE_DAEMON | OF_THE_AGENT)
     assert loaded.isdisjoint({f"switchtower.{room}" for room in ("daemon", "runtime", "engines", "models", "tools", "stores")})
 

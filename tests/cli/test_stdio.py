@@ -250,5 +250,5 @@ def test_it_loads_next_to_nothing(tower_command: Any, pi_socket: FakePiSocket) -
         assert daemon.recv(1) == b""
     loaded = set(read_line_with(process, "sys").strip().split(","))
     process.communicate(timeout=TIMEOUT)
-    assert "switchtower.cli.pump" in loaded
+    assert "switchtower.cli.commands.stdio" in loaded
     assert loaded.isdisjoint({"asyncio", "msgspec", "uvloop", "switchtower.client", "switchtower.daemon", "switchtower.core"})

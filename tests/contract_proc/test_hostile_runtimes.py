@@ -420,7 +420,7 @@ def test_ctrl_c_is_a_cancel(tmp_path: Path) -> None:
     os.mkfifo(asked)
     program = f"""
 import asyncio, json, sys
-from switchtower.protocols.rep import driver, interrupts
+from switchtower.protocols.rep import driver; from switchtower.cli.flows import flow_run as interrupts
 
 async def main():
     order = driver.Order(argv=[sys.executable, {str(RUNTIMES / "obeys_cancel.py")!r}], cwd="/", ir={{}}, required=[],

@@ -13,7 +13,7 @@ from tests.tools.running.watching import is_alive
 
 from switchtower.protocols.rep import errors
 
-OURS = [sys.executable, "-m", "switchtower.daemon.flow_runtime"]
+OURS = [sys.executable, "-m", "switchtower.flows.rep_runtime"]
 
 
 def make_flow(*nodes: dict[str, Any], edges: list[dict[str, Any]]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def make_note(kind: str) -> journal.AuditNote:
     return journal.AuditNote(kind, NOON, by, "subject", "detail")
 
 
-def make_contact(host_id: str, token_sha256: str = "aa", at_ms: int = NOON, *, name: str = "") -> registry.HostContact:  # noqa: S107
+def make_contact(host_id: str, token_sha256: str = "aa", at_ms: int = NOON, *, name: str = "") -> registry.HostContact:
     return registry.HostContact(host_id=host_id, token_sha256=token_sha256, address="192.0.2.1", at_ms=at_ms, name=name)
 
 

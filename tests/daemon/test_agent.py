@@ -27,7 +27,7 @@ FRIENDLY = Path(__file__).parents[1] / "tools" / "mcp" / "servers" / "friendly.p
 
 KINDS = ("openai", "anthropic", "google", "ollama", "mistral", "zai", "minimax", "openrouter")
 
-Scene = Callable[..., Awaitable["Stage"]]
+Scene = Callable[..., Awaitable["AgentModelSession"]]
 
 
 class AgentModelSession(Struct):

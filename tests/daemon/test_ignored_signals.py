@@ -8,7 +8,7 @@ from pathlib import Path
 CODE = """
 import asyncio, signal, sys
 from switchtower.daemon import app
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands as processes
 
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTSTP):
     signal.signal(number, signal.SIG_IGN)

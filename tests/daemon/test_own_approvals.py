@@ -12,7 +12,7 @@ INSIDE = textwrap.dedent(
     import asyncio, json, sys
     from switchtower.testing.pi_client import PiClient
     from switchtower.testing.push_client import PushClient
-    from switchtower.testing.wires import SocketWire, UpgradeRefused, WebSocketWire
+    from switchtower.testing.wire import SocketWire, UpgradeRefused, WebSocketWire
 
     session_id, approval_id, run_id, endpoints = sys.argv[1], sys.argv[2], sys.argv[3], json.load(open(sys.argv[4]))
 

@@ -16,8 +16,8 @@ from switchtower.transports.stream import ConnectionOrigin, Packet, Stream
 SERVER = """
 import asyncio, os, sys
 from pathlib import Path
-from switchtower.daemon import socket_activation
-from switchtower.transports.packet import Packet
+from switchtower.transports import socket_activation
+from switchtower.transports.stream import Packet
 
 class Echo:
     def connected(self, stream): self.stream = stream

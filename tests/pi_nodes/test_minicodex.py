@@ -11,7 +11,7 @@ from tests.runtime.parts import SUCCESS, TIMEOUT, MakeRuntime, RuntimeHarness, a
 from switchtower.core import events
 from switchtower.core.ports import engine
 from switchtower.core.roles import Access
-from switchtower.protocols.minicodex.server import MiniCodexSettings
+from switchtower.protocols.minicodex.server import MiniCodexServer, MiniCodexSettings
 from switchtower.testing.memory.stream import MemoryStream, RecordingReceiver, join_receivers
 
 Frame = dict[str, Any]

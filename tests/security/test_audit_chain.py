@@ -226,9 +226,9 @@ async def test_a_deleted_session_leaves_who_decided_and_breaks_nothing(tmp_path:
 
 APPENDER = """
 import asyncio, os, pathlib, sys
-from switchtower.core import journal
-from switchtower.stores.sqlite import SqliteJournal
-from switchtower.testing.journal_contract import card
+from switchtower.core.ports import journal
+from switchtower.stores.sqlite.journal import SqliteJournal
+from switchtower.testing.entries import make_card as card
 from tests.security.test_audit_chain import decisions
 
 async def appender(store, number):

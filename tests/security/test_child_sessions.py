@@ -22,7 +22,7 @@ WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 INSIDE = textwrap.dedent(
     """
     import asyncio, json, sys
-    from switchtower.testing.push_client import PushClient, Refused
+    from switchtower.testing.push_client import PushClient, RequestRefused as Refused
 
     socket, steps = sys.argv[1], json.load(open(sys.argv[2]))
 

@@ -161,7 +161,8 @@ async def test_one_whose_descriptors_cannot_be_listed_is_refused(attack_harness:
 @pytest.mark.parametrize("prefix", ["setsid env -i", "setsid {lowered}"])
 async def test_an_orphan_that_the_daemon_has_adopted_is_refused(attack_harness: AttackHarness, prefix: str) -> None:
     await attack_harness.run(
-        f"({prefix.format(lowered=make_lowered_command())} {attack_harness.run_attacker()} &)\nwhile [ ! -e told.json ]; do sleep 0.05; done"
+        f"({prefix.format(lowered=make_lowered_command())} {attack_harness.run_attacker()} &)\n"
+        "while [ ! -e told.json ]; do sleep 0.05; done"
     )
     assert attack_harness.read_attacker_output() in (UNKNOWN, AS_RUN)
     await attack_harness.check_nothing_happened()

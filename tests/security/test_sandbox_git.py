@@ -342,7 +342,8 @@ async def test_settings_that_the_user_changes_meanwhile_open_no_way(mine: str, d
     workspace = make_workspace(disk, "ordinary", "git config core.excludesFile x; git config alias.st status", mark)
     for name in ("go", "ready"):
         os.mkfifo(workspace / name)
-    attack = f"echo > ready; cat go; printf '[core]\\n\\tfsmonitor = {write_evil_program(workspace)}\\n' >> .git/config && echo written"
+    evil = write_evil_program(workspace)
+    attack = f"echo > ready; cat go; printf '[core]\\n\\tfsmonitor = {evil}\\n' >> .git/config && echo written"
     running = asyncio.create_task(run_sandboxed(attack, workspace))
     await asyncio.to_thread((workspace / "ready").read_bytes)
     run_outside(mine, workspace)

@@ -171,6 +171,9 @@ def test_what_carries_a_runs_mark_is_started_in_one_place() -> None:
         if called & {"marks.wrap", "adoption.keep"}:
             starters.append(path.relative_to(source).as_posix())
             assert not called & {"subprocess.Popen", "os.posix_spawn", "asyncio.create_subprocess_exec"}, path
-    assert {"tools/running/processes.py", "tools/mcp/process.py", "engines/pty/starting.py", "protocols/rep/child.py"} <= set(
-        starters
-    )
+    assert {
+        "tools/processes/commands.py",
+        "tools/mcp/process.py",
+        "engines/pty/program.py",
+        "protocols/rep/runtime_process.py",
+    } <= set(starters)

@@ -2,6 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "switchtower.testing.journal_contract", "switchtower.testing.registry_contract", "switchtower.testing.search_contract"
-)
+pytest.register_assert_rewrite("tests.contracts.journal", "tests.contracts.registry", "tests.contracts.search")

@@ -32,9 +32,9 @@ class TestSqliteRegistry(contracts_registry.RegistryContract):
 
 WRITER = """
 import asyncio, os, pathlib, sys
-from switchtower.stores.registry import SqliteRegistry
-from switchtower.testing.registry_contract import NOON, token, user, visit
-from switchtower.core.registry import HostState
+from switchtower.stores.sqlite.registry import SqliteRegistry
+from tests.contracts.registry import NOON, make_token as token, make_user as user, make_contact as visit
+from switchtower.core.ports.registry import HostState
 
 async def main(path, writer):
     store = SqliteRegistry(pathlib.Path(path))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
     from tests.web.visiting import BrowserWindow
 
-OpenWindow = Callable[..., Awaitable["Window"]]
-Picture = Callable[["Window", str], Awaitable[None]]
+OpenWindow = Callable[..., Awaitable["BrowserWindow"]]
+Picture = Callable[["BrowserWindow", str], Awaitable[None]]
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -10,15 +10,15 @@ import pytest
 
 api = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
 
-from playwright.async_api import (
-    Browser,  # noqa: E402
-    BrowserContext,  # noqa: E402
-    ConsoleMessage,  # noqa: E402
-    Locator,  # noqa: E402
-    Page,  # noqa: E402
-    Request,  # noqa: E402
-    WebSocket,  # noqa: E402
-    expect,  # noqa: E402
+from playwright.async_api import (  # noqa: E402
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    WebSocket,
+    expect,
 )
 
 TIMEOUT = 60.0

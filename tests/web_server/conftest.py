@@ -11,10 +11,7 @@ from tests.daemon.conftest import home as home  # noqa: E402
 from tests.daemon.conftest import run_tower as run_tower  # noqa: E402
 from tests.daemon.conftest import start_daemon_process as start_daemon_process  # noqa: E402
 from tests.daemon.conftest import workspace as workspace  # noqa: E402
-from tests.web_server.receiver import (
-    WebhookReceiver,  # noqa: E402
-    open_receiver,  # noqa: E402
-)
+from tests.web_server.receiver import WebhookReceiver, open_receiver  # noqa: E402
 from tests.web_server.site import built_page as built_page  # noqa: E402
 from tests.web_server.site import http_port as http_port  # noqa: E402
 

@@ -21,7 +21,7 @@ from switchtower.core.roles import Access, Role
 from switchtower.daemon.pi import LazyPiServer
 from switchtower.transports.stream import TRY_AGAIN_LATER, Packet, Receiver, RespondingReceiver, Stream
 
-Serve = Callable[["Caller", Stream], Coroutine[None, None, None]]
+Serve = Callable[["PiConnectionRouter", Stream], Coroutine[None, None, None]]
 """Calls `join` or `travel`, or closes the stream."""
 
 

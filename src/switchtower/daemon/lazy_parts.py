@@ -71,7 +71,7 @@ class LazyFlowEngine:
 
     async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         if self._engine is None:
-            await asyncio.to_thread(import_module, "switchtower.daemon.flow_runtimes")
+            await asyncio.to_thread(import_module, "switchtower.flows.engine_adapters")
             from switchtower.engines.flow.engine import FlowEngine
             from switchtower.flows.engine_adapters import RepRuntimes, SessionAgents
 

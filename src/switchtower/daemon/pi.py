@@ -54,7 +54,7 @@ class LazyPiServer:
         return self._server
 
     async def load(self) -> None:
-        await asyncio.to_thread(import_module, "switchtower.protocols.pi.house")
+        await asyncio.to_thread(import_module, "switchtower.protocols.pi.server")
         self.get()
 
     async def shut_down(self, timeout_s: float) -> None:

@@ -49,7 +49,7 @@ def choose_runtime(start: Path, executor: str | None) -> ChosenRuntime:
 
 def make_own_argv() -> list[str]:
     # -P: a `json.py` in the folder of the run is not ours to load.
-    return [sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime"]
+    return [sys.executable, "-P", "-m", "switchtower.flows.rep_runtime"]
 
 
 async def run_flow(

@@ -174,7 +174,8 @@ def format_interview(dialog: PushDialog) -> Iterator[str]:
     for asked in dialog.questions:
         one_of = f" of {', '.join(map(format_detail_value, asked.options))}" if asked.options else ""
         required = ", required" if asked.required else ""
-        yield f"  {format_detail_value(asked.id)}: {format_detail_value(asked.question)} ({format_detail_value(asked.type)}{one_of}{required})"
+        type_ = f"{format_detail_value(asked.type)}{one_of}{required}"
+        yield f"  {format_detail_value(asked.id)}: {format_detail_value(asked.question)} ({type_})"
 
 
 def format_answer_command(dialog: PushDialog, session_id: str) -> str:

@@ -18,7 +18,7 @@ from tests.contract_proc.driving import RUNTIMES
 
 TIMEOUT = 120
 """Seconds after which a test gives up: long, because the machine may be busy with something else."""
-OURS = (sys.executable, "-P", "-m", "switchtower.daemon.flow_runtime")
+OURS = (sys.executable, "-P", "-m", "switchtower.flows.rep_runtime")
 HERE = Path(__file__).parent / "runtimes"
 _TM = "from switchtower.cli.main import tm; tm()"
 _NOT_HERE = ("TRACE_MIND_", "TOWER_", "PUSHD_", "XDG_")

@@ -224,7 +224,7 @@ def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[
 class RepChildProcess:
     def __init__(self, folder: Path, **variables: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "switchtower.daemon.flow_runtime"],
+            [sys.executable, "-m", "switchtower.flows.rep_runtime"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -369,7 +369,7 @@ def test_a_cancelled_run_fails_with_its_cause(child: RepChildProcess) -> None:
 
 def test_the_first_answer_needs_none_of_the_heavy_rooms() -> None:
     check = (
-        "import sys, switchtower.daemon.flow_runtime as r; r.Runtime().capabilities();"
+        "import sys, switchtower.flows.rep_runtime as r; r.Runtime().capabilities();"
         "print(sorted({'asyncio','msgspec','yaml','httpx2','mcp','typing','threading','pathlib','importlib.metadata'}"
         " & set(sys.modules)))"
     )
@@ -378,7 +378,7 @@ def test_the_first_answer_needs_none_of_the_heavy_rooms() -> None:
 
 def test_a_small_flow_is_executed_without_loading_an_event_loop() -> None:
     check = (
-        "import sys, time, msgspec, switchtower.daemon.flow_runtime as r\n"
+        "import sys, time, msgspec, switchtower.flows.rep_runtime as r\n"
         "from switchtower.protocols.rep import messages\n"
         f"runtime = r.Runtime(); runtime.start(messages.StartRun(ir={make_flow('log', message='x')!r}))\n"
         "assert runtime.close(); print(b'\"completed\"' in runtime.poll(), 'asyncio' in sys.modules)"
@@ -389,7 +389,7 @@ def test_a_small_flow_is_executed_without_loading_an_event_loop() -> None:
 def test_a_run_begins_without_typing_extensions_which_others_can_still_load() -> None:
     request = {"jsonrpc": "2.0", "id": 1, "method": messages.START_RUN, "params": {"ir": make_flow("log", message="x")}}
     check = (
-        "import sys, switchtower.daemon.flow_runtime as r\n"
+        "import sys, switchtower.flows.rep_runtime as r\n"
         "from switchtower.protocols.rep import server\n"
         f"answer = server.Server(r.Runtime()).answer({json.dumps(request).encode()!r})\n"
         "before = {'typing_extensions', 'inspect'} & set(sys.modules)\n"

@@ -16,7 +16,7 @@ from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.stores.transfer import ports, postgres, sqlite, transfer
 from switchtower.stores.transfer.sqlite import SqliteTarget
 from switchtower.stores.verification import StoreUnreadable
-from switchtower.testing.entries import NOON, make_card, make_deltas, make_warning
+from switchtower.testing.entries import NOON, make_card, make_deltas, make_receipt, make_warning
 from switchtower.testing.postgres_server import PostgresServer
 
 

@@ -9,7 +9,7 @@ from switchtower.stores.postgres import database
 from switchtower.testing import postgres_server as servers
 from switchtower.testing.postgres_server import PostgresServer
 
-pytest.register_assert_rewrite("switchtower.testing.lease_contract")
+pytest.register_assert_rewrite("tests.contracts.leases")
 
 _numbers = itertools.count(1)
 

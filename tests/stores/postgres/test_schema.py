@@ -16,7 +16,7 @@ from switchtower.testing.entries import make_append, make_delta, read_seqs
 OPENER = """
 import asyncio, sys
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.journal_contract import addition, delta
+from switchtower.testing.entries import make_append as addition, make_delta as delta
 
 async def main():
     store = PostgresJournal(sys.argv[1])

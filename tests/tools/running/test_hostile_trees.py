@@ -125,7 +125,7 @@ async def test_none_is_left_when_runs_end_after_their_commands_have(token: str, 
 
 DAEMON = """
 import asyncio, json, sys
-from switchtower.tools.running import processes
+from switchtower.tools.processes import commands as processes
 async def main():
     commands = json.loads(sys.stdin.read())
     await asyncio.gather(*(processes.run_command(text, cwd="/", run_id=run_id, timeout_s=1000) for run_id, text in commands))

@@ -49,7 +49,7 @@ async def test_a_program_begins_with_its_number(run_id: str, tmp_path: Path) -> 
 
 SCENE = """
 import asyncio, sys
-from switchtower.tools.running import marks, orphans, processes
+from switchtower.tools.processes import marks, orphans, commands as processes
 run_id, folder, expected = sys.argv[1:]
 async def main():
     scrub = "env -i" if expected == "marked" else ""

@@ -222,7 +222,7 @@ async def test_ending_a_run_takes_what_its_commands_left_and_spares_other_runs(
 
 async def test_what_a_killed_daemon_left_behind_is_found_and_killed(tmp_path: Path, run_id: str, reports: PidReports) -> None:
     program = (
-        "import asyncio, sys; from switchtower.tools.running import processes;"
+        "import asyncio, sys; from switchtower.tools.processes import commands as processes;"
         "asyncio.run(processes.run_command(sys.argv[1], cwd=sys.argv[2], run_id=sys.argv[3], timeout_s=100))"
     )
     daemon = subprocess.Popen([sys.executable, "-c", program, HOSTILE["double fork"], str(tmp_path), run_id])

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the daemon is a
 
 HOST = """
 import signal, sys
-from switchtower.tools.running import watchdog
+from switchtower.tools.processes import watchdog
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 watch = watchdog.Watchdog()
 watch.watch(sys.argv[1], "")

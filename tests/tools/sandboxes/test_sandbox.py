@@ -373,9 +373,9 @@ async def test_a_program_may_clean_up_when_it_is_told_to_stop(run_sandboxed: Run
 async def test_everything_inside_dies_with_a_killed_daemon(home: Path, run_id: str) -> None:
     reports = PidReports(home / "work/reports")
     program = (
-        "import asyncio, sys; from switchtower.tools.running import processes; from switchtower.tools.sandboxes import sandbox;"
-        "asyncio.run(processes.run_command(sys.argv[1], cwd=sys.argv[2], run_id=sys.argv[3], timeout_s=100,"
-        " sandbox=sandbox.choose('bubblewrap')))"
+        "import asyncio, sys; from switchtower.tools.processes import commands; from switchtower.tools.sandboxes import sandbox;"
+        "asyncio.run(commands.run_command(sys.argv[1], cwd=sys.argv[2], run_id=sys.argv[3], timeout_s=100,"
+        " sandbox=sandbox.choose_sandbox('bubblewrap')))"
     )
     token = f"token-{uuid4().hex}"
     command = f"setsid bash -c ': {token}; echo $$ > reports; sleep 1000; :' & sleep 1000"

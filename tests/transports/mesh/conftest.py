@@ -18,7 +18,7 @@ from switchtower.cluster.mesh.ports import MeshPeer
 if TYPE_CHECKING:
     from tests.contracts.mesh import MakeMeshes
 
-pytest.register_assert_rewrite("switchtower.testing.mesh_contract")
+pytest.register_assert_rewrite("tests.contracts.mesh")
 
 MakeMesh = Callable[..., Awaitable[TcpMesh]]
 

@@ -143,5 +143,5 @@ def test_the_halves_of_two_keys_are_no_key(key: MeshKey) -> None:
 
 
 def test_importing_the_mesh_does_not_load_cryptography() -> None:
-    program = "import sys, switchtower.transports.mesh.mesh; print('cryptography' in sys.modules)"
+    program = "import sys, switchtower.cluster.mesh.mesh; print('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,5 +1,5 @@
 // Characters that cannot be seen, or that change how others are seen. The daemon has the same table in
-// `src/switchtower/core/invisible.py`; a test compares them. Pure.
+// `src/switchtower/core/characters.py`; a test compares them. Pure.
 
 export const RANGES: ReadonlyArray<readonly [number, number]> = [
   [0x00ad, 0x00ad], // soft hyphen

@@ -11,7 +11,7 @@ from switchtower.settings.sources import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from switchtower import config as settings_room
+    from switchtower.settings.parsers import Setting
 
 _name_argument = click.argument("name", metavar="NAME", callback=arguments.validate_sendable)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one object.")
@@ -59,10 +59,10 @@ def show(as_json: bool) -> int:
       tower config show
       tower config show --json | jq '.[] | select(.source != "default")'
     """
-    from switchtower import config as settings_room
+    from switchtower import config as settings_config
     from switchtower.cli.configuration import sources
 
-    shown = sources.list_settings(settings_room.load())
+    shown = sources.list_settings(settings_config.load())
     if as_json:
         _print(shown, as_json=True)
         return console.ExitStatus.OK
@@ -82,11 +82,11 @@ def get(name: str, as_json: bool) -> int:
     Example:
       tower config get http
     """
-    from switchtower import config as settings_room
+    from switchtower import config as settings_config
     from switchtower.cli.configuration import sources
 
     setting = _find_known_setting(name)
-    value = getattr(settings_room.load(), setting.name)
+    value = getattr(settings_config.load(), setting.name)
     _print(sources.to_plain_value(value) if as_json else sources.format_value(value), as_json=as_json)
     return console.ExitStatus.OK
 
@@ -174,21 +174,21 @@ def _print(value: Any, *, as_json: bool) -> None:
         output.write_line(value)
 
 
-def _find_known_setting(name: str) -> "settings_room.Setting":
+def _find_known_setting(name: str) -> "Setting":
     from difflib import get_close_matches
 
-    from switchtower import config as settings_room
+    from switchtower import config as settings_config
     from switchtower.cli.configuration import sources
 
     setting = sources.find_setting(name.replace("-", "_"))
     if setting is None:
-        near = get_close_matches(name.replace("-", "_").lower(), [known.name for known in settings_room.SETTINGS], n=1)
+        near = get_close_matches(name.replace("-", "_").lower(), [known.name for known in settings_config.SETTINGS], n=1)
         hint = f"did you mean `{near[0]}`?" if near else "see `tower config show`"
         raise click.ClickException(f"there is no setting `{name}`; hint: {hint}")
     return setting
 
 
-def _find_file_setting(name: str) -> "settings_room.Setting":
+def _find_file_setting(name: str) -> "Setting":
     setting = _find_known_setting(name)
     if not setting.in_file:
         raise click.ClickException(
@@ -208,7 +208,7 @@ def _make_write_error(file: "Path", problem: OSError) -> click.ClickException:
     return click.ClickException(f"`{file}` cannot be written: {problem.strerror}; hint: see who owns its folder")
 
 
-def _warn_about_variable(setting: "settings_room.Setting") -> None:
+def _warn_about_variable(setting: "Setting") -> None:
     from switchtower.cli.configuration import sources
 
     if (variable := sources.find_variable(setting, os.environ)) is not None:
@@ -218,11 +218,11 @@ def _warn_about_variable(setting: "settings_room.Setting") -> None:
 
 def _print_restart_hint() -> None:
     """Whether the running daemon has to be restarted for what the file has now."""
-    from switchtower import config as settings_room
+    from switchtower import config as settings_config
     from switchtower.client import discovery
 
     try:
-        settings = settings_room.load()
+        settings = settings_config.load()
     except ConfigError:
         return  # of a variable, which the next command reports
     if discovery.needs_restart(settings):

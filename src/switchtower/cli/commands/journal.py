@@ -10,7 +10,6 @@ from switchtower.cli import console, output, table
 
 if TYPE_CHECKING:
     from switchtower.stores import verification
-    from switchtower.stores.sqlite import inspection
 
 _PROGRESS_INTERVAL = 2.0
 _file_argument = click.argument("file", required=False, type=click.Path(path_type=str), metavar="[FILE]")
@@ -122,7 +121,7 @@ def _verify_journal(place: "Path | str") -> "verification.VerificationReport":
     return asyncio.run(postgres_verification.verify_journal(place, _VerifyProgress().report_progress))
 
 
-def _count_entries(place: "Path | str") -> "inspection.JournalStats":
+def _count_entries(place: "Path | str") -> "verification.JournalStats":
     import asyncio
 
     from switchtower.stores.postgres import inspection as postgres_inspection
@@ -160,7 +159,7 @@ def _print_report(report: "verification.VerificationReport") -> None:
     output.write_line(f"{'ok' if report.is_ok else 'not ok'}: {counted}{pruned}")
 
 
-def _format_stats(counted: "inspection.JournalStats", *, is_file: bool) -> list[tuple[str, str]]:
+def _format_stats(counted: "verification.JournalStats", *, is_file: bool) -> list[tuple[str, str]]:
     from switchtower.presentation import formats
 
     kinds = table.format_rows([(kind.kind, f"{kind.entries:,}", formats.format_size(kind.bytes)) for kind in counted.kinds[:10]])

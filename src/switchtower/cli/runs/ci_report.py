@@ -206,7 +206,8 @@ def _render_run(verdict: RunVerdict) -> Iterator[str]:
         case "error" | "cancelled":
             yield f"<error{_format_attributes(type=verdict.outcome, message=first_line)}>{escape_xml(verdict.message)}</error>"
         case _:
-            yield f"<failure{_format_attributes(type=verdict.outcome, message=first_line)}>{escape_xml(verdict.message)}</failure>"
+            attributes = _format_attributes(type=verdict.outcome, message=first_line)
+            yield f"<failure{attributes}>{escape_xml(verdict.message)}</failure>"
     yield "</testcase>"
 
 

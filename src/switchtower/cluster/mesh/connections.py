@@ -23,7 +23,7 @@ from switchtower.cluster.mesh.tls import TlsChannel
 from switchtower.cluster.mesh.tunnel import ABNORMAL
 from switchtower.transports.stream import Receiver
 
-AcceptedLinkCallback = Callable[["Accepted"], None]
+AcceptedLinkCallback = Callable[["AcceptedLink"], None]
 
 
 class SubjectHandlers(Struct):
@@ -132,7 +132,7 @@ class AcceptedLink(link.MeshLink):
             self.send(frames.TunnelEnd(opening.tunnel, ABNORMAL, "the node failed to take the tunnel"))
 
 
-DialledLinkCallback = Callable[["Dialled"], None]
+DialledLinkCallback = Callable[["DialledLink"], None]
 
 
 class DialledLink(link.MeshLink):

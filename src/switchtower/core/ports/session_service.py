@@ -15,6 +15,9 @@ from switchtower.core.ports import host_services, journal
 from switchtower.core.session import Session
 
 if TYPE_CHECKING:
+    from switchtower.core.ports import cluster
+
+if TYPE_CHECKING:
     pass
 
 HEAD_CURSOR = 2**62
@@ -200,6 +203,6 @@ class SessionService(Protocol):
         ...
 
     @property
-    def nodes(self) -> "nodes.ClusterNodes | None":
+    def nodes(self) -> "cluster.ClusterNodes | None":
         """The other nodes of this tower. None: it is alone."""
         ...

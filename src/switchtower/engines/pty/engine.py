@@ -54,7 +54,8 @@ class TerminalEngine:
                 run_id=task.run_id,
                 cols=wanted.cols,
                 rows=wanted.rows,
-                on_exit=context.report_exit,  # the run of a cancelled program may be closed before all of its processes have ended
+                # The run of a cancelled program may be closed before all of its processes have ended.
+                on_exit=context.report_exit,
             )
         except (ProgramNotStarted, rules.InvalidPromptRules) as problem:
             await context.emit(events.ErrorRaised(code="NOT_STARTED", message=str(problem)))

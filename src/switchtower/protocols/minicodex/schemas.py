@@ -1,6 +1,6 @@
 """The protocol's TypeScript types, made from the wire types under the names that the document gives them.
 
-`documents/typescript/minicodex.ts` holds them; a test compares. `python -m switchtower.protocols.minicodex.typescript` prints
+`documents/typescript/minicodex.ts` holds them; a test compares. `python -m switchtower.protocols.minicodex.schemas` prints
 them (`make schemas`).
 """
 

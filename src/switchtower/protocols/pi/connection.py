@@ -71,9 +71,9 @@ class Broadcaster:
         lifecycle, self._lifecycle = self._lifecycle, []
         answers, self._answers = self._answers, {}
         announcements, self._announcements = self._announcements, []
-        for peer, frames in answers.items():
+        for peer, answered in answers.items():
             before = lifecycle if peer.wants_lifecycle else []
-            peer.send(Packet([*before, *frames, *announcements]))
+            peer.send(Packet([*before, *answered, *announcements]))
         if not lifecycle and not announcements:
             return
         for_all = Packet([*lifecycle, *announcements])

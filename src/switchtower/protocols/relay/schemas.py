@@ -1,7 +1,7 @@
 """Relay's TypeScript types, made from the wire types: what apps send, and what HTTP lists. Its events are open by the document,
 so they have one type with their data unread.
 
-`documents/typescript/relay.ts` holds them; a test compares. `python -m switchtower.protocols.relay.typescript` prints them
+`documents/typescript/relay.ts` holds them; a test compares. `python -m switchtower.protocols.relay.schemas` prints them
 (`make schemas`).
 """
 

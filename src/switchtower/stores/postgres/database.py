@@ -49,13 +49,13 @@ _UNAVAILABLE_STATES = ("25006", "25P03", "42501", "42P01", "42883")
 class PostgresConnection(Protocol):
     """What we use of the library's."""
 
-    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...  # noqa: ASYNC109 - the library's
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...
 
-    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Any]: ...  # noqa: ASYNC109
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Any]: ...
 
-    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...  # noqa: ASYNC109
+    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...
 
-    async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...  # noqa: ASYNC109
+    async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -63,7 +63,7 @@ class PostgresConnection(Protocol):
 
     def is_closed(self) -> bool: ...
 
-    async def close(self, *, timeout: float | None = None) -> None: ...  # noqa: ASYNC109
+    async def close(self, *, timeout: float | None = None) -> None: ...
 
     def terminate(self) -> None: ...
 

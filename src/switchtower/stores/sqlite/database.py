@@ -4,7 +4,7 @@ How the journal's file is opened: owner-only, write-ahead logged, and flushed to
 
 The writer thread has the only connection that may write. Readers get one that cannot.
 
-Brings a file to the schema that this version knows: `sql/NNNN_*.sql` in order, each in its own transaction.
+Brings a file to the schema that this version knows: `migrations/journal/NNNN_*.sql` in order, each in its own transaction.
 
 A migration that shipped is never edited; a change is the next file. Each kind of file has its own folder of scripts: `sql` is
 the journal's."""
@@ -63,16 +63,16 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     )
 
 
-def load_scripts(folder: str = "sql") -> dict[int, str]:
+def load_scripts(folder: str = "journal") -> dict[int, str]:
     """The scripts by schema version."""
     scripts: dict[int, str] = {}
-    for file in (Path(__file__).parent / folder).iterdir():
+    for file in (Path(__file__).parent / "migrations" / folder).iterdir():
         if numbered := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
             scripts[int(numbered[1])] = file.read_text(encoding="utf-8")
     return dict(sorted(scripts.items()))
 
 
-def migrate(connection: sqlite3.Connection, folder: str = "sql") -> None:
+def migrate(connection: sqlite3.Connection, folder: str = "journal") -> None:
     scripts = load_scripts(folder)
     newest = max(scripts)
     (current,) = connection.execute("PRAGMA user_version").fetchone()

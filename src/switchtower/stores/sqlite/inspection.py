@@ -16,8 +16,8 @@ from pathlib import Path
 from switchtower.stores.sqlite import database
 from switchtower.stores.verification import MOST_LISTED, JournalStats, KindStats, LargeSession, StoreUnreadable
 
-JOURNAL = "sql"
-REGISTRY = "sql_registry"
+JOURNAL = "journal"
+REGISTRY = "registry"
 _LOCK_TIMEOUT_MS = 5_000
 _STEPS_BETWEEN_LOOKS = 100_000
 """Of SQLite's own machine, between two looks at the clock."""

@@ -20,7 +20,7 @@ from switchtower.stores.sqlite import audit, database
 
 Result = TypeVar("Result")
 
-SCRIPTS = "sql_registry"
+SCRIPTS = "registry"
 _LOCK_TIMEOUT_MS = 20_000
 _OPEN_TRIES = 200
 _OPEN_PAUSE = 0.01

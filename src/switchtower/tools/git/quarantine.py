@@ -218,7 +218,7 @@ class _Configuration:
                 self.inode = os.fstat(descriptor).st_ino
                 self._content = stream.read(_MOST_CONFIGURATION)
 
-    def parse_settings(self) -> frozenset[parse_settings.GitSetting]:
+    def parse_settings(self) -> frozenset[repository.GitSetting]:
         try:
             return frozenset(repository.parse_settings(self._content.decode(errors="surrogateescape")))
         except repository.InvalidGitConfig:

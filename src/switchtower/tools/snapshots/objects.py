@@ -212,7 +212,7 @@ def _write_line(running: HelperProgram, text: str) -> None:
         raise process.GitError("git cat-file ended early") from None
 
 
-FolderTree = dict[str, Union[TreeEntry, "Folder"]]
+FolderTree = dict[str, Union[TreeEntry, "FolderTree"]]
 
 
 class MissingObject(Exception):

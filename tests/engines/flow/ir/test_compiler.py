@@ -309,7 +309,9 @@ def test_the_example_of_the_documentation_compiles() -> None:
 
 
 def test_the_room_is_imported_without_a_yaml_library() -> None:
-    code = "import sys; from switchtower.engines.flow.ir import compiler, manifest, inputs; print('yaml' in sys.modules)"
+    code = (
+        "import sys; from switchtower.engines.flow.ir import compiler, manifest, parser as inputs; print('yaml' in sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "False"
 
