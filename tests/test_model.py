@@ -1,29 +1,17 @@
 """The model of several nodes: its arithmetic, and that it agrees with what was measured."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from bench import model
+from bench.model import ClusterLoad, Costs, MachineLimits
 
 ROOT = Path(__file__).parent.parent
 
 
-def _load() -> Any:
-    """The bench is no package that is installed; its model needs nothing else of it."""
-    spec = importlib.util.spec_from_file_location("model_of_several_nodes", ROOT / "bench" / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-model = _load()
-Costs, Limits, Load = model.Costs, model.Limits, model.Load
 COSTS = Costs(
     node_event=60e-6,
     node_commit=100e-6,
@@ -48,17 +36,17 @@ COSTS = Costs(
     log_event=600,
     stored_event=450,
 )
-LOAD = Load(sessions=1_000_000, clients=100_000)
-LIMITS = Limits()
+LOAD = ClusterLoad(sessions=1_000_000, clients=100_000)
+LIMITS = MachineLimits()
 MEASURED = json.loads(model.COSTS.read_text())
 
 
-def get_usage(sizing: Any, resource: str) -> float:
+def get_usage(sizing: model.Sizing, resource: str) -> float:
     return next(use.used for use in sizing.uses if use.resource == resource)
 
 
 def test_one_idle_node_uses_its_own_memory_and_nothing_else() -> None:
-    sizing = model.size(Load(sessions=1_000_000, clients=0, active=0.0), LIMITS, COSTS, 1)
+    sizing = model.compute_sizing(ClusterLoad(sessions=1_000_000, clients=0, active=0.0), LIMITS, COSTS, 1)
     assert get_usage(sizing, "node memory") == pytest.approx(0.05)
     assert get_usage(sizing, "database connections") == 6
     assert [use.used for use in sizing.uses if use.resource in ("node CPU", "database CPU", "database log")] == [0, 0, 0]
@@ -66,13 +54,13 @@ def test_one_idle_node_uses_its_own_memory_and_nothing_else() -> None:
 
 def test_a_lone_node_forwards_and_follows_nothing() -> None:
     dearer = COSTS._replace(node_followed=1.0, node_forwarding=1.0, node_forwarded=1.0, node_notice=1.0, database_followed=1.0)
-    assert model.size(LOAD, LIMITS, dearer, 1) == model.size(LOAD, LIMITS, COSTS, 1)
-    assert model.size(LOAD, LIMITS, dearer, 2) != model.size(LOAD, LIMITS, COSTS, 2)
+    assert model.compute_sizing(LOAD, LIMITS, dearer, 1) == model.compute_sizing(LOAD, LIMITS, COSTS, 1)
+    assert model.compute_sizing(LOAD, LIMITS, dearer, 2) != model.compute_sizing(LOAD, LIMITS, COSTS, 2)
 
 
 def test_the_sum_is_the_one_done_by_hand() -> None:
-    load = Load(sessions=1_000, clients=100, active=0.1, events=10.0, watching=0.5, commands=1.0, attaches=0.1)
-    sizing = model.size(load, LIMITS, COSTS, 2)
+    load = ClusterLoad(sessions=1_000, clients=100, active=0.1, events=10.0, watching=0.5, commands=1.0, attaches=0.1)
+    sizing = model.compute_sizing(load, LIMITS, COSTS, 2)
     # 1,000 events/s, 500 deliveries/s of which 250 cross, 100 commands/s of which 50 cross, 10 attaches/s. While a commit takes
     # its 1 ms a node has 0.5 events more, so there are two commits for three events.
     commits = 1_000 / 1.5
@@ -87,15 +75,15 @@ def test_the_sum_is_the_one_done_by_hand() -> None:
 @pytest.mark.parametrize("field", ["sessions", "clients", "active", "events", "watching", "commands", "attaches"])
 def test_more_load_never_uses_less(field: str) -> None:
     for nodes in (1, 3, 30):
-        before = model.size(LOAD, LIMITS, COSTS, nodes)
-        more = model.size(LOAD._replace(**{field: getattr(LOAD, field) * 1.5}), LIMITS, COSTS, nodes)
+        before = model.compute_sizing(LOAD, LIMITS, COSTS, nodes)
+        more = model.compute_sizing(LOAD._replace(**{field: getattr(LOAD, field) * 1.5}), LIMITS, COSTS, nodes)
         grown = [after.used > use.used for use, after in zip(before.uses, more.uses, strict=True)]
         assert all(after.used >= use.used for use, after in zip(before.uses, more.uses, strict=True))
         assert any(grown)
 
 
 def test_more_nodes_relieve_each_other_and_burden_the_database() -> None:
-    few, many = model.size(LOAD, LIMITS, COSTS, 3), model.size(LOAD, LIMITS, COSTS, 10)
+    few, many = model.compute_sizing(LOAD, LIMITS, COSTS, 3), model.compute_sizing(LOAD, LIMITS, COSTS, 10)
     assert get_usage(many, "node memory") < get_usage(few, "node memory")
     assert get_usage(many, "database CPU") > get_usage(few, "database CPU")
     assert get_usage(many, "database connections") > get_usage(few, "database connections")
@@ -103,8 +91,8 @@ def test_more_nodes_relieve_each_other_and_burden_the_database() -> None:
 
 
 def test_events_share_commits_when_there_are_more_than_can_be_made() -> None:
-    calm = model.size(Load(sessions=100, clients=0), LIMITS, COSTS, 2)
-    busy = model.size(Load(sessions=100_000_000, clients=0), LIMITS, COSTS, 2)
+    calm = model.compute_sizing(ClusterLoad(sessions=100, clients=0), LIMITS, COSTS, 2)
+    busy = model.compute_sizing(ClusterLoad(sessions=100_000_000, clients=0), LIMITS, COSTS, 2)
     assert calm.commits == pytest.approx(calm.events, rel=0.01)
     assert busy.commits == pytest.approx(2 / 1e-3, rel=0.01)
     assert busy.commits < 2 / 1e-3
@@ -114,8 +102,8 @@ def test_events_share_commits_when_there_are_more_than_can_be_made() -> None:
 def test_as_few_nodes_are_needed_as_have_room() -> None:
     needed = model.find_node_count(LOAD, LIMITS, COSTS)
     assert needed.nodes > 1
-    assert needed.fits(LIMITS.headroom)
-    assert not model.size(LOAD, LIMITS, COSTS, needed.nodes - 1).fits(LIMITS.headroom, "node")
+    assert needed.is_within(LIMITS.headroom)
+    assert not model.compute_sizing(LOAD, LIMITS, COSTS, needed.nodes - 1).is_within(LIMITS.headroom, "node")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +116,9 @@ def test_as_few_nodes_are_needed_as_have_room() -> None:
         ("node CPU", LIMITS, COSTS._replace(node_notice=0.1)),
     ],
 )
-def test_what_saturates_first_is_named(resource: str, limits: Any, costs: Any) -> None:
+def test_what_saturates_first_is_named(resource: str, limits: MachineLimits, costs: Costs) -> None:
     sizing = model.find_node_count(LOAD, limits, costs)
-    assert not sizing.fits(limits.headroom)
+    assert not sizing.is_within(limits.headroom)
     assert sizing.first.resource == resource
     assert f"{resource} is full first" in model.report(LOAD, limits, costs)
 
@@ -139,7 +127,7 @@ def test_the_largest_load_has_room_and_a_little_more_has_not() -> None:
     times = model.find_load_factor(LOAD, LIMITS, COSTS)
     for factor, has_room in ((0.99, True), (1.01, False)):
         load = LOAD._replace(sessions=LOAD.sessions * times * factor, clients=LOAD.clients * times * factor)
-        assert model.find_node_count(load, LIMITS, COSTS).fits(LIMITS.headroom) is has_room
+        assert model.find_node_count(load, LIMITS, COSTS).is_within(LIMITS.headroom) is has_room
 
 
 def test_every_measured_cost_is_there_with_its_unit_and_source() -> None:
@@ -149,7 +137,7 @@ def test_every_measured_cost_is_there_with_its_unit_and_source() -> None:
 
 
 def test_every_assumption_is_a_field_with_its_unit_and_reason() -> None:
-    assert set(model.ASSUMED) == set(Load._fields[2:]) | set(Limits._fields)
+    assert set(model.ASSUMED) == set(ClusterLoad._fields[2:]) | set(MachineLimits._fields)
     assert all(figure.unit and figure.source for figure in model.ASSUMED.values())
 
 
@@ -164,8 +152,8 @@ def test_a_load_that_no_cost_was_taken_from_is_foretold() -> None:
     costs = model.make_costs(model.read())
     measured = MEASURED["points"]["two nodes, each watched session at home or at the other"]
     sessions, events = measured["sessions"], measured["events/s of a session"]
-    load = Load(sessions, clients=sessions, active=1.0, events=events, watching=1.0, commands=0.0, attaches=0.0)
-    sizing = model.size(load, LIMITS, costs, 2)
+    load = ClusterLoad(sessions, clients=sessions, active=1.0, events=events, watching=1.0, commands=0.0, attaches=0.0)
+    sizing = model.compute_sizing(load, LIMITS, costs, 2)
     assert measured["commits/s"] / 2 < sizing.commits < measured["commits/s"] * 2
     for resource in ("node CPU", "database CPU"):
         assert measured[resource] / 2 < get_usage(sizing, resource) < measured[resource] * 2
@@ -173,8 +161,8 @@ def test_a_load_that_no_cost_was_taken_from_is_foretold() -> None:
 
 def test_one_node_had_no_more_than_a_core_when_it_was_measured() -> None:
     costs = model.make_costs(model.read())
-    load = Load(MEASURED["points"]["events/s of one node"], clients=0, active=1.0, events=1.0)
-    assert 0.2 < get_usage(model.size(load, LIMITS, costs, 1), "node CPU") < 1.2
+    load = ClusterLoad(MEASURED["points"]["events/s of one node"], clients=0, active=1.0, events=1.0)
+    assert 0.2 < get_usage(model.compute_sizing(load, LIMITS, costs, 1), "node CPU") < 1.2
 
 
 def test_the_command_prints_a_table_with_its_assumptions() -> None:

@@ -128,7 +128,8 @@ async def test_signals_are_left_to_the_process(serve: Serve) -> None:
 
 def test_the_other_transports_load_no_web_server() -> None:
     program = (
-        "import sys; from switchtower.transports import socket_file, stream, unix, upgrade; from switchtower.testing.memory import stream;"
+        "import sys; from switchtower.transports import socket_file, stream, unix, upgrade; "
+        "from switchtower.testing.memory import stream;"
         "print([name for name in ('uvicorn', 'starlette', 'picows', 'h11', 'uvloop') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

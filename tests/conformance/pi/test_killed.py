@@ -7,7 +7,7 @@ from tests.conformance.pi.conftest import Join, StartPi
 
 
 @pytest.mark.requirement("pi:messages:killed", "pi:event:survives-restart")
-@pytest.mark.parametrize("door", ["websocket"])
+@pytest.mark.parametrize("pi_transport", ["websocket"])
 async def test_what_a_killed_run_had_said_is_in_its_messages(dedicated_pi: StartPi, connect_pi: Join) -> None:
     daemon = dedicated_pi(demo_delay_ms=2)
     pi = await connect_pi(daemon)

@@ -13,7 +13,7 @@ from tests.conformance.pi.stage import PiDaemon
 from switchtower import config
 from switchtower.client.client import DaemonClient
 
-ONE_DOOR = pytest.mark.parametrize("door", ["websocket"])
+ONE_DOOR = pytest.mark.parametrize("pi_transport", ["websocket"])
 
 
 async def run_tower(daemon: PiDaemon, *arguments: str) -> tuple[int | None, str]:

@@ -78,7 +78,7 @@ async def _run(*command: object) -> str:
 
 
 @pytest.mark.requirement("pi:event:published-types")
-@pytest.mark.parametrize("door", ["websocket"])
+@pytest.mark.parametrize("pi_transport", ["websocket"])
 async def test_events_messages_figures_and_files_have_pis_published_types(packages: Path, played_client: CheckedClient) -> None:
     session_id = _get_session_id(played_client)
     kinds: Counter[tuple[str, str]] = Counter()
@@ -114,7 +114,7 @@ async def test_events_messages_figures_and_files_have_pis_published_types(packag
 
 
 @pytest.mark.requirement("pi:stored:published")
-@pytest.mark.parametrize("door", ["websocket"])
+@pytest.mark.parametrize("pi_transport", ["websocket"])
 async def test_pis_own_loader_reads_what_is_exported(packages: Path, played_client: CheckedClient) -> None:
     session_id = _get_session_id(played_client)
     await played_client.execute("set_session_name", sessionId=session_id, name="Named")

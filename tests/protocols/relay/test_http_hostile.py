@@ -121,7 +121,7 @@ async def test_whether_a_process_is_of_a_run_is_looked_up_once_a_connection(web_
         "Bearer \x7f\xff",
         f"Bearer {'x' * 10_000}",
         f"Bearer {forge_token({'alg': 'none', 'typ': 'JWT'}, {'sub': 'owner', 'jti': 'tok_1', 'iat': 1, 'exp': 2**40})}",
-        f"Bearer {forge_token({'alg': 'HS256', 'typ': 'JWT'}, dict(sub='owner', jti='tok_1', iat=1, exp=2**40), b'x' * 32)}",
+        f"Bearer {forge_token({'alg': 'HS256'}, {'sub': 'owner', 'jti': 'tok_1', 'iat': 1, 'exp': 2**40}, b'x' * 32)}",
         "Bearer ..",
         "Bearer a.b.c",
     ],

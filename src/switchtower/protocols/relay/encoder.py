@@ -54,8 +54,8 @@ class EnvelopeHeader(Struct, frozen=True):
     """Both ids as every envelope has them; follows from them."""
 
     def __post_init__(self) -> None:
-        spelled = b'"host_id":%b,"run_id":%b' % (_encode(self.host_id), _encode(self.run_id))
-        msgspec.structs.force_setattr(self, "spelled", spelled)
+        encoded = b'"host_id":%b,"run_id":%b' % (_encode(self.host_id), _encode(self.run_id))
+        msgspec.structs.force_setattr(self, "encoded_ids", encoded)
 
     @classmethod
     def from_session(cls, session: Session, own_host_id: str) -> "EnvelopeHeader":

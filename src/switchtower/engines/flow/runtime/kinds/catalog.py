@@ -7,17 +7,17 @@ GROUP = "switchtower.flow_kinds"
 CONTROL = ("dsl.emit", "finish", "switch")
 _PACKAGE = "switchtower.engines.flow.runtime.kinds"
 BUILT_IN = {
-    "assert": f"{_PACKAGE}.plain:Assert",
-    "file.read": f"{_PACKAGE}.files:Read",
-    "file.write": f"{_PACKAGE}.files:Write",
-    "http.get": f"{_PACKAGE}.http:Get",
-    "http.request": f"{_PACKAGE}.http:Request",
-    "log": f"{_PACKAGE}.plain:Log",
-    "mcp.call": f"{_PACKAGE}.mcp:Call",
-    "shell": f"{_PACKAGE}.shell:Shell",
-    "sleep": f"{_PACKAGE}.plain:Sleep",
+    "assert": f"{_PACKAGE}.basic:AssertKind",
+    "file.read": f"{_PACKAGE}.files:FileReadKind",
+    "file.write": f"{_PACKAGE}.files:FileWriteKind",
+    "http.get": f"{_PACKAGE}.http:HttpGetKind",
+    "http.request": f"{_PACKAGE}.http:HttpRequestKind",
+    "log": f"{_PACKAGE}.basic:LogKind",
+    "mcp.call": f"{_PACKAGE}.mcp:McpCallKind",
+    "shell": f"{_PACKAGE}.shell:ShellKind",
+    "sleep": f"{_PACKAGE}.basic:SleepKind",
 }
-SESSION_KINDS = {"agent.run": f"{_PACKAGE}.tower:RunAgent", "approval": f"{_PACKAGE}.tower:Approval"}
+SESSION_KINDS = {"agent.run": f"{_PACKAGE}.basic:RunAgentKind", "approval": f"{_PACKAGE}.basic:ApprovalKind"}
 """Only a tower can do them."""
 NEED_SHELL = frozenset({"shell"})
 
