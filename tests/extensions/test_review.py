@@ -25,7 +25,7 @@ class ReviewExtensionContext:
     async def notify(self, text: str) -> None:
         self.notes.append(text)
 
-    async def make_repository(self) -> port.RepositoryInfo | None:
+    async def repository(self) -> port.RepositoryInfo | None:
         return self._repository
 
 

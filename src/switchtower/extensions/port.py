@@ -157,7 +157,7 @@ class ExtensionContext(Protocol):
         """Tells people what is going on. The last word of a command that returns None is its run's summary."""
         ...
 
-    async def make_repository(self) -> RepositoryInfo | None:
+    async def repository(self) -> RepositoryInfo | None:
         """A look at the workspace's git repository that runs nothing of the repository's own; None when there is none."""
         ...
 

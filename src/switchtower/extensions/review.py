@@ -35,7 +35,7 @@ class ReviewTarget(Struct, frozen=True):
 
 
 async def run(ctx: port.ExtensionContext, arguments: str) -> str | None:
-    repository = await ctx.make_repository()
+    repository = await ctx.repository()
     if repository is None:
         raise port.ExtensionError("there is nothing to review: the workspace is not in a git repository")
     offered = list_targets(repository)

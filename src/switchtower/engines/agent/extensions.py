@@ -114,7 +114,7 @@ class RunExtensionContext:
         self.last_note = str(text).encode(errors="replace").decode()[:LONGEST_NOTE]
         await self._context.emit(events.PhaseChanged(f"/{self._name}", self.last_note))
 
-    async def make_repository(self) -> port.RepositoryInfo | None:
+    async def repository(self) -> port.RepositoryInfo | None:
         self._check_open()
         return await read_repository(self._task)
 
