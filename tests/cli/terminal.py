@@ -9,6 +9,7 @@ import termios
 import threading
 from typing import Any
 
+from tests.cli.conftest import TowerCommand
 from tests.warm import processes
 
 TIMEOUT = 60
@@ -16,7 +17,7 @@ TIMEOUT = 60
 
 class TerminalDriver:
     def __init__(
-        self, tower: Any, *arguments: str, stdout: Any = None, size: tuple[int, int] | None = None, **environment: str
+        self, tower: TowerCommand, *arguments: str, stdout: Any = None, size: tuple[int, int] | None = None, **environment: str
     ) -> None:
         self._screen, side = pty.openpty()
         if size is not None:
@@ -25,7 +26,7 @@ class TerminalDriver:
         """Asked at this side, they are those of the other."""
         self.settings_after: Any = None
         self.process = processes.Popen(
-            tower.command(*arguments),
+            tower.build_command(*arguments),
             stdin=side,
             stdout=side if stdout is None else stdout,
             stderr=side,

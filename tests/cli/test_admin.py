@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.cli.conftest import TowerCommand
+from tests.cli.scripted import ScriptedDaemon
 from tests.cli.terminal import TerminalDriver
 
 from switchtower.accounts import passwords
@@ -70,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def admin_server(tower_command: Any) -> Iterator[FakeAdminServer]:
+def admin_server(tower_command: TowerCommand) -> Iterator[FakeAdminServer]:
     """In place of the daemon's socket. To have the real daemon instead, start one on `tower.home` and ask it."""
     run = tower_command.home / "run"
     run.mkdir()
@@ -83,7 +85,7 @@ def admin_server(tower_command: Any) -> Iterator[FakeAdminServer]:
         thread.join()
 
 
-def write_endpoints(tower: Any, **more: object) -> None:
+def write_endpoints(tower: TowerCommand, **more: object) -> None:
     endpoints = {"pid": 1, "socket": str(tower.home / "run/pushd.sock"), "http": None, "token": "s3cret", **more}
     (tower.home / "run/endpoints.json").write_text(json.dumps(endpoints))
 
@@ -91,7 +93,7 @@ def write_endpoints(tower: Any, **more: object) -> None:
 # Users
 
 
-def test_a_user_is_added_with_the_password_from_stdin(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_user_is_added_with_the_password_from_stdin(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     admin_server.answer("POST", "/users", 201, {"name": "ann"})
 
     ended = tower_command("user", "add", "ann", "--password-stdin", stdin=f"{PASSWORD}\n".encode())
@@ -100,7 +102,7 @@ def test_a_user_is_added_with_the_password_from_stdin(tower_command: Any, admin_
     assert admin_server.asked == [AdminRequest("POST", "/users", {"name": "ann", "password": PASSWORD, "role": "operator"})]
 
 
-def test_only_the_line_s_end_is_taken_from_a_password(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_only_the_line_s_end_is_taken_from_a_password(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     admin_server.answer("PUT", "/users/ann/password", 204)
 
     ended = tower_command("user", "passwd", "ann", "--password-stdin", stdin="  pässword \U0001f511\n \r\n".encode())
@@ -110,7 +112,9 @@ def test_only_the_line_s_end_is_taken_from_a_password(tower_command: Any, admin_
     assert admin_server.asked[0].body == {"password": "  pässword \U0001f511\n "}
 
 
-def test_at_a_terminal_the_password_is_asked_for_twice_and_never_shown(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_at_a_terminal_the_password_is_asked_for_twice_and_never_shown(
+    tower_command: TowerCommand, admin_server: FakeAdminServer
+) -> None:
     admin_server.answer("POST", "/users", 201)
     terminal = TerminalDriver(tower_command, "user", "add", "ann")
     terminal.wait_for("Password: ")
@@ -124,7 +128,7 @@ def test_at_a_terminal_the_password_is_asked_for_twice_and_never_shown(tower_com
     assert admin_server.asked == [AdminRequest("POST", "/users", {"name": "ann", "password": PASSWORD, "role": "operator"})]
 
 
-def test_two_passwords_that_differ_change_nothing(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_two_passwords_that_differ_change_nothing(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     terminal = TerminalDriver(tower_command, "user", "passwd", "ann")
     terminal.wait_for("Password: ")
     terminal.type(PASSWORD)
@@ -137,7 +141,7 @@ def test_two_passwords_that_differ_change_nothing(tower_command: Any, admin_serv
     assert admin_server.asked == []
 
 
-def test_leaving_the_question_for_a_password_changes_nothing(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_leaving_the_question_for_a_password_changes_nothing(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     terminal = TerminalDriver(tower_command, "user", "add", "ann")
     terminal.wait_for("Password: ")
     terminal.press(b"\x04")
@@ -153,7 +157,7 @@ def test_leaving_the_question_for_a_password_changes_nothing(tower_command: Any,
 )
 @pytest.mark.parametrize("command", [("add", "ann"), ("passwd", "ann"), ("hash",)], ids=lambda command: command[0])
 def test_an_impossible_password_is_refused_before_anybody_is_asked(
-    tower_command: Any, admin_server: FakeAdminServer, command: tuple[str, ...], stdin: bytes, problem: str
+    tower_command: TowerCommand, admin_server: FakeAdminServer, command: tuple[str, ...], stdin: bytes, problem: str
 ) -> None:
     ended = tower_command("user", *command, "--password-stdin", stdin=stdin)
 
@@ -164,14 +168,16 @@ def test_an_impossible_password_is_refused_before_anybody_is_asked(
     assert admin_server.asked == []
 
 
-def test_without_a_terminal_the_way_to_give_a_password_is_told(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_without_a_terminal_the_way_to_give_a_password_is_told(
+    tower_command: TowerCommand, admin_server: FakeAdminServer
+) -> None:
     ended = tower_command("user", "add", "ann")
 
     assert (ended.code, admin_server.asked) == (64, [])
     assert "hint: give it with `--password-stdin`" in ended.stderr
 
 
-def test_users_are_listed_for_people_and_for_programs(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_users_are_listed_for_people_and_for_programs(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     users = [
         {"name": "ann", "role": "admin", "created_at": "2020-01-01T00:00:00Z", "last_login_at": None},
         {"name": "zoë\x1b[31m", "created_at": int(time.time() * 1_000) - 120_500, "last_login_at": "2020-01-01T00:00:00+00:00"},
@@ -187,7 +193,9 @@ def test_users_are_listed_for_people_and_for_programs(tower_command: Any, admin_
 
 
 @pytest.mark.parametrize("command", [("user", "list"), ("hosts",), ("token", "list")], ids=" ".join)
-def test_an_empty_listing_is_no_failure(tower_command: Any, admin_server: FakeAdminServer, command: tuple[str, ...]) -> None:
+def test_an_empty_listing_is_no_failure(
+    tower_command: TowerCommand, admin_server: FakeAdminServer, command: tuple[str, ...]
+) -> None:
     for path in ("/users", "/hosts", "/tokens"):
         admin_server.answer("GET", path, 200, [])
 
@@ -197,7 +205,7 @@ def test_an_empty_listing_is_no_failure(tower_command: Any, admin_server: FakeAd
     assert readable.stderr.count("\n") == 1
 
 
-def test_a_user_is_removed(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_user_is_removed(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     admin_server.answer("DELETE", "/users/ann%40example.org", 204)
 
     ended = tower_command("user", "remove", "ann@example.org")
@@ -205,7 +213,7 @@ def test_a_user_is_removed(tower_command: Any, admin_server: FakeAdminServer) ->
     assert (ended.code, ended.stderr) == (0, "`ann@example.org` is removed, and logged out everywhere\n")
 
 
-def test_a_name_is_one_part_of_the_route_whatever_is_in_it(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_name_is_one_part_of_the_route_whatever_is_in_it(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     tower_command("user", "remove", "../hosts/x?y#z é%2f")
     tower_command("hosts", "approve", os.fsdecode(b"caf\xe9\n"))
 
@@ -215,7 +223,7 @@ def test_a_name_is_one_part_of_the_route_whatever_is_in_it(tower_command: Any, a
     ]
 
 
-def test_a_hash_is_printed_without_a_daemon_and_is_the_password_s(tower_command: Any) -> None:
+def test_a_hash_is_printed_without_a_daemon_and_is_the_password_s(tower_command: TowerCommand) -> None:
     ended = tower_command("user", "hash", "--password-stdin", stdin=PASSWORD.encode())
 
     assert (ended.code, ended.stderr) == (0, "")
@@ -226,7 +234,7 @@ def test_a_hash_is_printed_without_a_daemon_and_is_the_password_s(tower_command:
 
 
 @pytest.mark.requirement("relay:auth:short-passwords")
-def test_a_hash_of_a_short_password_comes_with_a_warning(tower_command: Any) -> None:
+def test_a_hash_of_a_short_password_comes_with_a_warning(tower_command: TowerCommand) -> None:
     ended = tower_command("user", "hash", "--password-stdin", stdin=b"s3cret")
 
     assert ended.code == 0
@@ -237,7 +245,7 @@ def test_a_hash_of_a_short_password_comes_with_a_warning(tower_command: Any) -> 
     )
 
 
-def test_no_hash_is_made_of_a_password_that_is_too_long(tower_command: Any) -> None:
+def test_no_hash_is_made_of_a_password_that_is_too_long(tower_command: TowerCommand) -> None:
     ended = tower_command("user", "hash", "--password-stdin", stdin=b"s3cret" * 200)
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -261,7 +269,7 @@ def test_no_hash_is_made_of_a_password_that_is_too_long(tower_command: Any) -> N
     ids=["secret", "hash"],
 )
 def test_a_daemon_with_an_unusable_secret_or_hash_does_not_start_and_the_doctor_names_it(
-    tower_command: Any, variables: dict[str, str], problem: str
+    tower_command: TowerCommand, variables: dict[str, str], problem: str
 ) -> None:
     ended = tower_command("serve", **variables)
     assert (ended.code, ended.stderr) == (1, f"tower: {problem}\n")
@@ -277,7 +285,7 @@ def test_a_daemon_with_an_unusable_secret_or_hash_does_not_start_and_the_doctor_
 # Hosts
 
 
-def test_hosts_are_listed_with_what_waits_for_a_decision(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_hosts_are_listed_with_what_waits_for_a_decision(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     seen = int(time.time() * 1_000) - 3_700_000
     known = [
         {"id": "host_a", "name": "work\nshop", "state": "approved", "online": True, "last_seen_at": seen},
@@ -307,7 +315,9 @@ def test_hosts_are_listed_with_what_waits_for_a_decision(tower_command: Any, adm
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_a_host_is_changed(tower_command: Any, admin_server: FakeAdminServer, arguments: list[str], asked: AdminRequest) -> None:
+def test_a_host_is_changed(
+    tower_command: TowerCommand, admin_server: FakeAdminServer, arguments: list[str], asked: AdminRequest
+) -> None:
     admin_server.answer(asked.method, asked.path, 204)
 
     ended = tower_command("hosts", *arguments)
@@ -319,7 +329,7 @@ def test_a_host_is_changed(tower_command: Any, admin_server: FakeAdminServer, ar
 # Tokens
 
 
-def test_tokens_are_listed_and_narrowed_to_a_user(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_tokens_are_listed_and_narrowed_to_a_user(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     now = int(time.time() * 1_000)
     tokens = [{"id": "tok_1", "user": "a&b", "created_at": now - 61_000, "expires_at": now + 7_300_000, "client": "phone"}]
     admin_server.answer("GET", "/tokens", 200, tokens)
@@ -329,7 +339,7 @@ def test_tokens_are_listed_and_narrowed_to_a_user(tower_command: Any, admin_serv
     assert tower_command("token", "list", "--user", "a&b", "--json").json == tokens
 
 
-def test_a_user_is_given_a_role(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_user_is_given_a_role(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     admin_server.answer("PUT", "/users/ann/role", 204)
     admin_server.answer("POST", "/users", 201, {"name": "bob"})
 
@@ -340,7 +350,7 @@ def test_a_user_is_given_a_role(tower_command: Any, admin_server: FakeAdminServe
     assert tuple(Role) == arguments.ROLES
 
 
-def test_a_token_is_created_and_printed_alone(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_token_is_created_and_printed_alone(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     made = {"id": "tok_1", "name": "ci", "user": "ann", "scope": "viewer", "expires_at": "2026-01-01T00:00:00.000Z"}
     admin_server.answer("POST", "/tokens", 201, {**made, "token": "tower_tok_1.secret"})
 
@@ -355,7 +365,7 @@ def test_a_token_is_created_and_printed_alone(tower_command: Any, admin_server: 
 
 
 def test_a_token_for_a_program_is_listed_with_its_scope_and_its_last_use(
-    tower_command: Any, admin_server: FakeAdminServer
+    tower_command: TowerCommand, admin_server: FakeAdminServer
 ) -> None:
     now = int(time.time() * 1_000)
     token = {"id": "tok_1", "user": "ann", "name": "ci", "scope": "viewer", "created_at": now - 61_000}
@@ -365,7 +375,7 @@ def test_a_token_for_a_program_is_listed_with_its_scope_and_its_last_use(
     assert listed == "tok_1  ann  ci (viewer)  given 1 min ago  ends in 2 h  used 1 min ago\n"
 
 
-def test_a_token_is_revoked(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_token_is_revoked(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     admin_server.answer("DELETE", "/tokens/tok_1", 204)
 
     ended = tower_command("token", "revoke", "tok_1")
@@ -373,7 +383,7 @@ def test_a_token_is_revoked(tower_command: Any, admin_server: FakeAdminServer) -
     assert (ended.code, ended.stderr) == (0, "`tok_1` is revoked\n")
 
 
-def test_the_page_s_address_has_a_token_for_one_visit_and_the_daemon_is_started_for_it(tower_command: Any) -> None:
+def test_the_page_s_address_has_a_token_for_one_visit_and_the_daemon_is_started_for_it(tower_command: TowerCommand) -> None:
     ended = tower_command("token", "url")
 
     site, _, token = ended.stdout.decode().strip().partition("/?token=")
@@ -385,7 +395,7 @@ def test_the_page_s_address_has_a_token_for_one_visit_and_the_daemon_is_started_
     assert another["url"] != ended.stdout.decode().strip(), "each is good once"
 
 
-def test_without_an_http_port_there_is_no_page(tower_command: Any) -> None:
+def test_without_an_http_port_there_is_no_page(tower_command: TowerCommand) -> None:
     ended = tower_command("token", "url", TOWER_HTTP="off")
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -395,7 +405,7 @@ def test_without_an_http_port_there_is_no_page(tower_command: Any) -> None:
 # What can go wrong
 
 
-def test_a_refusal_is_told_with_its_remedy(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_refusal_is_told_with_its_remedy(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     admin_server.answer("POST", "/users", 409, {"error": "there is a user `ann` already", "hint": "choose another name"})
     admin_server.answer("DELETE", "/users/ann", 404, {"error": "there is no user `ann`"})
 
@@ -422,7 +432,7 @@ def test_a_refusal_is_told_with_its_remedy(tower_command: Any, admin_server: Fak
     ],
 )
 def test_an_answer_that_makes_no_sense_is_one_line_without_it(
-    tower_command: Any, admin_server: FakeAdminServer, status: int, answer: bytes
+    tower_command: TowerCommand, admin_server: FakeAdminServer, status: int, answer: bytes
 ) -> None:
     admin_server.answers["GET", "/users"] = (status, answer)
 
@@ -437,7 +447,7 @@ def test_an_answer_that_makes_no_sense_is_one_line_without_it(
     "raw", [b"", b"\x00\xff" * 1_000, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[]", b"HTTP/9.9 yes\r\n\r\n"]
 )
 def test_a_connection_that_breaks_off_or_speaks_something_else_is_one_line(
-    tower_command: Any, admin_server: FakeAdminServer, raw: bytes
+    tower_command: TowerCommand, admin_server: FakeAdminServer, raw: bytes
 ) -> None:
     admin_server.raw = raw
 
@@ -447,7 +457,7 @@ def test_a_connection_that_breaks_off_or_speaks_something_else_is_one_line(
     assert ended.stderr.startswith("tower: the connection to the daemon ended")
 
 
-def test_rows_that_lack_everything_are_still_listed(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_rows_that_lack_everything_are_still_listed(tower_command: TowerCommand, admin_server: FakeAdminServer) -> None:
     for path in ("/users", "/hosts", "/tokens"):
         admin_server.answer(
             "GET", path, 200, [{}, {"name": 7, "id": [], "online": "yes", "created_at": True, "expires_at": "soon"}]
@@ -481,7 +491,9 @@ def test_rows_that_lack_everything_are_still_listed(tower_command: Any, admin_se
     ],
     ids=" ".join,
 )
-def test_wrong_usage_exits_with_64_and_asks_nobody(tower_command: Any, admin_server: FakeAdminServer, given: list[str]) -> None:
+def test_wrong_usage_exits_with_64_and_asks_nobody(
+    tower_command: TowerCommand, admin_server: FakeAdminServer, given: list[str]
+) -> None:
     ended = tower_command(*given, stdin=b"long enough")
 
     assert (ended.code, ended.stdout, ended.stderr.count("\n"), admin_server.asked) == (64, b"", 1, [])
@@ -489,14 +501,16 @@ def test_wrong_usage_exits_with_64_and_asks_nobody(tower_command: Any, admin_ser
 
 
 @pytest.mark.parametrize("command", ["user", "token"])
-def test_a_family_of_commands_explains_itself(tower_command: Any, command: str) -> None:
+def test_a_family_of_commands_explains_itself(tower_command: TowerCommand, command: str) -> None:
     ended = tower_command(command)
 
     assert (ended.code, ended.stderr) == (0, "")
     assert b"list" in ended.stdout
 
 
-def test_an_older_daemon_that_knows_nothing_of_this_is_told_of(tower_command: Any, scripted_daemon: Any) -> None:
+def test_an_older_daemon_that_knows_nothing_of_this_is_told_of(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     write_endpoints(tower_command)
 
     ended = tower_command("user", "list")
@@ -506,7 +520,7 @@ def test_an_older_daemon_that_knows_nothing_of_this_is_told_of(tower_command: An
     assert "hint: stop it with `tower stop`" in ended.stderr
 
 
-def test_a_socket_that_a_dead_daemon_left_is_not_the_end(tower_command: Any, scripted_daemon: Any) -> None:
+def test_a_socket_that_a_dead_daemon_left_is_not_the_end(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     """The daemon is looked for again, as other commands do; here it is one without the socket."""
     write_endpoints(tower_command, hostd_socket=str(tower_command.home / "run/hostd.sock"))
 
@@ -517,7 +531,7 @@ def test_a_socket_that_a_dead_daemon_left_is_not_the_end(tower_command: Any, scr
 
 
 def test_a_daemon_elsewhere_is_not_asked_through_this_home_s_socket(
-    tower_command: Any, admin_server: FakeAdminServer, other_socket: str
+    tower_command: TowerCommand, admin_server: FakeAdminServer, other_socket: str
 ) -> None:
     ended = tower_command("user", "list", TOWER_SOCKET=other_socket)
 
@@ -526,7 +540,7 @@ def test_a_daemon_elsewhere_is_not_asked_through_this_home_s_socket(
 
 
 @pytest.fixture
-def other_socket(tower_command: Any) -> Iterator[str]:
+def other_socket(tower_command: TowerCommand) -> Iterator[str]:
     from tests.cli.scripted import ScriptedDaemon
 
     other = tower_command.home / "other"
@@ -535,7 +549,9 @@ def other_socket(tower_command: Any) -> Iterator[str]:
         yield str(other / "run/pushd.sock")
 
 
-def test_a_socket_that_was_asked_for_goes_before_what_was_announced(tower_command: Any, admin_server: FakeAdminServer) -> None:
+def test_a_socket_that_was_asked_for_goes_before_what_was_announced(
+    tower_command: TowerCommand, admin_server: FakeAdminServer
+) -> None:
     write_endpoints(tower_command, hostd_socket="/nowhere/hostd.sock")
     admin_server.answer("GET", "/users", 200, [])
     elsewhere = tower_command.home / "elsewhere.sock"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand, TowerResult
 from tests.cli.terminal import TerminalDriver
 
 
@@ -17,7 +18,7 @@ def run_git(folder: Path, *arguments: str) -> str:
 
 
 @pytest.fixture
-def repository(shared_command: Any) -> Path:
+def repository(shared_command: TowerCommand) -> Path:
     folder: Path = shared_command.folder
     (folder / "kept.txt").write_text("kept\n")
     run_git(folder, "init", "-b", "trunk")
@@ -26,13 +27,13 @@ def repository(shared_command: Any) -> Path:
     return folder
 
 
-def parse_session_id(ended: Any) -> str:
+def parse_session_id(ended: TowerResult) -> str:
     """The session that a command without `--json` told of."""
     session_id: str = ended.stderr.split("session ", 1)[1].split()[0]
     return session_id
 
 
-def run_unattended(shared: Any, text: str) -> str:
+def run_unattended(shared: TowerCommand, text: str) -> str:
     """Runs this without asking, and returns the session."""
     ended = shared("run", "--headless", "--json", "--policy", "auto", text)
     assert ended.code == 0, ended.stderr
@@ -43,11 +44,11 @@ def run_unattended(shared: Any, text: str) -> str:
 # Who answers
 
 
-def test_the_run_shows_which_model_serves(shared_command: Any) -> None:
+def test_the_run_shows_which_model_serves(shared_command: TowerCommand) -> None:
     assert "model demo, policy ask, sandbox local\n" in shared_command("run", "--headless", "say: hi").stderr
 
 
-def test_what_the_run_took_is_told_once_at_its_end(shared_command: Any) -> None:
+def test_what_the_run_took_is_told_once_at_its_end(shared_command: TowerCommand) -> None:
     (shared_command.folder / "README.md").write_text("Read me\n")
 
     lines = shared_command("run", "--headless", "read README.md").stderr.splitlines()
@@ -59,7 +60,7 @@ def test_what_the_run_took_is_told_once_at_its_end(shared_command: Any) -> None:
     assert lines[-1].startswith("= success")
 
 
-def test_models_lists_the_demo_as_usable_and_default_and_says_why_the_others_are_not(shared_command: Any) -> None:
+def test_models_lists_the_demo_as_usable_and_default_and_says_why_the_others_are_not(shared_command: TowerCommand) -> None:
     listed = shared_command("models", "--json").json
 
     assert [(model["name"], model["isDefault"]) for model in listed if model["usable"]] == [("demo", True)]
@@ -70,7 +71,7 @@ def test_models_lists_the_demo_as_usable_and_default_and_says_why_the_others_are
 # What it may do
 
 
-def test_read_only_changes_nothing_and_asks_nobody(shared_command: Any) -> None:
+def test_read_only_changes_nothing_and_asks_nobody(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--policy", "read-only", "--approve", "always", "write notes.txt: x")
 
     assert not (shared_command.folder / "notes.txt").exists()
@@ -78,7 +79,7 @@ def test_read_only_changes_nothing_and_asks_nobody(shared_command: Any) -> None:
     assert "read-only" in ended.stderr
 
 
-def test_auto_writes_in_the_workspace_without_asking(shared_command: Any) -> None:
+def test_auto_writes_in_the_workspace_without_asking(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--policy", "auto", "write notes.txt: x")
 
     assert ended.code == 0, ended.stderr
@@ -86,7 +87,7 @@ def test_auto_writes_in_the_workspace_without_asking(shared_command: Any) -> Non
     assert "policy auto" in ended.stderr
 
 
-def test_yolo_runs_everything_and_is_warned_of_in_one_line(shared_command: Any) -> None:
+def test_yolo_runs_everything_and_is_warned_of_in_one_line(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--policy", "yolo", "run: echo it ran > here.txt")
 
     assert ended.code == 0, ended.stderr
@@ -100,7 +101,7 @@ def test_yolo_runs_everything_and_is_warned_of_in_one_line(shared_command: Any) 
     ("limits", "why"),
     [(["--max-turns", "1"], "1 turns"), (["--max-tokens", "1"], "tokens"), (["--max-minutes", "1e-9"], "minutes")],
 )
-def test_a_limit_ends_the_run_as_failed_and_says_which(shared_command: Any, limits: list[str], why: str) -> None:
+def test_a_limit_ends_the_run_as_failed_and_says_which(shared_command: TowerCommand, limits: list[str], why: str) -> None:
     (shared_command.folder / "README.md").write_text("Read me\n")
 
     ended = shared_command("run", "--headless", "--json", *limits, "read README.md")
@@ -110,7 +111,7 @@ def test_a_limit_ends_the_run_as_failed_and_says_which(shared_command: Any, limi
     assert why in ended.json["summary"]
 
 
-def test_a_sandbox_that_cannot_be_had_is_refused_with_a_remedy(shared_command: Any) -> None:
+def test_a_sandbox_that_cannot_be_had_is_refused_with_a_remedy(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--sandbox", "modal", "say: hi")
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -119,7 +120,7 @@ def test_a_sandbox_that_cannot_be_had_is_refused_with_a_remedy(shared_command: A
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed here")
-def test_in_the_sandbox_the_workspace_is_writable_and_the_rest_is_not(shared_command: Any) -> None:
+def test_in_the_sandbox_the_workspace_is_writable_and_the_rest_is_not(shared_command: TowerCommand) -> None:
     outside = shared_command.home / "outside.txt"
 
     command = f"run: echo in > inside.txt; echo out > {outside} || echo held back"
@@ -132,7 +133,7 @@ def test_in_the_sandbox_the_workspace_is_writable_and_the_rest_is_not(shared_com
     assert "held back" in ended.stderr
 
 
-def test_a_worktree_is_told_of_and_leaves_the_folder_alone(shared_command: Any, repository: Path) -> None:
+def test_a_worktree_is_told_of_and_leaves_the_folder_alone(shared_command: TowerCommand, repository: Path) -> None:
     ended = shared_command("run", "--headless", "--worktree", "--policy", "auto", "write notes.txt: x")
 
     assert ended.code == 0, ended.stderr
@@ -149,7 +150,7 @@ def test_a_worktree_is_told_of_and_leaves_the_folder_alone(shared_command: Any, 
 
 
 @pytest.fixture
-def start_waiting_run(shared_command: Any, line_with: Any) -> Any:
+def start_waiting_run(shared_command: TowerCommand, line_with: Any) -> Any:
     """Sends this to a session, and returns its id when it waits for a decision."""
 
     def start(text: str) -> str:
@@ -161,7 +162,7 @@ def start_waiting_run(shared_command: Any, line_with: Any) -> Any:
     return start
 
 
-def watch(shared: Any, session_id: str, line_with: Any, text: str, *, from_seq: int = 0) -> dict[str, Any]:
+def watch(shared: TowerCommand, session_id: str, line_with: Any, text: str, *, from_seq: int = 0) -> dict[str, Any]:
     watcher = shared.start("attach", session_id, "--jsonl", "--from", str(from_seq))
     event: dict[str, Any] = json.loads(line_with(watcher, text, of="stdout"))
     watcher.send_signal(signal.SIGINT)
@@ -169,12 +170,14 @@ def watch(shared: Any, session_id: str, line_with: Any, text: str, *, from_seq: 
     return event
 
 
-def read_head(shared: Any, session_id: str) -> int:
+def read_head(shared: TowerCommand, session_id: str) -> int:
     seq: int = shared("show", session_id, "--json").json["lastSeq"]
     return seq
 
 
-def test_always_makes_a_rule_that_is_shown_and_that_holds(shared_command: Any, start_waiting_run: Any, line_with: Any) -> None:
+def test_always_makes_a_rule_that_is_shown_and_that_holds(
+    shared_command: TowerCommand, start_waiting_run: Any, line_with: Any
+) -> None:
     session_id = start_waiting_run("run: echo ruled")
     seq = read_head(shared_command, session_id)
 
@@ -194,7 +197,7 @@ def test_always_makes_a_rule_that_is_shown_and_that_holds(shared_command: Any, s
     assert "rules:" in shared_command("show", session_id).stdout.decode()
 
 
-def test_what_is_destructive_has_no_always(shared_command: Any, start_waiting_run: Any) -> None:
+def test_what_is_destructive_has_no_always(shared_command: TowerCommand, start_waiting_run: Any) -> None:
     (shared_command.folder / "build").mkdir()
     session_id = start_waiting_run("run: rm -r build")
 
@@ -206,7 +209,7 @@ def test_what_is_destructive_has_no_always(shared_command: Any, start_waiting_ru
     assert shared_command("deny", session_id).code == 0
 
 
-def test_the_terminal_shows_the_diff_of_what_will_be_written(shared_command: Any) -> None:
+def test_the_terminal_shows_the_diff_of_what_will_be_written(shared_command: TowerCommand) -> None:
     (shared_command.folder / "notes.txt").write_text("old line\n")
     terminal = TerminalDriver(shared_command, "run", "write notes.txt: new line", NO_COLOR="1")
     terminal.wait_for("approve? [y/a/n/D]")
@@ -219,7 +222,7 @@ def test_the_terminal_shows_the_diff_of_what_will_be_written(shared_command: Any
     assert (shared_command.folder / "notes.txt").read_text().startswith("new line")
 
 
-def test_a_no_at_the_terminal_is_told_to_the_model_which_goes_on(shared_command: Any) -> None:
+def test_a_no_at_the_terminal_is_told_to_the_model_which_goes_on(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(shared_command, "run", "write notes.txt: x\nsay: still here", NO_COLOR="1")
     terminal.wait_for("approve? [y/a/n/D]")
 
@@ -232,7 +235,7 @@ def test_a_no_at_the_terminal_is_told_to_the_model_which_goes_on(shared_command:
 
 
 @pytest.mark.parametrize("rule", ["write", "edit_file", "sandbox_edit_file:*.txt"])
-def test_an_edit_is_a_write_to_the_rules_of_a_headless_run(shared_command: Any, rule: str) -> None:
+def test_an_edit_is_a_write_to_the_rules_of_a_headless_run(shared_command: TowerCommand, rule: str) -> None:
     (shared_command.folder / "notes.txt").write_text("old\n")
 
     ended = shared_command("run", "--headless", "edit notes.txt: old => new", "--approve", rule)
@@ -242,7 +245,7 @@ def test_an_edit_is_a_write_to_the_rules_of_a_headless_run(shared_command: Any, 
 
 
 @pytest.mark.parametrize(("rule", "code"), [("commit", 0), ("commit:second*", 0), ("write", 3), ("commit:third*", 3)])
-def test_a_commit_has_a_kind_of_its_own(shared_command: Any, repository: Path, rule: str, code: int) -> None:
+def test_a_commit_has_a_kind_of_its_own(shared_command: TowerCommand, repository: Path, rule: str, code: int) -> None:
     (repository / "kept.txt").write_text("changed\n")
     run_git(repository, "add", "kept.txt")
     for setting in ("user.name=Ada", "user.email=ada@example.org", "commit.gpgsign=false"):
@@ -258,7 +261,7 @@ def test_a_commit_has_a_kind_of_its_own(shared_command: Any, repository: Path, r
 
 
 def test_a_steering_message_waits_in_the_queue_until_the_model_takes_it_up(
-    shared_command: Any, start_waiting_run: Any, line_with: Any
+    shared_command: TowerCommand, start_waiting_run: Any, line_with: Any
 ) -> None:
     session_id = start_waiting_run("write notes.txt: x")
     seq = read_head(shared_command, session_id)
@@ -280,7 +283,7 @@ def test_a_steering_message_waits_in_the_queue_until_the_model_takes_it_up(
     assert shared_command("show", session_id, "--json").json["queue"] == []
 
 
-def test_a_steering_message_without_a_run_starts_one(shared_command: Any, line_with: Any) -> None:
+def test_a_steering_message_without_a_run_starts_one(shared_command: TowerCommand, line_with: Any) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hello").json["sessionId"]
     seq = read_head(shared_command, session_id)
 
@@ -290,7 +293,7 @@ def test_a_steering_message_without_a_run_starts_one(shared_command: Any, line_w
     assert watch(shared_command, session_id, line_with, "run_complete", from_seq=seq)["runId"] == ended.stdout.decode().strip()
 
 
-def test_configure_changes_the_next_run(shared_command: Any) -> None:
+def test_configure_changes_the_next_run(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hello").json["sessionId"]
 
     assert shared_command("configure", session_id, "--policy", "auto", "--title", "Notes").code == 0
@@ -301,7 +304,7 @@ def test_configure_changes_the_next_run(shared_command: Any) -> None:
     assert (shared_command.folder / "notes.txt").exists()
 
 
-def test_configuring_a_provider_that_is_not_there_changes_nothing(shared_command: Any) -> None:
+def test_configuring_a_provider_that_is_not_there_changes_nothing(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hello").json["sessionId"]
 
     ended = shared_command("configure", session_id, "--provider", "nonesuch")
@@ -314,7 +317,7 @@ def test_configuring_a_provider_that_is_not_there_changes_nothing(shared_command
 # Changes to the folder
 
 
-def test_undo_and_redo_and_diff_tell_what_changed(shared_command: Any, repository: Path) -> None:
+def test_undo_and_redo_and_diff_tell_what_changed(shared_command: TowerCommand, repository: Path) -> None:
     session_id = run_unattended(shared_command, "write notes.txt: some text\nwrite kept.txt: other")
     after = (repository / "kept.txt").read_text()
 
@@ -336,7 +339,7 @@ def test_undo_and_redo_and_diff_tell_what_changed(shared_command: Any, repositor
     assert shared_command("undo", session_id, "--redo").code == 1, "there is no undo left to take back"
 
 
-def test_a_diff_can_be_applied_where_it_came_from(shared_command: Any, repository: Path) -> None:
+def test_a_diff_can_be_applied_where_it_came_from(shared_command: TowerCommand, repository: Path) -> None:
     session_id = run_unattended(shared_command, "write kept.txt: other")
     diff = shared_command("diff", session_id).stdout
     assert shared_command("undo", session_id).code == 0
@@ -346,7 +349,7 @@ def test_a_diff_can_be_applied_where_it_came_from(shared_command: Any, repositor
     assert (repository / "kept.txt").read_text().startswith("other")
 
 
-def test_the_diff_of_one_run_is_that_run_s_alone(shared_command: Any, repository: Path) -> None:
+def test_the_diff_of_one_run_is_that_run_s_alone(shared_command: TowerCommand, repository: Path) -> None:
     session_id = run_unattended(shared_command, "write first.txt: x")
     run_id = shared_command("attach", session_id, "--jsonl", "--no-follow").events[-1]["runId"]
     assert shared_command("send", session_id, "write second.txt: x", "--wait").code == 0
@@ -360,7 +363,9 @@ def test_the_diff_of_one_run_is_that_run_s_alone(shared_command: Any, repository
     assert shared_command("diff", session_id, "--run", "run_nonesuch").code == 1
 
 
-def test_a_file_changed_since_is_left_alone_and_the_hint_does_what_it_says(shared_command: Any, repository: Path) -> None:
+def test_a_file_changed_since_is_left_alone_and_the_hint_does_what_it_says(
+    shared_command: TowerCommand, repository: Path
+) -> None:
     session_id = run_unattended(shared_command, "write notes.txt: x\nwrite kept.txt: other")
     (repository / "notes.txt").write_text("somebody else's\n")
 
@@ -377,14 +382,14 @@ def test_a_file_changed_since_is_left_alone_and_the_hint_does_what_it_says(share
     assert not (repository / "notes.txt").exists()
 
 
-def test_undo_needs_no_repository(shared_command: Any) -> None:
+def test_undo_needs_no_repository(shared_command: TowerCommand) -> None:
     session_id = run_unattended(shared_command, "write notes.txt: x")
 
     assert shared_command("undo", session_id).code == 0
     assert not (shared_command.folder / "notes.txt").exists()
 
 
-def test_nothing_to_undo_is_said_in_one_line(shared_command: Any) -> None:
+def test_nothing_to_undo_is_said_in_one_line(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hello").json["sessionId"]
 
     ended = shared_command("undo", session_id)
@@ -396,7 +401,7 @@ def test_nothing_to_undo_is_said_in_one_line(shared_command: Any) -> None:
 # The conversation
 
 
-def test_a_short_conversation_is_not_compacted_and_that_is_a_failure(shared_command: Any) -> None:
+def test_a_short_conversation_is_not_compacted_and_that_is_a_failure(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hello").json["sessionId"]
 
     ended = shared_command("compact", session_id)
@@ -405,7 +410,7 @@ def test_a_short_conversation_is_not_compacted_and_that_is_a_failure(shared_comm
     assert "nothing to summarise yet" in ended.stderr
 
 
-def test_a_long_conversation_is_compacted_and_goes_on(shared_command: Any) -> None:
+def test_a_long_conversation_is_compacted_and_goes_on(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "count 30000").json["sessionId"]
     before = shared_command("show", session_id, "--json").json["contextTokens"]
 
@@ -417,7 +422,7 @@ def test_a_long_conversation_is_compacted_and_goes_on(shared_command: Any) -> No
     assert shared_command("send", session_id, "say: on it goes", "--wait").stdout == b"on it goes\n"
 
 
-def test_skills_prompts_and_extensions_are_listed_and_used_as_slash_commands(shared_command: Any) -> None:
+def test_skills_prompts_and_extensions_are_listed_and_used_as_slash_commands(shared_command: TowerCommand) -> None:
     prompts = shared_command.folder / ".tower/prompts"
     prompts.mkdir(parents=True)
     (prompts / "echo.md").write_text("---\ndescription: Says it\n---\nsay: $ARGUMENTS\n")
@@ -435,7 +440,7 @@ def test_skills_prompts_and_extensions_are_listed_and_used_as_slash_commands(sha
 # What tools put out
 
 
-def test_a_command_s_output_goes_to_stderr_in_whole_and_once(shared_command: Any) -> None:
+def test_a_command_s_output_goes_to_stderr_in_whole_and_once(shared_command: TowerCommand) -> None:
     command = "run: echo begin; sleep 0.6; printf mid; sleep 0.6; echo dle; echo end"
 
     ended = shared_command("run", "--headless", "--approve", "always", command)
@@ -446,7 +451,7 @@ def test_a_command_s_output_goes_to_stderr_in_whole_and_once(shared_command: Any
     assert lines.count("end") == 1
 
 
-def test_a_command_s_output_appears_while_it_still_runs(shared_command: Any, line_with: Any) -> None:
+def test_a_command_s_output_appears_while_it_still_runs(shared_command: TowerCommand, line_with: Any) -> None:
     go = shared_command.folder / "go"
     command = f"run: echo waiting for it; while [ ! -e {go} ]; do sleep 0.05; done; echo seen"
     process = shared_command.start("run", "--headless", "--approve", "always", command)
@@ -460,7 +465,7 @@ def test_a_command_s_output_appears_while_it_still_runs(shared_command: Any, lin
     assert process.returncode == 0
 
 
-def test_a_program_s_colours_and_returns_do_not_reach_the_terminal(shared_command: Any) -> None:
+def test_a_program_s_colours_and_returns_do_not_reach_the_terminal(shared_command: TowerCommand) -> None:
     command = r"run: printf '\033[31mred\033[0m one\rtwo\n\033]0;owned\007'"
     terminal = TerminalDriver(shared_command, "run", "--headless", "--approve", "always", command, NO_COLOR="1")
 

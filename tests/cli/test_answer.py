@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.dialogs import DIALOG, QUESTIONS, get_given_answer, make_asking, make_dialog_answered, make_dialog_payload
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_refusal
 from tests.cli.test_listings import make_info
@@ -44,7 +45,7 @@ SELECT = make_dialog_payload("select", "Which colour?", options=["red", "green"]
     ],
 )
 def test_an_answer_in_words(
-    tower_command: Any, asking_daemon: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], sent: dict[str, Any]
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], sent: dict[str, Any]
 ) -> None:
     asking_daemon.add_event("warning", opened)
 
@@ -72,7 +73,7 @@ def test_an_answer_in_words(
     ],
 )
 def test_what_is_no_answer_is_refused_here_with_one_that_is(
-    tower_command: Any, asking_daemon: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], told: str
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, opened: dict[str, Any], arguments: list[str], told: str
 ) -> None:
     asking_daemon.add_event("warning", opened)
 
@@ -99,7 +100,9 @@ def test_what_is_no_answer_is_refused_here_with_one_that_is(
     ],
     ids=lambda words: " ".join(words)[:40],
 )
-def test_a_wrong_command_line_asks_nobody(tower_command: Any, asking_daemon: ScriptedDaemon, arguments: list[str]) -> None:
+def test_a_wrong_command_line_asks_nobody(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, arguments: list[str]
+) -> None:
     ended = tower_command("answer", *arguments)
 
     assert (ended.code, ended.stdout) == (64, b""), ended.stderr
@@ -107,7 +110,7 @@ def test_a_wrong_command_line_asks_nobody(tower_command: Any, asking_daemon: Scr
     assert asking_daemon.requests == []
 
 
-def test_what_is_open_is_listed_with_how_to_answer_it(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_what_is_open_is_listed_with_how_to_answer_it(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     asking_daemon.add_event("warning", make_dialog_payload("confirm", "Over already?", dialog_id="dlg_0"))
     asking_daemon.add_event("status", make_dialog_answered("dlg_0"))
     asking_daemon.add_event("warning", make_dialog_payload("interview", "A \x1b[31mbrief", questions=QUESTIONS, expiresAt=0))
@@ -127,7 +130,9 @@ def test_what_is_open_is_listed_with_how_to_answer_it(tower_command: Any, asking
     assert asking_daemon.list_requests("answer_dialog") == []
 
 
-def test_nothing_open_is_nothing_to_list_and_nothing_to_answer(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_nothing_open_is_nothing_to_list_and_nothing_to_answer(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     asking_daemon.add_event("warning", SELECT)
     asking_daemon.add_event("status", make_dialog_answered())
 
@@ -139,7 +144,7 @@ def test_nothing_open_is_nothing_to_list_and_nothing_to_answer(tower_command: An
     assert "no such question is open; hint: see `tower answer`" in answering.stderr
 
 
-def test_of_several_open_questions_one_must_be_named(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_of_several_open_questions_one_must_be_named(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     asking_daemon.add_event("warning", SELECT)
     asking_daemon.add_event("warning", make_dialog_payload("confirm", "Sure?", dialog_id="dlg_2"))
 
@@ -151,7 +156,7 @@ def test_of_several_open_questions_one_must_be_named(tower_command: Any, asking_
     assert get_given_answer(asking_daemon) == {"value": "red"}
 
 
-def test_a_question_from_long_before_is_found(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_a_question_from_long_before_is_found(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     for _ in range(700):
         asking_daemon.add_status("Before", "the question")
     asking_daemon.add_event("warning", SELECT)
@@ -164,7 +169,9 @@ def test_a_question_from_long_before_is_found(tower_command: Any, asking_daemon:
     assert cursors == [0, 5_201, 1_701, 0]
 
 
-def test_a_question_that_somebody_else_has_answered_meanwhile_is_told(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_a_question_that_somebody_else_has_answered_meanwhile_is_told(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     asking_daemon.add_event("warning", SELECT)
     asking_daemon.answers["answer_dialog"] = make_refusal("INVALID_REQUEST", "No dialog with this id waits for an answer")
 
@@ -174,7 +181,7 @@ def test_a_question_that_somebody_else_has_answered_meanwhile_is_told(tower_comm
     assert ended.stderr == "tower: INVALID_REQUEST: No dialog with this id waits for an answer\n"
 
 
-def test_an_older_daemon_is_named_as_such(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_an_older_daemon_is_named_as_such(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     asking_daemon.capabilities.remove("dialogs")
 
     assert "the running daemon is older than this command and does not know dialogs" in tower_command("answer").stderr

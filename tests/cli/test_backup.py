@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 
 from switchtower.cli.storage import backup_manifest
@@ -38,7 +39,7 @@ def get_mode(path: Path) -> int:
 # With a real daemon
 
 
-def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower_command: Any, tmp_path: Path) -> None:
+def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower_command: TowerCommand, tmp_path: Path) -> None:
     (tower_command.home / "config.toml").write_text('# mine\nlog_level = "debug"\nprovider = "demo"\n')
     (tower_command.home / "presets").mkdir()
     (tower_command.home / "presets/reviewer.toml").write_text('description = "reads"\n')
@@ -84,7 +85,7 @@ def test_a_home_with_real_sessions_goes_to_another_place_and_back(tower_command:
     assert {get_mode(elsewhere / name) for name in ("data/journal.db", "data/registry.db", "config.toml")} == {0o600}
 
 
-def test_a_backup_is_consistent_while_runs_write(tower_command: Any, tmp_path: Path) -> None:
+def test_a_backup_is_consistent_while_runs_write(tower_command: TowerCommand, tmp_path: Path) -> None:
     tower_command("sessions")
     writers = [tower_command.start("run", "--headless", "say: " + "word " * 2_000) for _ in range(3)]
 
@@ -529,7 +530,7 @@ def test_settings_that_cannot_be_used_any_more_are_told_of(in_process: InProcess
     assert "the settings that came back cannot be used: `long_gone`" in ended.stderr
 
 
-def test_a_killed_restore_loses_nothing_and_the_next_one_cleans_up(tower_command: Any, tmp_path: Path) -> None:
+def test_a_killed_restore_loses_nothing_and_the_next_one_cleans_up(tower_command: TowerCommand, tmp_path: Path) -> None:
     tower_command("run", "--headless", "say: hello")
     tower_command("stop")
     backup = tmp_path / "b.tar.gz"

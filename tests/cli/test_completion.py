@@ -5,9 +5,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 
 from switchtower import config
@@ -27,11 +27,11 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pyt
     return InProcessCommand(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
 
 
-def make_environment(tower: Any) -> dict[str, str]:
+def make_environment(tower: TowerCommand) -> dict[str, str]:
     return {**tower.environment, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
 
 
-def complete(tower: Any, *words: str) -> tuple[list[str], str]:
+def complete(tower: TowerCommand, *words: str) -> tuple[list[str], str]:
     """What bash offers for the last word, and what was said beside it."""
     if (bash := shutil.which("bash")) is None:
         pytest.skip("bash is not installed")
@@ -45,26 +45,26 @@ def complete(tower: Any, *words: str) -> tuple[list[str], str]:
     return ended.stdout.decode().split(), ended.stderr.decode()
 
 
-def test_commands_are_completed_in_the_order_of_the_help(tower_command: Any) -> None:
+def test_commands_are_completed_in_the_order_of_the_help(tower_command: TowerCommand) -> None:
     assert complete(tower_command, "tower", "jour") == (["journal"], "")
     every, _ = complete(tower_command, "tower", "")
     assert every == [row.name for row in main.COMMANDS]
 
 
-def test_subcommands_options_and_choices_are_completed(tower_command: Any) -> None:
+def test_subcommands_options_and_choices_are_completed(tower_command: TowerCommand) -> None:
     assert complete(tower_command, "tower", "config", "") == (["edit", "get", "path", "set", "show", "unset"], "")
     assert complete(tower_command, "tower", "doctor", "--") == (["--deep", "--json", "--help"], "")
     assert complete(tower_command, "tower", "completion", "") == (["bash", "zsh", "fish"], "")
 
 
-def test_settings_are_completed_by_name(tower_command: Any) -> None:
+def test_settings_are_completed_by_name(tower_command: TowerCommand) -> None:
     names = [setting.name for setting in config.SETTINGS if setting.in_file]
 
     assert complete(tower_command, "tower", "config", "get", "")[0] == names
     assert complete(tower_command, "tower", "config", "set", "log_") == (["log_level"], "")
 
 
-def test_sessions_and_models_are_those_of_the_daemon_that_runs(shared_command: Any) -> None:
+def test_sessions_and_models_are_those_of_the_daemon_that_runs(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hi").json["sessionId"]
 
     offered, said = complete(shared_command, "tower", "show", session_id[:-3])
@@ -74,16 +74,16 @@ def test_sessions_and_models_are_those_of_the_daemon_that_runs(shared_command: A
     assert complete(shared_command, "tower", "run", "--provider", "dem") == (["demo"], "")
 
 
-def test_no_daemon_is_started_for_it(tower_command: Any) -> None:
+def test_no_daemon_is_started_for_it(tower_command: TowerCommand) -> None:
     assert complete(tower_command, "tower", "show", "") == ([], "")
     assert not (tower_command.home / "run").exists()
 
 
-def test_a_command_that_does_not_exist_says_nothing_into_the_prompt(tower_command: Any) -> None:
+def test_a_command_that_does_not_exist_says_nothing_into_the_prompt(tower_command: TowerCommand) -> None:
     assert complete(tower_command, "tower", "nonsense", "--")[1] == ""
 
 
-def test_a_broken_configuration_says_nothing_into_the_prompt(tower_command: Any) -> None:
+def test_a_broken_configuration_says_nothing_into_the_prompt(tower_command: TowerCommand) -> None:
     (tower_command.home / "config.toml").write_text("[[[")
 
     assert complete(tower_command, "tower", "show", "") == ([], "")
@@ -91,7 +91,7 @@ def test_a_broken_configuration_says_nothing_into_the_prompt(tower_command: Any)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_take_the_script(tower_command: Any, shell: str) -> None:
+def test_other_shells_take_the_script(tower_command: TowerCommand, shell: str) -> None:
     if (program := shutil.which(shell)) is None:
         pytest.skip(f"{shell} is not installed")
     script = {
@@ -129,7 +129,7 @@ def test_an_unknown_shell_is_a_wrong_command_line(in_process: InProcessCommand) 
 
 
 @pytest.mark.parametrize(("shell", "words", "current"), [("zsh", "tower jour", "1"), ("fish", "tower jour", "jour")])
-def test_zsh_and_fish_are_told_what_a_word_means(tower_command: Any, shell: str, words: str, current: str) -> None:
+def test_zsh_and_fish_are_told_what_a_word_means(tower_command: TowerCommand, shell: str, words: str, current: str) -> None:
     asked = {
         **make_environment(tower_command),
         "_TOWER_COMPLETE": f"{shell}_complete",
@@ -148,7 +148,7 @@ def test_zsh_and_fish_are_told_what_a_word_means(tower_command: Any, shell: str,
     )
 
 
-def test_completing_loads_only_what_it_offers_from(tower_command: Any) -> None:
+def test_completing_loads_only_what_it_offers_from(tower_command: TowerCommand) -> None:
     probe = "import sys, atexit; atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))\n"
     probe += "from switchtower.cli.main import main; main(prog_name='tower')"
     asked = {**make_environment(tower_command), "_TOWER_COMPLETE": "bash_complete", "COMP_WORDS": "tower j", "COMP_CWORD": "1"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 
 from switchtower import config
@@ -385,7 +386,7 @@ def test_an_editor_that_does_nothing_or_fails_changes_and_leaves_nothing(
     assert list(temporary_folder.iterdir()) == []
 
 
-def test_a_change_names_the_restart_that_it_needs(shared_command: Any) -> None:
+def test_a_change_names_the_restart_that_it_needs(shared_command: TowerCommand) -> None:
     assert shared_command("sessions").code == 0
 
     live, restart = (

@@ -10,6 +10,8 @@ from pathlib import Path
 from sys import executable
 from typing import Any
 
+from tests.cli.conftest import TowerCommand
+
 
 def is_alive(pid: int) -> bool:
     """An ended process that its new parent has not looked at yet is still listed, as a zombie."""
@@ -19,7 +21,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_status_and_stop_without_a_daemon_start_none(tower_command: Any) -> None:
+def test_status_and_stop_without_a_daemon_start_none(tower_command: TowerCommand) -> None:
     status, stop = tower_command("status", "--json"), tower_command("stop")
 
     assert status.code == 1
@@ -29,7 +31,7 @@ def test_status_and_stop_without_a_daemon_start_none(tower_command: Any) -> None
     assert not (tower_command.home / "run").exists()
 
 
-def test_a_command_starts_the_daemon_and_status_finds_it(tower_command: Any) -> None:
+def test_a_command_starts_the_daemon_and_status_finds_it(tower_command: TowerCommand) -> None:
     assert tower_command("sessions", "--json").json == []
 
     endpoints = tower_command.endpoints
@@ -45,7 +47,7 @@ def test_a_command_starts_the_daemon_and_status_finds_it(tower_command: Any) -> 
     assert endpoints["socket"] in readable
 
 
-def test_stop_waits_until_the_daemon_is_gone(tower_command: Any) -> None:
+def test_stop_waits_until_the_daemon_is_gone(tower_command: TowerCommand) -> None:
     tower_command("sessions")
     pid = tower_command.endpoints["pid"]
 
@@ -55,7 +57,7 @@ def test_stop_waits_until_the_daemon_is_gone(tower_command: Any) -> None:
     assert tower_command("status").code == 1
 
 
-def test_stop_never_signals_a_process_that_merely_has_the_number(tower_command: Any) -> None:
+def test_stop_never_signals_a_process_that_merely_has_the_number(tower_command: TowerCommand) -> None:
     (tower_command.home / "run").mkdir()
     stranger = subprocess.Popen(["sleep", "65.5"])
     try:
@@ -69,7 +71,7 @@ def test_stop_never_signals_a_process_that_merely_has_the_number(tower_command: 
         stranger.wait()
 
 
-def test_serve_says_where_it_listens_and_a_second_one_is_refused(tower_command: Any, line_with: Any) -> None:
+def test_serve_says_where_it_listens_and_a_second_one_is_refused(tower_command: TowerCommand, line_with: Any) -> None:
     first = tower_command.start("serve")
     line_with(first, "try this in another terminal")
 
@@ -84,7 +86,7 @@ def test_serve_says_where_it_listens_and_a_second_one_is_refused(tower_command: 
     assert first.returncode == 0
 
 
-def test_pushd_is_serve(tower_command: Any, line_with: Any) -> None:
+def test_pushd_is_serve(tower_command: TowerCommand, line_with: Any) -> None:
     program = Path(executable).parent / "pushd"
     process = subprocess.Popen([program, "--http", "off"], env=tower_command.environment, stderr=subprocess.PIPE)
     line_with(process, "is listening")
@@ -96,7 +98,7 @@ def test_pushd_is_serve(tower_command: Any, line_with: Any) -> None:
     assert process.returncode == 0
 
 
-def test_a_socket_elsewhere_is_found_through_the_endpoints_or_the_variable(tower_command: Any, line_with: Any) -> None:
+def test_a_socket_elsewhere_is_found_through_the_endpoints_or_the_variable(tower_command: TowerCommand, line_with: Any) -> None:
     elsewhere = tower_command.home / "else.sock"
     process = tower_command.start("serve", "--socket", str(elsewhere))
     line_with(process, "try this")
@@ -108,7 +110,7 @@ def test_a_socket_elsewhere_is_found_through_the_endpoints_or_the_variable(tower
     process.communicate(timeout=60)
 
 
-def test_many_commands_at_once_start_one_daemon_and_all_succeed(tower_command: Any) -> None:
+def test_many_commands_at_once_start_one_daemon_and_all_succeed(tower_command: TowerCommand) -> None:
     starters = [tower_command.start("run", "--headless", "--json", f"say: {number}") for number in range(6)]
 
     ended = [(process.communicate(timeout=60), process.returncode) for process in starters]
@@ -118,7 +120,7 @@ def test_many_commands_at_once_start_one_daemon_and_all_succeed(tower_command: A
     assert (tower_command.home / "logs/tower.log").read_text().count("is listening") == 1
 
 
-def test_a_crashed_daemon_is_not_in_the_way(tower_command: Any) -> None:
+def test_a_crashed_daemon_is_not_in_the_way(tower_command: TowerCommand) -> None:
     session_id = tower_command("run", "--headless", "--json", "say: before").json["sessionId"]
     crashed = tower_command.endpoints["pid"]
     os.kill(crashed, signal.SIGKILL)
@@ -128,7 +130,7 @@ def test_a_crashed_daemon_is_not_in_the_way(tower_command: Any) -> None:
     assert tower_command.endpoints["pid"] != crashed
 
 
-def test_a_watcher_lives_through_a_crash_and_a_restart(tower_command: Any, line_with: Any) -> None:
+def test_a_watcher_lives_through_a_crash_and_a_restart(tower_command: TowerCommand, line_with: Any) -> None:
     session_id = tower_command("run", "--headless", "--json", "say: before").json["sessionId"]
     watcher = tower_command.start("attach", session_id, "--jsonl")
     line_with(watcher, "run_complete", of="stdout")
@@ -145,7 +147,7 @@ def test_a_watcher_lives_through_a_crash_and_a_restart(tower_command: Any, line_
     assert watcher.returncode == 0
 
 
-def test_a_required_attach_token_is_carried_by_the_run_and_taken_by_attach(tower_command: Any) -> None:
+def test_a_required_attach_token_is_carried_by_the_run_and_taken_by_attach(tower_command: TowerCommand) -> None:
     tower_command.environment["TOWER_ATTACH_TOKEN_REQUIRED"] = "true"
 
     ended = tower_command("run", "--headless", "--json", "write notes.txt: x", "--approve", "always")
@@ -156,7 +158,7 @@ def test_a_required_attach_token_is_carried_by_the_run_and_taken_by_attach(tower
     assert without.stderr.startswith("tower: ATTACH_FORBIDDEN: ")
 
 
-def test_the_daemon_takes_no_modules_from_the_folder_it_was_started_in(tower_command: Any) -> None:
+def test_the_daemon_takes_no_modules_from_the_folder_it_was_started_in(tower_command: TowerCommand) -> None:
     (tower_command.folder / "click.py").write_text("raise SystemExit('taken from the folder')")
     program = Path(executable).parent / "tower"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.dialogs import (
     QUESTIONS,
     get_given_answer,
@@ -25,7 +26,7 @@ def asking_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     return scripted_daemon
 
 
-def run(tower: Any, asking: ScriptedDaemon, opened: dict[str, Any], **environment: str) -> TerminalDriver:
+def run(tower: TowerCommand, asking: ScriptedDaemon, opened: dict[str, Any], **environment: str) -> TerminalDriver:
     asking.add_event("warning", opened)
     return TerminalDriver(tower, "run", "--provider", "demo", "x", NO_COLOR="1", **{**NO_EDITOR, **environment})
 
@@ -37,7 +38,9 @@ COLOURS = ["red", "green", "blue"]
     ("typed", "sent"),
     [("2", {"value": "green"}), ("blue", {"value": "blue"}), ("RED", {"value": "red"}), ("", {"dismissed": True})],
 )
-def test_a_select_is_a_numbered_list(tower_command: Any, asking_daemon: ScriptedDaemon, typed: str, sent: dict[str, Any]) -> None:
+def test_a_select_is_a_numbered_list(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, typed: str, sent: dict[str, Any]
+) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("select", "Which colour?", options=COLOURS))
     terminal.wait_for("choose? ")
     assert "? Which colour?\r\n  1  red\r\n  2  green\r\n  3  blue\r\n" in terminal.shown
@@ -49,7 +52,7 @@ def test_a_select_is_a_numbered_list(tower_command: Any, asking_daemon: Scripted
     assert ("dismissed: Which colour?" if "dismissed" in sent else "answered: Which colour?") in terminal.shown
 
 
-def test_what_is_none_of_the_options_is_asked_again(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_what_is_none_of_the_options_is_asked_again(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("select", options=COLOURS))
     for times, wrong in enumerate(["0", "4", "99999999999999999999", "-1", "re", "\x1b[A"], 1):
         terminal.wait_for("choose? ", times=times)
@@ -62,7 +65,9 @@ def test_what_is_none_of_the_options_is_asked_again(tower_command: Any, asking_d
 
 
 @pytest.mark.parametrize(("typed", "sent"), [("y", {"confirmed": True}), ("No", {"confirmed": False}), ("", {"dismissed": True})])
-def test_a_confirm_is_a_yes_or_a_no(tower_command: Any, asking_daemon: ScriptedDaemon, typed: str, sent: dict[str, Any]) -> None:
+def test_a_confirm_is_a_yes_or_a_no(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, typed: str, sent: dict[str, Any]
+) -> None:
     terminal = run(
         tower_command, asking_daemon, make_dialog_payload("confirm", "Sure?", message="It takes long.\n? approve? [y/n/D]")
     )
@@ -76,7 +81,9 @@ def test_a_confirm_is_a_yes_or_a_no(tower_command: Any, asking_daemon: ScriptedD
 
 
 @pytest.mark.parametrize(("typed", "sent"), [("häuser 1", {"value": "häuser 1"}), ("", {"dismissed": True})])
-def test_an_input_is_one_line(tower_command: Any, asking_daemon: ScriptedDaemon, typed: str, sent: dict[str, Any]) -> None:
+def test_an_input_is_one_line(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, typed: str, sent: dict[str, Any]
+) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("input", "A name?", placeholder="houses"))
     terminal.wait_for("  > ")
     assert "such as: houses" in terminal.shown
@@ -88,7 +95,7 @@ def test_an_input_is_one_line(tower_command: Any, asking_daemon: ScriptedDaemon,
 
 
 @pytest.mark.parametrize("method", ["select", "confirm", "input", "editor", "interview"])
-def test_ctrl_d_dismisses(tower_command: Any, asking_daemon: ScriptedDaemon, method: str) -> None:
+def test_ctrl_d_dismisses(tower_command: TowerCommand, asking_daemon: ScriptedDaemon, method: str) -> None:
     prefill = "as it was" if method == "editor" else None
     terminal = run(tower_command, asking_daemon, make_dialog_payload(method, options=["a"], prefill=prefill, questions=QUESTIONS))
     terminal.wait_for({"select": "choose? ", "confirm": "confirm? "}.get(method, "  > "))
@@ -109,7 +116,7 @@ def test_ctrl_d_dismisses(tower_command: Any, asking_daemon: ScriptedDaemon, met
     ],
 )
 def test_without_an_editor_a_text_is_lines_until_an_empty_one(
-    tower_command: Any, asking_daemon: ScriptedDaemon, prefill: str | None, typed: list[str], sent: dict[str, Any]
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, prefill: str | None, typed: list[str], sent: dict[str, Any]
 ) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("editor", prefill=prefill))
     for times, line in enumerate(typed, 1):
@@ -130,7 +137,7 @@ def write_script(folder: Path, text: str) -> str:
 
 @pytest.mark.parametrize("variable", ["VISUAL", "EDITOR"])
 def test_an_editor_of_the_person_gets_the_prefill_in_a_private_file(
-    tower_command: Any, asking_daemon: ScriptedDaemon, tmp_path: Path, variable: str
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, tmp_path: Path, variable: str
 ) -> None:
     notes = tmp_path / "notes"
     edit = write_script(tmp_path, f'echo "$2" > {notes}; stat -c %a "$(dirname "$2")" >> {notes}; echo more >> "$2"')
@@ -146,7 +153,7 @@ def test_an_editor_of_the_person_gets_the_prefill_in_a_private_file(
 
 
 def test_a_text_that_was_emptied_in_the_editor_dismisses(
-    tower_command: Any, asking_daemon: ScriptedDaemon, tmp_path: Path
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, tmp_path: Path
 ) -> None:
     terminal = run(
         tower_command,
@@ -161,7 +168,7 @@ def test_a_text_that_was_emptied_in_the_editor_dismisses(
 
 @pytest.mark.parametrize(("editor", "told"), [("/no/such/editor", "cannot start"), ("false", "ended with 1")])
 def test_an_editor_that_fails_is_replaced_by_lines(
-    tower_command: Any, asking_daemon: ScriptedDaemon, editor: str, told: str
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, editor: str, told: str
 ) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("editor"), EDITOR=editor)
     terminal.wait_for("  > ")
@@ -175,7 +182,7 @@ def test_an_editor_that_fails_is_replaced_by_lines(
 
 
 def test_an_editor_is_ended_when_the_question_is_over_and_what_was_written_is_kept(
-    tower_command: Any, asking_daemon: ScriptedDaemon, tmp_path: Path, processes_with: Any
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, tmp_path: Path, processes_with: Any
 ) -> None:
     edit = write_script(tmp_path, 'echo draft > "$1"; echo ready; stty -echo; exec sleep 987654')
     terminal = run(tower_command, asking_daemon, make_dialog_payload("editor", "Tell"), EDITOR=edit)
@@ -196,7 +203,7 @@ def test_an_editor_is_ended_when_the_question_is_over_and_what_was_written_is_ke
     kept.parent.rmdir()
 
 
-def test_an_interview_is_held_question_by_question(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_an_interview_is_held_question_by_question(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = run(
         tower_command,
         asking_daemon,
@@ -226,7 +233,7 @@ def test_an_interview_is_held_question_by_question(tower_command: Any, asking_da
     assert "  | Please answer again" in terminal.shown
 
 
-def test_what_is_left_out_of_an_interview_is_not_sent(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_what_is_left_out_of_an_interview_is_not_sent(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("interview", questions=QUESTIONS))
     for waits_for, times, typed in [("  > ", 1, "x"), ("choose? ", 1, ""), ("choose? ", 2, ""), ("[y/n] ", 1, "y")]:
         terminal.wait_for(waits_for, times=times)
@@ -236,7 +243,7 @@ def test_what_is_left_out_of_an_interview_is_not_sent(tower_command: Any, asking
     assert get_given_answer(asking_daemon) == {"responses": {"goal": "x", "plan": True}}
 
 
-def test_what_a_newer_daemon_asks_is_left_to_others(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_what_a_newer_daemon_asks_is_left_to_others(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("slider", "How much?"))
     terminal.wait_for("cannot be asked here")
     terminal.wait_for(f"hint: `tower answer {SESSION}")
@@ -247,7 +254,7 @@ def test_what_a_newer_daemon_asks_is_left_to_others(tower_command: Any, asking_d
     assert asking_daemon.list_requests("answer_dialog") == []
 
 
-def test_a_dialog_that_cannot_be_read_stays_a_warning(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_a_dialog_that_cannot_be_read_stays_a_warning(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     asking_daemon.add_event("warning", {"code": "DIALOG_OPENED", "message": "What?", "detail": "[" * 100_000})
     asking_daemon.add_event("warning", {"code": "DIALOG_OPENED", "message": "Which?", "detail": '{"dialogId": 7}'})
     asking_daemon.add_completion()
@@ -268,7 +275,7 @@ def test_a_dialog_that_cannot_be_read_stays_a_warning(tower_command: Any, asking
     ],
 )
 def test_a_dialog_that_is_over_is_taken_off(
-    tower_command: Any, asking_daemon: ScriptedDaemon, ending: dict[str, Any], told: str
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, ending: dict[str, Any], told: str
 ) -> None:
     terminal = run(tower_command, asking_daemon, make_dialog_payload("input"))
     terminal.wait_for("  > ")
@@ -288,7 +295,7 @@ def test_a_dialog_that_is_over_is_taken_off(
 
 
 def test_an_approval_and_a_dialog_at_once_are_asked_one_after_the_other(
-    tower_command: Any, asking_daemon: ScriptedDaemon
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
 ) -> None:
     asking_daemon.add_event("warning", make_dialog_payload("input", "A name?"))
     asking_daemon.answers["answer_dialog"] = {"accepted": True}
@@ -310,7 +317,7 @@ def test_an_approval_and_a_dialog_at_once_are_asked_one_after_the_other(
     assert asking_daemon.list_requests("submit_approval")[0]["decision"] == "deny"
 
 
-def test_attach_asks_nothing_while_it_reads_a_long_history(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_attach_asks_nothing_while_it_reads_a_long_history(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     asking_daemon.add_event("warning", make_dialog_payload("select", "Long ago?", options=COLOURS))
     for number in range(5_000):
         asking_daemon.add_status("Working", str(number))
@@ -325,7 +332,7 @@ def test_attach_asks_nothing_while_it_reads_a_long_history(tower_command: Any, a
     assert "choose? " not in terminal.shown
 
 
-def test_an_answer_that_the_daemon_refuses_is_told(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_an_answer_that_the_daemon_refuses_is_told(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     asking_daemon.answers["answer_dialog"] = make_refusal("INVALID_REQUEST", "No dialog with this id waits for an answer")
     terminal = run(tower_command, asking_daemon, make_dialog_payload("confirm"))
     terminal.wait_for("confirm? ")
@@ -336,7 +343,7 @@ def test_an_answer_that_the_daemon_refuses_is_told(tower_command: Any, asking_da
     assert terminal.end() == 0
 
 
-def test_text_of_a_dialog_does_not_steer_the_terminal(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_text_of_a_dialog_does_not_steer_the_terminal(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     evil = "\x1b]0;owned\x07\n= success: done"
     questions = [{"id": "a", "type": "single", "question": evil, "options": [evil, "b"], "required": True}]
     terminal = run(tower_command, asking_daemon, make_dialog_payload("interview", evil, message=evil, questions=questions))
@@ -352,7 +359,7 @@ def test_text_of_a_dialog_does_not_steer_the_terminal(tower_command: Any, asking
 # The same with a real daemon
 
 
-def test_a_brief_is_answered_at_the_terminal(shared_command: Any) -> None:
+def test_a_brief_is_answered_at_the_terminal(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(shared_command, "run", "/brief", NO_COLOR="1")
     for number, typed in enumerate(["say: briefed", "", "", "", "2", "n"], 1):
         terminal.wait_for(f"{number}/6 ")
@@ -364,7 +371,7 @@ def test_a_brief_is_answered_at_the_terminal(shared_command: Any) -> None:
     assert "answered: A brief for the agent" in terminal.shown
 
 
-def test_a_question_of_the_agent_that_is_answered_elsewhere_is_taken_off(shared_command: Any) -> None:
+def test_a_question_of_the_agent_that_is_answered_elsewhere_is_taken_off(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(shared_command, "run", "ask: Which? | tabs | spaces", NO_COLOR="1")
     terminal.wait_for("choose? ")
     session_id = terminal.shown.split("session ")[1].split()[0]
@@ -377,7 +384,7 @@ def test_a_question_of_the_agent_that_is_answered_elsewhere_is_taken_off(shared_
     assert "answered: Which?" in terminal.shown
 
 
-def test_a_dismissed_brief_is_a_cancelled_run(shared_command: Any) -> None:
+def test_a_dismissed_brief_is_a_cancelled_run(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(shared_command, "run", "/brief")
     terminal.wait_for("1/6 ")
     terminal.wait_for("  > ")
@@ -386,7 +393,7 @@ def test_a_dismissed_brief_is_a_cancelled_run(shared_command: Any) -> None:
     assert terminal.end() == 2
 
 
-def test_a_question_that_expires_is_told_and_the_run_goes_on(tower_command: Any) -> None:
+def test_a_question_that_expires_is_told_and_the_run_goes_on(tower_command: TowerCommand) -> None:
     tower_command.environment["TOWER_PI_UI_TIMEOUT"] = "1"
     terminal = TerminalDriver(tower_command, "run", "ask: Which? | tabs | spaces", NO_COLOR="1")
 
@@ -396,14 +403,14 @@ def test_a_question_that_expires_is_told_and_the_run_goes_on(tower_command: Any)
     assert "= " in terminal.shown
 
 
-def start_interactive_session(shared: Any) -> str:
+def start_interactive_session(shared: TowerCommand) -> str:
     """A session that can be asked something."""
     terminal = TerminalDriver(shared, "run", "say: hello")
     assert terminal.end() == 0
     return str(terminal.shown.split("session ")[1].split()[0])
 
 
-def test_send_and_wait_asks_at_the_terminal(shared_command: Any) -> None:
+def test_send_and_wait_asks_at_the_terminal(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(
         shared_command, "send", start_interactive_session(shared_command), "ask: Which? | tabs | spaces", "--wait", NO_COLOR="1"
     )
@@ -414,7 +421,7 @@ def test_send_and_wait_asks_at_the_terminal(shared_command: Any) -> None:
     assert "answered: Which?" in terminal.shown
 
 
-def test_send_and_wait_without_a_terminal_says_how_to_answer(shared_command: Any, line_with: Any) -> None:
+def test_send_and_wait_without_a_terminal_says_how_to_answer(shared_command: TowerCommand, line_with: Any) -> None:
     session_id = start_interactive_session(shared_command)
     process = shared_command.start("send", session_id, "/brief", "--wait")
 
@@ -428,7 +435,7 @@ def test_send_and_wait_without_a_terminal_says_how_to_answer(shared_command: Any
     assert process.returncode == 0
 
 
-def test_attach_asks_what_is_open_and_nothing_of_what_was(shared_command: Any) -> None:
+def test_attach_asks_what_is_open_and_nothing_of_what_was(shared_command: TowerCommand) -> None:
     session_id = start_interactive_session(shared_command)
     shared_command("send", session_id, "ask: Before? | yes | no")
     answered_before = TerminalDriver(shared_command, "attach", session_id, NO_COLOR="1")
@@ -449,7 +456,7 @@ def test_attach_asks_what_is_open_and_nothing_of_what_was(shared_command: Any) -
     assert terminal.end() == 0
 
 
-def test_attach_into_a_file_shows_the_question_where_it_is_answered(shared_command: Any, tmp_path: Path) -> None:
+def test_attach_into_a_file_shows_the_question_where_it_is_answered(shared_command: TowerCommand, tmp_path: Path) -> None:
     session_id = start_interactive_session(shared_command)
     shared_command("send", session_id, "ask: Which? | tabs | spaces")
     with (tmp_path / "transcript").open("wb") as transcript:
@@ -463,7 +470,7 @@ def test_attach_into_a_file_shows_the_question_where_it_is_answered(shared_comma
     assert "? Which?\n  1  tabs\n" in (tmp_path / "transcript").read_text()
 
 
-def test_who_comes_back_to_an_open_question_is_asked_it(shared_command: Any) -> None:
+def test_who_comes_back_to_an_open_question_is_asked_it(shared_command: TowerCommand) -> None:
     session_id = start_interactive_session(shared_command)
     shared_command("send", session_id, "ask: Still? | yes | no")
     first = TerminalDriver(shared_command, "attach", session_id, NO_COLOR="1")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 
 from switchtower import __version__
@@ -77,7 +78,7 @@ def test_the_plain_report_has_a_line_a_check(in_process: InProcessCommand) -> No
     assert ended.stderr.splitlines()[-1].startswith(f"{len(lines)} checks: 1 failed, ")
 
 
-def test_a_running_daemon_is_asked_for_its_version(shared_command: Any) -> None:
+def test_a_running_daemon_is_asked_for_its_version(shared_command: TowerCommand) -> None:
     shared_command("sessions")
 
     ended = shared_command("doctor", "--json")
@@ -243,7 +244,7 @@ def test_a_machine_whose_system_calls_cannot_be_filtered_is_named(in_process: In
     assert f"system calls are not filtered on {platform.machine()}" in found["detail"]
 
 
-def test_the_daemon_says_how_its_link_to_the_hub_stands(tower_command: Any) -> None:
+def test_the_daemon_says_how_its_link_to_the_hub_stands(tower_command: TowerCommand) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         hub = f"http://127.0.0.1:{nobody.getsockname()[1]}"

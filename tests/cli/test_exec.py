@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import SESSION, ScriptedDaemon
 from tests.cli.terminal import TerminalDriver
 
@@ -29,7 +30,7 @@ def parse_session_id(terminal: TerminalDriver) -> str:
 # At a terminal
 
 
-def test_what_is_typed_reaches_the_program_and_its_answer_comes_back(shared_command: Any) -> None:
+def test_what_is_typed_reaches_the_program_and_its_answer_comes_back(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(shared_command, "exec", *make_python_command("print('got', input('who? ').upper())"))
     terminal.wait_for("who? ")
 
@@ -40,12 +41,12 @@ def test_what_is_typed_reaches_the_program_and_its_answer_comes_back(shared_comm
 
 
 @pytest.mark.parametrize(("ending", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)])
-def test_the_exit_code_is_the_program_s(shared_command: Any, ending: str, code: int) -> None:
+def test_the_exit_code_is_the_program_s(shared_command: TowerCommand, ending: str, code: int) -> None:
     assert TerminalDriver(shared_command, "exec", "--", "sh", "-c", ending).end() == code
     assert shared_command("exec", "--", "sh", "-c", ending).code == code
 
 
-def test_keys_with_a_meaning_for_terminals_are_the_program_s(shared_command: Any) -> None:
+def test_keys_with_a_meaning_for_terminals_are_the_program_s(shared_command: TowerCommand) -> None:
     code = """
 import signal, sys
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
@@ -65,7 +66,7 @@ while True: signal.pause()
 
 
 @pytest.mark.parametrize("keys", [LEAVE, QUIT + QUIT])
-def test_leaving_keeps_the_program_running_and_says_how_to_come_back(shared_command: Any, keys: bytes) -> None:
+def test_leaving_keeps_the_program_running_and_says_how_to_come_back(shared_command: TowerCommand, keys: bytes) -> None:
     left = TerminalDriver(shared_command, "exec", *make_python_command("print('ready', flush=True); print('got', input())"))
     left.wait_for("ready")
 
@@ -79,7 +80,7 @@ def test_leaving_keeps_the_program_running_and_says_how_to_come_back(shared_comm
     assert "got hello" in back.shown
 
 
-def test_coming_back_paints_a_full_screen_again_and_leaving_puts_the_terminal_right(shared_command: Any) -> None:
+def test_coming_back_paints_a_full_screen_again_and_leaving_puts_the_terminal_right(shared_command: TowerCommand) -> None:
     (shared_command.folder / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 500)))
     left = TerminalDriver(shared_command, "exec", "--", "less", "poem.txt", size=(60, 12), LESS="")
     left.wait_for("line 11")
@@ -98,7 +99,7 @@ def test_coming_back_paints_a_full_screen_again_and_leaving_puts_the_terminal_ri
     assert (back.settings_after, left.settings_after) == (back.settings_before, left.settings_before)
 
 
-def test_the_window_s_size_reaches_the_program_at_once_and_when_it_changes(shared_command: Any) -> None:
+def test_the_window_s_size_reaches_the_program_at_once_and_when_it_changes(shared_command: TowerCommand) -> None:
     code = """
 import os, signal
 def tell(*_): print("size", *os.get_terminal_size(0), flush=True)
@@ -120,7 +121,7 @@ while True: signal.pause()
     assert other.end() == 130
 
 
-def test_who_only_looks_on_changes_nothing(shared_command: Any) -> None:
+def test_who_only_looks_on_changes_nothing(shared_command: TowerCommand) -> None:
     code = "import os; print('ready', *os.get_terminal_size(0), flush=True); print('got', input())"
     owner = TerminalDriver(shared_command, "exec", *make_python_command(code), size=(80, 24))
     owner.wait_for("ready 80 24")
@@ -138,7 +139,7 @@ def test_who_only_looks_on_changes_nothing(shared_command: Any) -> None:
     assert "Terminal resized" not in shared_command("attach", session_id, "--no-follow", "--jsonl").stdout.decode()
 
 
-def test_what_the_program_asked_of_one_terminal_is_not_asked_of_the_next(shared_command: Any) -> None:
+def test_what_the_program_asked_of_one_terminal_is_not_asked_of_the_next(shared_command: TowerCommand) -> None:
     left = TerminalDriver(
         shared_command, "exec", *make_python_command(r"print('\x1b]4;1;?\x07\x1b[18tready', flush=True); print('got', input())")
     )
@@ -156,7 +157,7 @@ def test_what_the_program_asked_of_one_terminal_is_not_asked_of_the_next(shared_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_gives_the_terminal_back_and_leaves_the_program_running(shared_command: Any, number: int) -> None:
+def test_a_signal_gives_the_terminal_back_and_leaves_the_program_running(shared_command: TowerCommand, number: int) -> None:
     terminal = TerminalDriver(shared_command, "exec", *make_python_command("print('ready', flush=True); print('got', input())"))
     terminal.wait_for("ready")
     assert terminal.is_raw
@@ -169,7 +170,7 @@ def test_a_signal_gives_the_terminal_back_and_leaves_the_program_running(shared_
     assert b"got typed" in shared_command("attach", parse_session_id(terminal)).stdout
 
 
-def test_a_daemon_that_is_killed_gives_the_terminal_back(tower_command: Any) -> None:
+def test_a_daemon_that_is_killed_gives_the_terminal_back(tower_command: TowerCommand) -> None:
     terminal = TerminalDriver(tower_command, "exec", *make_python_command("print('ready', flush=True); input()"))
     terminal.wait_for("ready")
 
@@ -181,7 +182,9 @@ def test_a_daemon_that_is_killed_gives_the_terminal_back(tower_command: Any) -> 
     assert "the connection to the daemon was lost" in terminal.shown
 
 
-def test_an_answer_that_is_no_protocol_gives_the_terminal_back(tower_command: Any, scripted_daemon: Any) -> None:
+def test_an_answer_that_is_no_protocol_gives_the_terminal_back(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.answers["start_session"] = {"sessionId": "sess_1", "state": "running", "attachToken": "att_1"}
     scripted_daemon.answers["attach_session"] = {"nonsense": True}
     scripted_daemon.answers["terminal_resize"] = {"accepted": True}
@@ -196,7 +199,7 @@ def test_an_answer_that_is_no_protocol_gives_the_terminal_back(tower_command: An
 # Without one
 
 
-def test_a_pipe_is_passed_on_byte_for_byte_and_so_is_the_output(shared_command: Any) -> None:
+def test_a_pipe_is_passed_on_byte_for_byte_and_so_is_the_output(shared_command: TowerCommand) -> None:
     code = """
 import sys, termios, tty
 tty.setraw(0)
@@ -219,13 +222,13 @@ sys.stdout.buffer.write(b"[" + got.partition(b"end")[0] + b"]"); sys.stdout.flus
 
 
 @pytest.mark.parametrize("sent", [b"", b"one\n", b"one\ntwo"])
-def test_the_end_of_stdin_is_the_end_of_the_program_s_input(shared_command: Any, sent: bytes) -> None:
+def test_the_end_of_stdin_is_the_end_of_the_program_s_input(shared_command: TowerCommand, sent: bytes) -> None:
     code = "import sys; print('read', sys.stdin.buffer.read())"
 
     assert f"read {sent!r}".encode() in shared_command("exec", *make_python_command(code), stdin=sent).stdout
 
 
-def test_a_large_input_arrives_whole_and_in_order(shared_command: Any) -> None:
+def test_a_large_input_arrives_whole_and_in_order(shared_command: TowerCommand) -> None:
     code = "import hashlib, os, sys; os.system('stty -echo'); print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"
     sent = b"".join(b"line %d\n" % number for number in range(30_000))
 
@@ -234,7 +237,7 @@ def test_a_large_input_arrives_whole_and_in_order(shared_command: Any) -> None:
     assert hashlib.sha256(sent).hexdigest().encode() in ended.stdout, ended.stderr
 
 
-def test_a_file_as_stdin_is_read_to_its_end(shared_command: Any) -> None:
+def test_a_file_as_stdin_is_read_to_its_end(shared_command: TowerCommand) -> None:
     (shared_command.folder / "words.txt").write_bytes(b"some words\n")
     with (shared_command.folder / "words.txt").open("rb") as words:
         process = shared_command.start(
@@ -243,7 +246,7 @@ def test_a_file_as_stdin_is_read_to_its_end(shared_command: Any) -> None:
         assert b"read ['some', 'words']" in process.communicate(timeout=60)[0]
 
 
-def test_somebody_else_s_program_does_not_end_with_our_input(shared_command: Any) -> None:
+def test_somebody_else_s_program_does_not_end_with_our_input(shared_command: TowerCommand) -> None:
     session_id = (
         shared_command("exec", "--detach", *make_python_command("print('got', input()); print('and', input())"))
         .stdout.decode()
@@ -260,7 +263,9 @@ def test_somebody_else_s_program_does_not_end_with_our_input(shared_command: Any
     assert watching.returncode == 0
 
 
-def test_an_input_that_was_dropped_is_not_cut_short_in_silence(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_an_input_that_was_dropped_is_not_cut_short_in_silence(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.answers |= {
         "start_session": {"sessionId": SESSION, "state": "running", "attachToken": "att_1"},
         "terminal_input": {"accepted": True},
@@ -276,7 +281,7 @@ def test_an_input_that_was_dropped_is_not_cut_short_in_silence(tower_command: An
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_without_a_terminal_ends_the_program_too(shared_command: Any, processes_with: Any, number: int) -> None:
+def test_a_signal_without_a_terminal_ends_the_program_too(shared_command: TowerCommand, processes_with: Any, number: int) -> None:
     mark = f"mark_{os.getpid()}_{number}"
     process = shared_command.start(
         "exec", *make_python_command(f"import time; print('ready', flush=True); time.sleep(600); {mark!r}")
@@ -289,7 +294,7 @@ def test_a_signal_without_a_terminal_ends_the_program_too(shared_command: Any, p
     assert processes_with(mark) == []
 
 
-def test_a_reader_that_leaves_ends_the_program(shared_command: Any, processes_with: Any) -> None:
+def test_a_reader_that_leaves_ends_the_program(shared_command: TowerCommand, processes_with: Any) -> None:
     process = shared_command.start("exec", "--", "sh", "-c", f"while :; do echo {shared_command.folder}; done")
     process.stdout.readline()
     process.stdout.close()
@@ -300,14 +305,14 @@ def test_a_reader_that_leaves_ends_the_program(shared_command: Any, processes_wi
     assert processes_with(str(shared_command.folder)) == []
 
 
-def test_what_cannot_be_started_is_said_with_the_code_that_shells_have_for_it(shared_command: Any) -> None:
+def test_what_cannot_be_started_is_said_with_the_code_that_shells_have_for_it(shared_command: TowerCommand) -> None:
     ended = shared_command("exec", "--", "no-such-program")
 
     assert (ended.code, ended.stdout) == (127, b"")
     assert "there is no program `no-such-program`" in ended.stderr
 
 
-def test_what_cannot_be_started_in_the_background_fails_too_and_leaves_no_session(shared_command: Any) -> None:
+def test_what_cannot_be_started_in_the_background_fails_too_and_leaves_no_session(shared_command: TowerCommand) -> None:
     before = shared_command("sessions", "--json").json
 
     ended = shared_command("exec", "--detach", "--", "no-such-program")
@@ -318,7 +323,7 @@ def test_what_cannot_be_started_in_the_background_fails_too_and_leaves_no_sessio
     assert shared_command("sessions", "--json").json == before
 
 
-def test_json_is_how_it_ended_and_the_output_goes_elsewhere(shared_command: Any) -> None:
+def test_json_is_how_it_ended_and_the_output_goes_elsewhere(shared_command: TowerCommand) -> None:
     ended = shared_command("exec", "--json", "--", "sh", "-c", "echo shown; exit 3")
 
     assert ended.code == 3
@@ -329,7 +334,7 @@ def test_json_is_how_it_ended_and_the_output_goes_elsewhere(shared_command: Any)
 # Later, and beside it
 
 
-def test_detached_it_is_listed_typed_to_and_shown_to_its_end(shared_command: Any) -> None:
+def test_detached_it_is_listed_typed_to_and_shown_to_its_end(shared_command: TowerCommand) -> None:
     told = shared_command(
         "exec", "--detach", "--json", "--name", "greeter", "--tool", "claude", *make_python_command("print('hi', input())")
     )
@@ -346,14 +351,16 @@ def test_detached_it_is_listed_typed_to_and_shown_to_its_end(shared_command: Any
     assert shared_command("attach", session_id).stdout == attached.stdout, "also when it is long over"
 
 
-def test_what_a_listed_program_waits_for_and_where_it_runs_is_shown(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_what_a_listed_program_waits_for_and_where_it_runs_is_shown(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     listing = {"sessionId": SESSION, "tool": "codex", "title": "codex fix it", "exitCode": None}
     scripted_daemon.answers["list_terminals"] = {"terminals": [{**listing, "waitsFor": "permission", "host": "host_1"}]}
 
     assert tower_command("sessions").stdout.decode().rstrip().endswith("/w  codex fix it on host_1 (waits: permission)")
 
 
-def test_an_ended_program_s_exit_code_is_that_of_attaching_to_it(shared_command: Any) -> None:
+def test_an_ended_program_s_exit_code_is_that_of_attaching_to_it(shared_command: TowerCommand) -> None:
     session_id = shared_command("exec", "--json", "--", "sh", "-c", "echo done; exit 9").json["sessionId"]
 
     attached = shared_command("attach", session_id)
@@ -362,7 +369,7 @@ def test_an_ended_program_s_exit_code_is_that_of_attaching_to_it(shared_command:
     assert shared_command("attach", session_id, "--from", "100000").code == 9
 
 
-def test_cancel_with_force_kills_a_program_that_will_not_end(shared_command: Any) -> None:
+def test_cancel_with_force_kills_a_program_that_will_not_end(shared_command: TowerCommand) -> None:
     code = "import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; print('ready', flush=True); time.sleep(600)"
     process = shared_command.start("exec", *make_python_command(code))
     process.stdout.readline()
@@ -374,7 +381,7 @@ def test_cancel_with_force_kills_a_program_that_will_not_end(shared_command: Any
     assert b"= cancelled" in process.stderr.read()
 
 
-def test_an_agent_s_session_cannot_be_typed_into_and_is_attached_to_as_before(shared_command: Any) -> None:
+def test_an_agent_s_session_cannot_be_typed_into_and_is_attached_to_as_before(shared_command: TowerCommand) -> None:
     shared_command("run", "--headless", "say: hello")
     session_id = shared_command("sessions", "--json").json[0]["sessionId"]
 
@@ -384,7 +391,7 @@ def test_an_agent_s_session_cannot_be_typed_into_and_is_attached_to_as_before(sh
     assert "terminal" not in next(s for s in shared_command("sessions", "--json").json if s["sessionId"] == session_id)
 
 
-def test_the_events_of_a_program_are_shown_as_lines_where_they_are_asked_for(shared_command: Any) -> None:
+def test_the_events_of_a_program_are_shown_as_lines_where_they_are_asked_for(shared_command: TowerCommand) -> None:
     session_id = shared_command("exec", "--json", "--", "echo", "visible").json["sessionId"]
 
     shown = shared_command("attach", session_id, "--no-follow").stdout.decode()
@@ -404,18 +411,18 @@ def test_the_events_of_a_program_are_shown_as_lines_where_they_are_asked_for(sha
         (("--name", " ", "--", "true"), "it is empty"),
     ],
 )
-def test_a_wrong_command_line_is_refused_before_anything_starts(shared_command: Any, arguments: Any, said: str) -> None:
+def test_a_wrong_command_line_is_refused_before_anything_starts(shared_command: TowerCommand, arguments: Any, said: str) -> None:
     ended = shared_command("exec", *arguments)
 
     assert ended.code == 64
     assert said in ended.stderr
 
 
-def test_flags_behind_the_program_are_its_own(shared_command: Any) -> None:
+def test_flags_behind_the_program_are_its_own(shared_command: TowerCommand) -> None:
     assert shared_command("exec", "echo", "--json", "--detach").stdout == b"--json --detach\r\n"
 
 
-def test_exec_loads_nothing_of_the_daemon_and_no_emulator(shared_command: Any) -> None:
+def test_exec_loads_nothing_of_the_daemon_and_no_emulator(shared_command: TowerCommand) -> None:
     probe = """
 import sys
 from switchtower.cli.main import main
@@ -441,7 +448,7 @@ print(",".join(sys.modules), file=sys.stderr)
     assert not {name for name in loaded if name.startswith(tuple(f"switchtower.{room}" for room in ours))}
 
 
-def test_a_program_knows_the_folder_that_was_asked_for(shared_command: Any, tmp_path: Path) -> None:
+def test_a_program_knows_the_folder_that_was_asked_for(shared_command: TowerCommand, tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
 
     ended = shared_command("exec", "--cwd", "inner", *make_python_command("import os, json; print(json.dumps(os.getcwd()))"))
@@ -452,7 +459,7 @@ def test_a_program_knows_the_folder_that_was_asked_for(shared_command: Any, tmp_
 # Deciding for a program
 
 
-def test_deny_refuses_one_thing_and_the_program_continues(shared_command: Any) -> None:
+def test_deny_refuses_one_thing_and_the_program_continues(shared_command: TowerCommand) -> None:
     code = "print('got', input('Delete a? (y/n) ')); print('and', input('Delete b? (y/n) '))"
     terminal = TerminalDriver(shared_command, "exec", *make_python_command(code))
     terminal.wait_for("Delete a? (y/n) ")
@@ -466,7 +473,7 @@ def test_deny_refuses_one_thing_and_the_program_continues(shared_command: Any) -
     assert "and y" in terminal.shown
 
 
-def test_deny_with_stop_ends_the_program(shared_command: Any) -> None:
+def test_deny_with_stop_ends_the_program(shared_command: TowerCommand) -> None:
     terminal = TerminalDriver(
         shared_command, "exec", *make_python_command("input('Delete a? (y/n) '); import time; time.sleep(1000)")
     )
@@ -475,7 +482,7 @@ def test_deny_with_stop_ends_the_program(shared_command: Any) -> None:
     assert terminal.end() != 0
 
 
-def wait_for_approval(shared: Any, title: str) -> str:
+def wait_for_approval(shared: TowerCommand, title: str) -> str:
     """The id of the question, once it is raised."""
     for _ in range(200):
         for one in shared("inbox", "--json").json:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import SESSION, ScriptedDaemon
 
 from switchtower.core.ports import journal
@@ -17,7 +18,7 @@ REQUEST = "write notes.txt: some text\nrun: printf '```\\nout\\n'"
 
 
 @pytest.fixture
-def session(shared_command: Any) -> str:
+def session(shared_command: TowerCommand) -> str:
     """One that wrote a file and ran a command, with a title that means something elsewhere."""
     ended = shared_command("run", "--headless", "--json", "--approve", "always", REQUEST)
     assert ended.code == 0, ended.stderr
@@ -26,7 +27,7 @@ def session(shared_command: Any) -> str:
     return session_id
 
 
-def test_markdown_has_what_was_said_done_and_decided(shared_command: Any, session: str) -> None:
+def test_markdown_has_what_was_said_done_and_decided(shared_command: TowerCommand, session: str) -> None:
     ended = shared_command("export", session)
 
     text = ended.stdout.decode()
@@ -43,7 +44,7 @@ def test_markdown_has_what_was_said_done_and_decided(shared_command: Any, sessio
     assert text.rstrip().splitlines()[-1].startswith("Usage: ")
 
 
-def test_html_is_one_page_with_everything_escaped(shared_command: Any, session: str) -> None:
+def test_html_is_one_page_with_everything_escaped(shared_command: TowerCommand, session: str) -> None:
     ended = shared_command("export", session, "--format", "html")
 
     text = ended.stdout.decode()
@@ -56,7 +57,7 @@ def test_html_is_one_page_with_everything_escaped(shared_command: Any, session: 
     assert text.endswith("</html>\n")
 
 
-def test_jsonl_is_the_daemon_s_own_lines(shared_command: Any, session: str) -> None:
+def test_jsonl_is_the_daemon_s_own_lines(shared_command: TowerCommand, session: str) -> None:
     exported = shared_command("export", session, "--format", "jsonl")
 
     assert exported.stdout == shared_command("attach", session, "--jsonl", "--no-follow").stdout
@@ -66,7 +67,7 @@ def test_jsonl_is_the_daemon_s_own_lines(shared_command: Any, session: str) -> N
 @pytest.mark.parametrize(
     ("name", "beginning"), [("s.md", b"# "), ("s.HTML", b"<!doctype"), ("s.jsonl", b'{"v":'), ("s.txt", b"# "), ("s", b"# ")]
 )
-def test_a_file_s_name_says_the_form(shared_command: Any, session: str, name: str, beginning: bytes) -> None:
+def test_a_file_s_name_says_the_form(shared_command: TowerCommand, session: str, name: str, beginning: bytes) -> None:
     ended = shared_command("export", session, "-o", f"new folder/{name}")
 
     assert (ended.code, ended.stdout, ended.stderr) == (0, b"", f"wrote new folder/{name}\n")
@@ -74,13 +75,13 @@ def test_a_file_s_name_says_the_form(shared_command: Any, session: str, name: st
     assert [entry.name for entry in (shared_command.folder / "new folder").iterdir()] == [name]
 
 
-def test_the_flag_goes_before_the_file_s_name(shared_command: Any, session: str) -> None:
+def test_the_flag_goes_before_the_file_s_name(shared_command: TowerCommand, session: str) -> None:
     shared_command("export", session, "-o", "s.html", "--format", "jsonl")
 
     assert (shared_command.folder / "s.html").read_bytes().startswith(b'{"v":')
 
 
-def test_a_file_that_cannot_be_written_is_one_line_with_a_remedy(shared_command: Any, session: str) -> None:
+def test_a_file_that_cannot_be_written_is_one_line_with_a_remedy(shared_command: TowerCommand, session: str) -> None:
     ended = shared_command("export", session, "-o", "/proc/x.md")
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -89,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_one_line_with_a_remedy(shared_command:
     assert "hint: " in ended.stderr
 
 
-def test_an_export_that_fails_leaves_the_file_that_was_there(shared_command: Any) -> None:
+def test_an_export_that_fails_leaves_the_file_that_was_there(shared_command: TowerCommand) -> None:
     (shared_command.folder / "kept.md").write_text("before")
 
     ended = shared_command("export", "sess_01JZZZZZZZZZZZZZZZZZZZZZZZ", "-o", "kept.md")
@@ -100,7 +101,7 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(shared_command: Any
     assert [entry.name for entry in shared_command.folder.iterdir()] == ["kept.md"]
 
 
-def test_a_program_in_a_terminal_is_its_last_screen(shared_command: Any) -> None:
+def test_a_program_in_a_terminal_is_its_last_screen(shared_command: TowerCommand) -> None:
     script = "printf 'first\\n'; printf '\\033[2J\\033[H\\033[31mred\\033[0m ```\\n  indented\\n'; exit 3"
     session_id = shared_command("exec", "--json", "--", "sh", "-c", script).json["sessionId"]
 
@@ -113,7 +114,7 @@ def test_a_program_in_a_terminal_is_its_last_screen(shared_command: Any) -> None
     assert "<pre class=screen>\nred ```\n  indented</pre>" in page
 
 
-def test_a_session_that_is_still_at_work_is_told_up_to_now(tower_command: Any, line_with: Any) -> None:
+def test_a_session_that_is_still_at_work_is_told_up_to_now(tower_command: TowerCommand, line_with: Any) -> None:
     process = tower_command.start("run", "--headless", "--approve", "always", "run: echo so far; sleep 70.5")
     line_with(process, "so far")
 
@@ -126,7 +127,7 @@ def test_a_session_that_is_still_at_work_is_told_up_to_now(tower_command: Any, l
     assert "- State: running" in text
 
 
-def test_what_retention_has_taken_is_said_and_the_rest_is_there(tower_command: Any) -> None:
+def test_what_retention_has_taken_is_said_and_the_rest_is_there(tower_command: TowerCommand) -> None:
     first = tower_command("run", "--headless", "--json", f"say: {'word ' * 60}").json
     tower_command("run", "--headless", "--attach", first["sessionId"], "say: the last words")
     tower_command("stop")
@@ -157,7 +158,7 @@ async def _prune(place: Path) -> None:
 
 
 def test_a_daemon_that_tells_of_the_same_gap_for_ever_is_not_asked_for_ever(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     replay = {"fromSeq": 1, "toSeq": 5, "completed": True, "gap": True}
     scripted_daemon.answers["attach_session"] = {"sessionId": SESSION, "state": "idle", "replay": replay}
@@ -171,7 +172,7 @@ def test_a_daemon_that_tells_of_the_same_gap_for_ever_is_not_asked_for_ever(
     assert len(scripted_daemon.list_requests("attach_session")) <= 4
 
 
-def test_an_old_daemon_s_session_has_only_its_id_for_a_head(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_an_old_daemon_s_session_has_only_its_id_for_a_head(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.capabilities.clear()
     scripted_daemon.add_status("Run started", "hi")
     scripted_daemon.add_event("assistant_token", {"text": "hello"})
@@ -185,7 +186,7 @@ def test_an_old_daemon_s_session_has_only_its_id_for_a_head(tower_command: Any, 
     assert "hello\n" in ended.stdout.decode()
 
 
-def test_a_reader_that_leaves_ends_it_quietly(shared_command: Any, session: str) -> None:
+def test_a_reader_that_leaves_ends_it_quietly(shared_command: TowerCommand, session: str) -> None:
     process = shared_command.start("export", session, "--format", "jsonl")
     process.stdout.close()
 
@@ -194,14 +195,14 @@ def test_a_reader_that_leaves_ends_it_quietly(shared_command: Any, session: str)
     process.stderr.close()
 
 
-def test_wrong_usage_says_which_forms_there_are(tower_command: Any) -> None:
+def test_wrong_usage_says_which_forms_there_are(tower_command: TowerCommand) -> None:
     ended = tower_command("export", "last", "--format", "pdf")
 
     assert ended.code == 64
     assert "markdown" in ended.stderr
 
 
-def test_a_long_session_is_exported_in_the_memory_of_a_short_one(shared_command: Any) -> None:
+def test_a_long_session_is_exported_in_the_memory_of_a_short_one(shared_command: TowerCommand) -> None:
     """By the peak that the kernel has counted for the process."""
     short = shared_command("run", "--headless", "--json", "count 10").json["sessionId"]
     long = shared_command("run", "--headless", "--json", "\n".join(["count 3000"] * 5)).json["sessionId"]
@@ -211,7 +212,7 @@ def test_a_long_session_is_exported_in_the_memory_of_a_short_one(shared_command:
     assert peaks[1] < peaks[0] + 40 * 1024, f"in KiB: {peaks}"
 
 
-def _measure_peak(shared: Any, session_id: str) -> int:
+def _measure_peak(shared: TowerCommand, session_id: str) -> int:
     ended = subprocess.run(
         [sys.executable, "-c", PROBE, "export", session_id, "-o", "document.md"],
         capture_output=True,
@@ -232,6 +233,6 @@ finally:
 """
 
 
-def test_json_lines_are_json(shared_command: Any, session: str) -> None:
+def test_json_lines_are_json(shared_command: TowerCommand, session: str) -> None:
     for line in shared_command("export", session, "--format", "jsonl").stdout.splitlines():
         assert json.loads(line)["kind"] == "event"

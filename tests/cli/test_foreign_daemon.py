@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon
 
 LEAN: dict[str, Any] = {"runId": RUN, "outcome": "denied", "summary": "No", "fromTheFuture": {"a": [1]}}
@@ -26,7 +27,7 @@ def foreign_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     ],
 )
 def test_a_run_that_completes_without_acceptance_has_its_exit_code(
-    tower_command: Any, foreign_daemon: ScriptedDaemon, complete: dict[str, Any], code: int
+    tower_command: TowerCommand, foreign_daemon: ScriptedDaemon, complete: dict[str, Any], code: int
 ) -> None:
     foreign_daemon.answers["start_session"] = {"sessionId": SESSION, "state": "idle"}
     foreign_daemon.answers["send_user_message"] = foreign_daemon.make_run_reply(
@@ -40,7 +41,7 @@ def test_a_run_that_completes_without_acceptance_has_its_exit_code(
 
 @pytest.mark.requirement("push:client:branches")
 def test_outside_of_git_no_branch_is_sent_to_a_daemon_that_needs_none(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     scripted_daemon.answers["start_session"] = {"sessionId": SESSION, "state": "idle"}
     tower_command("run", "--headless", "x")
@@ -50,7 +51,7 @@ def test_outside_of_git_no_branch_is_sent_to_a_daemon_that_needs_none(
 
 @pytest.mark.requirement("push:client:accepts-what-is-allowed", "push:client:odd-rows")
 def test_sessions_of_any_id_are_listed_and_a_row_that_cannot_be_read_is_left_out(
-    tower_command: Any, foreign_daemon: ScriptedDaemon
+    tower_command: TowerCommand, foreign_daemon: ScriptedDaemon
 ) -> None:
     row = {"sessionId": SESSION, "state": "idle", "updatedAt": 1, "repo": {"rootPath": "/w", "currentBranch": "main"}}
     foreign_daemon.answers["list_sessions"] = {

@@ -5,6 +5,7 @@ import signal
 from typing import Any, get_args
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import SESSION, ScriptedDaemon, make_refusal
 from tests.cli.terminal import TerminalDriver
 
@@ -14,7 +15,7 @@ from switchtower.cli.main import COMMANDS
 from switchtower.protocols.push import messages
 
 
-def test_undo_prints_the_files_and_those_left_alone(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_undo_prints_the_files_and_those_left_alone(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     restored = "undo of run_0: a.py, b.py; left alone: c.py"
     scripted_daemon.add_completion()  # of an earlier run with the same id: what is past does not count
     scripted_daemon.answers["undo_run"] = scripted_daemon.make_run_reply(
@@ -34,7 +35,7 @@ def test_undo_prints_the_files_and_those_left_alone(tower_command: Any, scripted
 
 
 def test_redo_and_force_are_passed_on_and_nothing_left_alone_needs_no_hint(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     scripted_daemon.answers["undo_run"] = scripted_daemon.make_run_reply(
         lambda: scripted_daemon.add_status("Workspace restored", "redo of run_0: a\x1b[31m.py"), scripted_daemon.add_completion
@@ -48,7 +49,7 @@ def test_redo_and_force_are_passed_on_and_nothing_left_alone_needs_no_hint(
 
 
 def test_a_redo_that_left_files_alone_says_how_to_make_it_again_for_all(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     restored = "redo of run_0: nothing to change; left alone: c.py"
     scripted_daemon.answers["undo_run"] = scripted_daemon.make_run_reply(
@@ -66,7 +67,7 @@ def test_a_redo_that_left_files_alone_says_how_to_make_it_again_for_all(
 @pytest.mark.parametrize(("outcome", "hint"), [("failed", 1), ("cancelled", 2), ("denied", 3)])
 @pytest.mark.parametrize("command", [["undo", "last"], ["compact", "last"]], ids=lambda command: command[0])
 def test_a_chore_that_does_not_succeed_says_so_and_has_the_run_s_exit_code(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, command: list[str], outcome: str, hint: int
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, command: list[str], outcome: str, hint: int
 ) -> None:
     start = scripted_daemon.make_run_reply(lambda: scripted_daemon.add_completion(outcome, "it could not be done", hint=hint))
     scripted_daemon.answers["undo_run"] = scripted_daemon.answers["compact_session"] = start
@@ -77,7 +78,7 @@ def test_a_chore_that_does_not_succeed_says_so_and_has_the_run_s_exit_code(
     assert f"= {outcome}: it could not be done" in ended.stderr
 
 
-def test_nothing_to_undo_is_one_line(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_nothing_to_undo_is_one_line(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["undo_run"] = make_refusal("INVALID_REQUEST", "There is nothing to undo or redo")
 
     ended = tower_command("undo", "last")
@@ -87,7 +88,7 @@ def test_nothing_to_undo_is_one_line(tower_command: Any, scripted_daemon: Script
 
 
 def test_compact_takes_instructions_and_prints_what_became_of_the_context(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     scripted_daemon.answers["compact_session"] = scripted_daemon.make_run_reply(
         lambda: scripted_daemon.add_status("Compacting the context", "requested"),
@@ -103,7 +104,7 @@ def test_compact_takes_instructions_and_prints_what_became_of_the_context(
     assert scripted_daemon.list_requests("compact_session") == [{"sessionId": SESSION, "instructions": "keep the names"}]
 
 
-def test_ctrl_c_cancels_a_chore(tower_command: Any, scripted_daemon: ScriptedDaemon, line_with: Any) -> None:
+def test_ctrl_c_cancels_a_chore(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, line_with: Any) -> None:
     def cancelled(_: dict[str, Any]) -> dict[str, Any]:
         scripted_daemon.add_completion("cancelled", "The run was cancelled", hint=2)
         return {"accepted": True}
@@ -128,7 +129,9 @@ DIFF = (
 )
 
 
-def test_a_diff_into_a_pipe_is_what_the_daemon_sent_byte_for_byte(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_diff_into_a_pipe_is_what_the_daemon_sent_byte_for_byte(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.answers["diff_session"] = {"diff": DIFF}
 
     ended = tower_command("diff", "last", "--run", "run_7")
@@ -137,7 +140,9 @@ def test_a_diff_into_a_pipe_is_what_the_daemon_sent_byte_for_byte(tower_command:
     assert scripted_daemon.list_requests("diff_session") == [{"sessionId": SESSION, "runId": "run_7"}]
 
 
-def test_a_diff_on_a_terminal_has_colours_and_cannot_steer_it(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_diff_on_a_terminal_has_colours_and_cannot_steer_it(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.answers["diff_session"] = {"diff": DIFF}
 
     terminal = TerminalDriver(tower_command, "diff", "last")
@@ -157,7 +162,7 @@ def test_a_diff_on_a_terminal_has_colours_and_cannot_steer_it(tower_command: Any
     ]
 
 
-def test_no_color_leaves_a_diff_plain_on_a_terminal_too(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_no_color_leaves_a_diff_plain_on_a_terminal_too(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["diff_session"] = {"diff": DIFF}
 
     terminal = TerminalDriver(tower_command, "diff", "last", NO_COLOR="1")
@@ -167,7 +172,7 @@ def test_no_color_leaves_a_diff_plain_on_a_terminal_too(tower_command: Any, scri
     assert "+new" in terminal.shown
 
 
-def test_no_changes_is_said_and_is_no_failure(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_no_changes_is_said_and_is_no_failure(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["diff_session"] = {"diff": ""}
 
     ended = tower_command("diff", "last")
@@ -175,7 +180,7 @@ def test_no_changes_is_said_and_is_no_failure(tower_command: Any, scripted_daemo
     assert (ended.code, ended.stdout, ended.stderr) == (0, b"", "nothing was changed\n")
 
 
-def test_configure_sends_only_what_was_named(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_configure_sends_only_what_was_named(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["configure_session"] = {"accepted": True}
 
     ended = tower_command("configure", "last", "--policy", "auto", "--thinking", "high", "--title", os.fsdecode(b"caf\xe9"))
@@ -187,7 +192,7 @@ def test_configure_sends_only_what_was_named(tower_command: Any, scripted_daemon
     ]
 
 
-def test_configuring_yolo_is_warned_of_in_one_line(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_configuring_yolo_is_warned_of_in_one_line(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["configure_session"] = {"accepted": True}
 
     ended = tower_command("configure", "last", "--policy", "yolo")
@@ -226,7 +231,7 @@ def test_configuring_yolo_is_warned_of_in_one_line(tower_command: Any, scripted_
     ids=" ".join,
 )
 def test_wrong_usage_exits_with_64_and_one_line_and_asks_nobody(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, arguments: list[str]
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, arguments: list[str]
 ) -> None:
     ended = tower_command(*arguments)
 
@@ -238,7 +243,7 @@ def test_wrong_usage_exits_with_64_and_one_line_and_asks_nobody(
 
 @pytest.mark.parametrize(("flag", "delivery"), [("--steer", "steer"), ("--follow-up", "follow_up")])
 def test_a_message_for_a_run_that_is_under_way_is_queued_and_its_id_printed(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, flag: str, delivery: str
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, flag: str, delivery: str
 ) -> None:
     scripted_daemon.answers["queue_message"] = lambda asked: {
         "accepted": True,
@@ -255,7 +260,7 @@ def test_a_message_for_a_run_that_is_under_way_is_queued_and_its_id_printed(
 
 
 def test_a_message_that_comes_after_the_run_starts_one_and_prints_its_id(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": "run_2"}
 
@@ -267,7 +272,7 @@ def test_a_message_that_comes_after_the_run_starts_one_and_prints_its_id(
 
 @pytest.mark.parametrize("more", [[], ["--wait"]], ids=["send", "send --wait"])
 def test_a_refused_message_says_how_to_reach_a_running_session(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, more: list[str]
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, more: list[str]
 ) -> None:
     scripted_daemon.answers["send_user_message"] = make_refusal("RUN_IN_PROGRESS", "A run is already active in this session")
 
@@ -280,7 +285,7 @@ def test_a_refused_message_says_how_to_reach_a_running_session(
     )
 
 
-def test_every_command_teaches_with_an_example(tower_command: Any) -> None:
+def test_every_command_teaches_with_an_example(tower_command: TowerCommand) -> None:
     without = [
         row.name
         for row in COMMANDS
@@ -297,7 +302,7 @@ def test_the_choices_are_the_wire_s_own() -> None:
 
 
 def test_a_reader_that_leaves_in_the_middle_of_a_large_diff_ends_it_quietly(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     scripted_daemon.answers["diff_session"] = {"diff": "+x\n" * 500_000}
     process = tower_command.start("diff", "last")
@@ -312,7 +317,7 @@ def test_a_reader_that_leaves_in_the_middle_of_a_large_diff_ends_it_quietly(
     process.stderr.close()
 
 
-def test_a_request_is_one_line_whatever_is_in_it(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_request_is_one_line_whatever_is_in_it(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["compact_session"] = scripted_daemon.make_run_reply(scripted_daemon.add_completion)
     nasty = 'one\ntwo\u2028three "quoted" \\ \x07'
 

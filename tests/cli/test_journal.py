@@ -4,9 +4,9 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 
 
@@ -15,7 +15,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pyt
     return InProcessCommand(tmp_path, monkeypatch, capfdbinary, dict(os.environ))
 
 
-def test_a_running_daemon_s_journal_is_verified_and_counted(shared_command: Any) -> None:
+def test_a_running_daemon_s_journal_is_verified_and_counted(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "write notes.txt: x", "--approve", "always").json["sessionId"]
 
     plain, verified = shared_command("journal", "verify"), shared_command("journal", "verify", "--json")
@@ -34,7 +34,7 @@ def test_a_running_daemon_s_journal_is_verified_and_counted(shared_command: Any)
     assert "\nsessions:  " in readable
 
 
-def test_what_is_wrong_is_named_and_the_exit_code_says_so(tower_command: Any) -> None:
+def test_what_is_wrong_is_named_and_the_exit_code_says_so(tower_command: TowerCommand) -> None:
     session_id = tower_command("run", "--headless", "--json", "say: hello there").json["sessionId"]
     tower_command("stop")
     path = tower_command.home / "data/journal.db"

@@ -5,6 +5,7 @@ import stat
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.terminal import TerminalDriver
 
 from switchtower.testing import model_script as script
@@ -14,7 +15,7 @@ KEY = "sk-very-secret-0123456789abcdef"
 NEEDS_RESTART = "the daemon was started before config.toml changed: run `tower restart`"
 
 
-def configure(tower: Any, url: str, *more: str, provider: str = "openai") -> None:
+def configure(tower: TowerCommand, url: str, *more: str, provider: str = "openai") -> None:
     lines = [
         *more,
         "[models.work]",
@@ -26,7 +27,7 @@ def configure(tower: Any, url: str, *more: str, provider: str = "openai") -> Non
     (tower.home / "config.toml").write_text("\n".join([*lines, ""]))
 
 
-def is_usable(tower: Any, **environment: str) -> dict[str, bool]:
+def is_usable(tower: TowerCommand, **environment: str) -> dict[str, bool]:
     """What each of the three commands has to say about the model `work`."""
     models = {one["name"]: one for one in tower("models", "--json", **environment).json}
     checks = [one for one in tower("doctor", "--json", **environment).json["checks"] if one["name"] == "models"]
@@ -39,7 +40,9 @@ def is_usable(tower: Any, **environment: str) -> dict[str, bool]:
     }
 
 
-def test_a_key_that_is_exported_after_the_daemons_start_is_used_at_once_and_again_after_a_restart(tower_command: Any) -> None:
+def test_a_key_that_is_exported_after_the_daemons_start_is_used_at_once_and_again_after_a_restart(
+    tower_command: TowerCommand,
+) -> None:
     with run_in_thread(lambda _: script.reply_text("hello")) as server:
         configure(tower_command, server.url)
         assert is_usable(tower_command) == {"models": False, "doctor": False, "run": False}
@@ -58,7 +61,7 @@ def test_a_key_that_is_exported_after_the_daemons_start_is_used_at_once_and_agai
         assert is_usable(tower_command, OPENAI_API_KEY=KEY) == {"models": True, "doctor": True, "run": True}
 
 
-def test_a_model_that_is_configured_while_the_daemon_runs_can_be_used_and_removed(tower_command: Any) -> None:
+def test_a_model_that_is_configured_while_the_daemon_runs_can_be_used_and_removed(tower_command: TowerCommand) -> None:
     tower_command.environment["OPENAI_API_KEY"] = KEY
     (tower_command.home / "config.toml").write_text("")
     assert tower_command("run", "--headless", "--provider", "demo", "say: hi").code == 0
@@ -74,7 +77,7 @@ def test_a_model_that_is_configured_while_the_daemon_runs_can_be_used_and_remove
         assert NEEDS_RESTART not in ended.stderr + refused.stderr
 
 
-def test_what_needs_a_restart_is_said_until_there_was_one(tower_command: Any) -> None:
+def test_what_needs_a_restart_is_said_until_there_was_one(tower_command: TowerCommand) -> None:
     (tower_command.home / "config.toml").write_text("")
     assert tower_command("sessions").code == 0
     (tower_command.home / "config.toml").write_text("max_line_bytes = 70000\n")
@@ -85,7 +88,7 @@ def test_what_needs_a_restart_is_said_until_there_was_one(tower_command: Any) ->
     assert NEEDS_RESTART not in tower_command("sessions").stderr
 
 
-def test_a_restart_keeps_the_options_of_the_daemon_and_its_sessions(tower_command: Any, line_with: Any) -> None:
+def test_a_restart_keeps_the_options_of_the_daemon_and_its_sessions(tower_command: TowerCommand, line_with: Any) -> None:
     daemon = tower_command.start("serve", "--policy", "read-only", "--output-limit-bytes", "4096")
     line_with(daemon, "is listening")
     session = tower_command("run", "--headless", "--json", "say: hi").json["sessionId"]
@@ -100,7 +103,7 @@ def test_a_restart_keeps_the_options_of_the_daemon_and_its_sessions(tower_comman
     assert session in [one["sessionId"] for one in tower_command("sessions", "--json").json]
 
 
-def test_a_restart_is_refused_while_a_run_is_active(tower_command: Any, line_with: Any) -> None:
+def test_a_restart_is_refused_while_a_run_is_active(tower_command: TowerCommand, line_with: Any) -> None:
     tower_command.environment["TOWER_DEMO_DELAY_MS"] = "200"
     started = tower_command.start("run", "--headless", "count 500")
     line_with(started, "Run started")
@@ -122,7 +125,7 @@ def test_a_restart_is_refused_while_a_run_is_active(tower_command: Any, line_wit
 # Logging in
 
 
-def test_a_key_that_is_logged_in_is_tested_stored_and_used_and_logged_out(tower_command: Any) -> None:
+def test_a_key_that_is_logged_in_is_tested_stored_and_used_and_logged_out(tower_command: TowerCommand) -> None:
     with run_in_thread(lambda _: script.reply_text("OK")) as server:
         configure(tower_command, server.url)
         assert tower_command("models").code == 0, "a daemon runs"
@@ -141,7 +144,7 @@ def test_a_key_that_is_logged_in_is_tested_stored_and_used_and_logged_out(tower_
         assert KEY not in ended.stderr + (tower_command.home / "keys.json").read_text()
 
 
-def test_a_key_that_the_provider_refuses_is_not_stored(tower_command: Any) -> None:
+def test_a_key_that_the_provider_refuses_is_not_stored(tower_command: TowerCommand) -> None:
     with run_in_thread(lambda _: script.ScriptedRefusal(401, "wrong key")) as server:
         configure(tower_command, server.url)
         ended = tower_command("login", "work", stdin=KEY.encode())
@@ -152,7 +155,7 @@ def test_a_key_that_the_provider_refuses_is_not_stored(tower_command: Any) -> No
 
 
 @pytest.mark.parametrize("given", [b"", b" \n", b"two words", b"a\nb", b"\xff\xfe", b"k" * 20_000])
-def test_what_is_no_key_is_refused_and_not_repeated(tower_command: Any, given: bytes) -> None:
+def test_what_is_no_key_is_refused_and_not_repeated(tower_command: TowerCommand, given: bytes) -> None:
     ended = tower_command("login", "openai", "--no-verify", stdin=given)
 
     assert ended.code == 64
@@ -160,7 +163,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(tower_command: Any, given: b
     assert not (tower_command.home / "keys.json").exists()
 
 
-def test_a_pasted_key_is_not_shown(tower_command: Any) -> None:
+def test_a_pasted_key_is_not_shown(tower_command: TowerCommand) -> None:
     terminal = TerminalDriver(tower_command, "login", "openai", "--no-verify")
     terminal.wait_for("(not shown): ")
     terminal.type(KEY)
@@ -168,7 +171,7 @@ def test_a_pasted_key_is_not_shown(tower_command: Any) -> None:
     assert KEY not in terminal.shown
 
 
-def test_an_unknown_provider_cannot_be_logged_in_to(tower_command: Any) -> None:
+def test_an_unknown_provider_cannot_be_logged_in_to(tower_command: TowerCommand) -> None:
     assert tower_command("login", "nonesuch", stdin=KEY.encode()).code == 1
     assert tower_command("login", "demo", stdin=KEY.encode()).code == 1
 
@@ -176,7 +179,7 @@ def test_an_unknown_provider_cannot_be_logged_in_to(tower_command: Any) -> None:
 # The demo of an earlier set-up
 
 
-def test_the_doctor_warns_of_a_pinned_demo_beside_a_usable_key(tower_command: Any) -> None:
+def test_the_doctor_warns_of_a_pinned_demo_beside_a_usable_key(tower_command: TowerCommand) -> None:
     (tower_command.home / "config.toml").write_text('provider = "demo"\n')
 
     checks = tower_command("doctor", "--json", OPENAI_API_KEY=KEY).json["checks"]
@@ -186,13 +189,13 @@ def test_the_doctor_warns_of_a_pinned_demo_beside_a_usable_key(tower_command: An
     ]
 
 
-def test_choosing_the_demo_in_the_set_up_pins_nothing(tower_command: Any) -> None:
+def test_choosing_the_demo_in_the_set_up_pins_nothing(tower_command: TowerCommand) -> None:
     assert tower_command("setup", "--yes", "--provider", "demo").code == 0
 
     assert "provider" not in (tower_command.home / "config.toml").read_text()
 
 
-def test_the_set_up_takes_a_pasted_key(tower_command: Any) -> None:
+def test_the_set_up_takes_a_pasted_key(tower_command: TowerCommand) -> None:
     with run_in_thread(lambda _: script.reply_text("OK")) as server:
         configure(tower_command, server.url)
         terminal = TerminalDriver(tower_command, "setup")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import SESSION, ScriptedDaemon, make_refusal
 
 from switchtower.presentation import session_details
@@ -36,7 +37,7 @@ MODELS = [
 
 
 def test_usable_models_come_first_with_the_default_marked_and_the_rest_say_why_not(
-    tower_command: Any, scripted_daemon: ScriptedDaemon
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
 ) -> None:
     scripted_daemon.answers["list_models"] = {"models": MODELS}
 
@@ -51,7 +52,9 @@ def test_usable_models_come_first_with_the_default_marked_and_the_rest_say_why_n
     ]
 
 
-def test_models_as_json_are_the_daemon_s_own_words_in_the_same_order(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_models_as_json_are_the_daemon_s_own_words_in_the_same_order(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.answers["list_models"] = {"models": MODELS}
 
     assert tower_command("models", "--json").json == [MODELS[2], MODELS[1], MODELS[0], MODELS[3]]
@@ -64,7 +67,7 @@ TEMPLATES = [
 
 
 def test_skills_are_asked_for_by_the_folder_s_whole_name(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, tmp_path: Path
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, tmp_path: Path
 ) -> None:
     scripted_daemon.answers["list_templates"] = {"templates": TEMPLATES}
     (tmp_path / "real").mkdir()
@@ -110,7 +113,7 @@ PRESETS = [
 ]
 
 
-def test_presets_are_listed_with_why_one_cannot_be_used(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_presets_are_listed_with_why_one_cannot_be_used(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["list_presets"] = {"presets": PRESETS}
 
     assert tower_command("presets").stdout.decode().splitlines() == [
@@ -121,7 +124,7 @@ def test_presets_are_listed_with_why_one_cannot_be_used(tower_command: Any, scri
     assert scripted_daemon.list_requests("list_presets") == [{"rootPath": os.path.realpath(tower_command.folder)}] * 2
 
 
-def test_no_presets_is_said_with_where_to_put_one(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_no_presets_is_said_with_where_to_put_one(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["list_presets"] = {"presets": []}
 
     ended = tower_command("presets")
@@ -130,7 +133,7 @@ def test_no_presets_is_said_with_where_to_put_one(tower_command: Any, scripted_d
     assert "`.tower/presets/NAME.toml`" in ended.stderr
 
 
-def test_no_skills_is_said_with_where_to_put_one(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_no_skills_is_said_with_where_to_put_one(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["list_templates"] = {"templates": []}
 
     ended = tower_command("skills")
@@ -255,7 +258,7 @@ def test_a_price_that_is_known_in_part_is_a_lower_bound() -> None:
     assert shown["usage"].endswith(", at least $1.50")
 
 
-def test_show_prints_names_and_values_or_the_whole_object(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_show_prints_names_and_values_or_the_whole_object(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     import msgspec
 
     about = msgspec.to_builtins(make_info(title="\x1b[31mred"))
@@ -290,7 +293,7 @@ def test_show_prints_names_and_values_or_the_whole_object(tower_command: Any, sc
     ids=" ".join,
 )
 def test_with_an_older_daemon_running_a_command_says_how_to_get_the_newer_one(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, command: list[str]
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, command: list[str]
 ) -> None:
     scripted_daemon.capabilities = ["stream_tokens", "approvals"]
 
@@ -302,7 +305,7 @@ def test_with_an_older_daemon_running_a_command_says_how_to_get_the_newer_one(
     assert "hint: stop it with `tower stop`" in ended.stderr
 
 
-def test_a_daemon_s_refusal_keeps_its_own_remedy(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_daemon_s_refusal_keeps_its_own_remedy(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["list_models"] = make_refusal("INTERNAL_ERROR", "Too much is waiting already; hint: try later")
 
     assert tower_command("models").stderr == "tower: INTERNAL_ERROR: Too much is waiting already; hint: try later\n"

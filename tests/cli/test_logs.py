@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 from tests.cli.terminal import TerminalDriver
 
@@ -90,7 +91,7 @@ def test_a_number_of_lines_that_is_none_is_a_wrong_command_line(in_process: InPr
     assert in_process("logs", f"--lines={count}").code == 64
 
 
-def test_a_terminal_is_not_steered_by_the_log(tower_command: Any) -> None:
+def test_a_terminal_is_not_steered_by_the_log(tower_command: TowerCommand) -> None:
     (tower_command.home / "logs").mkdir()
     (tower_command.home / "logs/tower.log").write_bytes(b"red \x1b[31m\n")
 
@@ -100,7 +101,7 @@ def test_a_terminal_is_not_steered_by_the_log(tower_command: Any) -> None:
     assert terminal.shown == "red \\x1b[31m\r\n"
 
 
-def test_the_real_daemon_s_log_is_found(shared_command: Any) -> None:
+def test_the_real_daemon_s_log_is_found(shared_command: TowerCommand) -> None:
     shared_command("sessions")
 
     entries = [json.loads(line) for line in shared_command("logs", "--json", "-n", "1000").stdout.splitlines()]
@@ -108,7 +109,7 @@ def test_the_real_daemon_s_log_is_found(shared_command: Any) -> None:
     assert any(entry.get("message", "").startswith("listening on ") for entry in entries)
 
 
-def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower_command: Any) -> None:
+def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower_command: TowerCommand) -> None:
     (tower_command.home / "logs").mkdir()
     path = tower_command.home / "logs/tower.log"
     path.write_bytes(make_lines(1, 2))
@@ -127,7 +128,7 @@ def test_following_goes_through_a_rotation_and_ctrl_c_ends_it_well(tower_command
     assert process.returncode == 0
 
 
-def test_following_waits_for_a_log_that_is_not_there_yet(tower_command: Any) -> None:
+def test_following_waits_for_a_log_that_is_not_there_yet(tower_command: TowerCommand) -> None:
     process = tower_command.start("logs", "-f", "--json")
     # Made under another name: it is there whole, or not at all.
     (tower_command.home / "logs").mkdir()

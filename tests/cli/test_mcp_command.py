@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 from tests.cli.terminal import TerminalDriver
 
@@ -163,7 +164,7 @@ def test_a_server_of_the_folder_is_not_started_where_nobody_can_be_asked(in_proc
     assert mark.exists()
 
 
-def test_at_a_terminal_the_person_is_asked(tower_command: Any, tmp_path: Path) -> None:
+def test_at_a_terminal_the_person_is_asked(tower_command: TowerCommand, tmp_path: Path) -> None:
     mark = tmp_path / "started"
     configure(tower_command.folder / ".mcp.json", theirs={"command": "sh", "args": ["-c", f"touch {mark}"]})
 

@@ -1,6 +1,6 @@
 """`tower run` and `tower models` against a server of models: cut streams, cut answers, names that it lists."""
 
-from typing import Any
+from tests.cli.conftest import TowerCommand
 
 from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
@@ -8,13 +8,13 @@ from switchtower.testing.model_server import ModelServer, run_in_thread
 KEY = "sk-test-0123456789abcdefghijklmnop"
 
 
-def configure(tower: Any, server: ModelServer, **more: str) -> None:
+def configure(tower: TowerCommand, server: ModelServer, **more: str) -> None:
     lines = ["[models.work]", 'provider = "openai-compatible"', f'base_url = "{server.url}"', 'key_env = "WORK_KEY"']
     (tower.home / "config.toml").write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in more.items()), ""]))
     tower.environment["WORK_KEY"] = KEY
 
 
-def test_a_stream_that_was_cut_is_on_stdout_once(tower_command: Any) -> None:
+def test_a_stream_that_was_cut_is_on_stdout_once(tower_command: TowerCommand) -> None:
     cut = script.ScriptedReply((script.TextStep("Once upon a "), script.CutStep()))
     with run_in_thread([cut, script.reply_text("Once upon a time.")], models=["qwen3"]) as server:
         configure(tower_command, server)
@@ -25,7 +25,7 @@ def test_a_stream_that_was_cut_is_on_stdout_once(tower_command: Any) -> None:
     assert "(work: connection lost before the answer was complete)" in ended.stderr
 
 
-def test_an_answer_that_the_budget_cut_fails_and_says_so(tower_command: Any) -> None:
+def test_an_answer_that_the_budget_cut_fails_and_says_so(tower_command: TowerCommand) -> None:
     answers = [
         script.reply_text("and so", finish="length", usage=script.ScriptedUsage(5, 50)),
         script.reply_text("ok", usage=script.ScriptedUsage(90, 1)),
@@ -41,7 +41,7 @@ def test_an_answer_that_the_budget_cut_fails_and_says_so(tower_command: Any) -> 
     assert over.json["overrun"] == "The run took more than its budget: 91 of 50 tokens"
 
 
-def test_names_are_checked_and_listed(tower_command: Any) -> None:
+def test_names_are_checked_and_listed(tower_command: TowerCommand) -> None:
     with run_in_thread([], models=["qwen3", "llama4"]) as server:
         configure(tower_command, server)
         assert tower_command("models", "work").stdout == b"qwen3\nllama4\n"

@@ -4,6 +4,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.terminal import TerminalDriver
 
 NOT_FOUND = "no key and no model server was found"
@@ -11,12 +12,12 @@ DEMO_ANSWERS = "no model is configured, so the demo model answers"
 
 
 @pytest.fixture
-def unconfigured_command(tower_command: Any) -> Any:
+def unconfigured_command(tower_command: TowerCommand) -> Any:
     tower_command.environment["TOWER_PROVIDER"] = "auto"
     return tower_command
 
 
-def test_runs_for_machines_fail_and_name_the_remedy(unconfigured_command: Any) -> None:
+def test_runs_for_machines_fail_and_name_the_remedy(unconfigured_command: TowerCommand) -> None:
     headless = unconfigured_command("run", "--headless", "say: hi")
     as_json = unconfigured_command("run", "--headless", "--json", "say: hi")
     with_report = unconfigured_command("run", "--headless", "--junit", "report.xml", "say: hi")
@@ -36,7 +37,9 @@ def test_runs_for_machines_fail_and_name_the_remedy(unconfigured_command: Any) -
     assert unconfigured_command("sessions", "--json").json == [], "no session is left of a run that was refused"
 
 
-def test_the_demo_answers_a_machine_that_asks_for_it_and_does_not_pass_for_another_model(unconfigured_command: Any) -> None:
+def test_the_demo_answers_a_machine_that_asks_for_it_and_does_not_pass_for_another_model(
+    unconfigured_command: TowerCommand,
+) -> None:
     assert unconfigured_command("run", "--headless", "--provider", "demo", "say: hi").stdout == b"hi\n"
     named = unconfigured_command("run", "--headless", "--model", "gpt-5", "say: hi")
     misnamed = unconfigured_command("run", "--headless", "--provider", "demo", "--model", "gpt-5", "say: hi")
@@ -46,7 +49,7 @@ def test_the_demo_answers_a_machine_that_asks_for_it_and_does_not_pass_for_anoth
     assert "`demo` has no model `gpt-5`" in misnamed.stderr
 
 
-def test_what_the_demo_does_not_understand_is_a_failed_run(shared_command: Any) -> None:
+def test_what_the_demo_does_not_understand_is_a_failed_run(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--json", "fix it")
 
     assert ended.code == 1
@@ -54,7 +57,7 @@ def test_what_the_demo_does_not_understand_is_a_failed_run(shared_command: Any) 
     assert "did not understand" in ended.json["summary"]
 
 
-def test_at_a_terminal_the_demo_answers_and_the_run_says_so(unconfigured_command: Any) -> None:
+def test_at_a_terminal_the_demo_answers_and_the_run_says_so(unconfigured_command: TowerCommand) -> None:
     terminal = TerminalDriver(unconfigured_command, "run", "say: hi")
 
     assert terminal.end() == 0
@@ -74,7 +77,7 @@ def test_at_a_terminal_the_demo_answers_and_the_run_says_so(unconfigured_command
     ids=["headless", "json", "jsonl", "junit", "model", "ci"],
 )
 def test_also_at_a_terminal_the_demo_does_not_answer_what_a_machine_reads(
-    unconfigured_command: Any, arguments: list[str], environment: dict[str, str]
+    unconfigured_command: TowerCommand, arguments: list[str], environment: dict[str, str]
 ) -> None:
     terminal = TerminalDriver(unconfigured_command, "run", *arguments, "say: hi", **environment)
 

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand, TowerResult
 from tests.cli.scripted import SESSION, ScriptedDaemon, make_approval_request, make_refusal
 
 OTHER = "sess_01JYYYYYYYYYYYYYYYYYYYYYYY"
@@ -66,14 +67,14 @@ def several_nodes(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     return scripted_daemon
 
 
-def list_lines(ended: Any) -> list[str]:
+def list_lines(ended: TowerResult) -> list[str]:
     """Without what depends on the hour."""
     found: list[str] = re.sub(r"\d+ d", "N d", ended.stdout.decode()).splitlines()
     return found
 
 
 def test_nodes_are_listed_with_their_standing_and_the_one_that_answers_marked(
-    tower_command: Any, several_nodes: ScriptedDaemon
+    tower_command: TowerCommand, several_nodes: ScriptedDaemon
 ) -> None:
     ended = tower_command("nodes")
 
@@ -87,7 +88,7 @@ def test_nodes_are_listed_with_their_standing_and_the_one_that_answers_marked(
 
 
 def test_sessions_are_listed_by_the_node_that_has_them_and_those_of_nobody_last(
-    tower_command: Any, several_nodes: ScriptedDaemon
+    tower_command: TowerCommand, several_nodes: ScriptedDaemon
 ) -> None:
     several_nodes.answers["list_cards"] = {
         "cards": [
@@ -116,7 +117,7 @@ def test_sessions_are_listed_by_the_node_that_has_them_and_those_of_nobody_last(
     ]
 
 
-def test_text_of_another_node_cannot_steer_the_terminal(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_text_of_another_node_cannot_steer_the_terminal(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     several_nodes.answers["list_nodes"] = {"nodes": [make_node("node_A", "a\x1b[31mb\nc", address="\x07")]}
 
     assert "\x1b" not in tower_command("nodes").stdout.decode()
@@ -124,7 +125,9 @@ def test_text_of_another_node_cannot_steer_the_terminal(tower_command: Any, seve
 
 
 @pytest.mark.parametrize("arguments", [("nodes",), ("nodes", "--sessions")])
-def test_a_daemon_that_is_alone_says_so(tower_command: Any, scripted_daemon: ScriptedDaemon, arguments: tuple[str, ...]) -> None:
+def test_a_daemon_that_is_alone_says_so(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, arguments: tuple[str, ...]
+) -> None:
     scripted_daemon.answers["list_nodes"] = {"nodes": []}
 
     ended = tower_command(*arguments)
@@ -135,7 +138,7 @@ def test_a_daemon_that_is_alone_says_so(tower_command: Any, scripted_daemon: Scr
 
 
 @pytest.mark.parametrize("command", ["nodes", "drain"])
-def test_no_daemon_is_started_for_it(tower_command: Any, command: str) -> None:
+def test_no_daemon_is_started_for_it(tower_command: TowerCommand, command: str) -> None:
     ended = tower_command(command)
 
     assert ended.code == 1
@@ -146,7 +149,7 @@ def test_no_daemon_is_started_for_it(tower_command: Any, command: str) -> None:
 # Draining
 
 
-def test_drain_says_what_is_there_and_what_was_handed_over(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_drain_says_what_is_there_and_what_was_handed_over(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     several_nodes.answers["list_nodes"] = {"nodes": [ATTIC, make_node("node_D", "dairy")]}
     several_nodes.answers["drain_node"] = {"sessions": 12, "interrupted": 0}
 
@@ -159,7 +162,9 @@ def test_drain_says_what_is_there_and_what_was_handed_over(tower_command: Any, s
     assert several_nodes.list_requests("drain_node") == [{"waitSeconds": 5.0}]
 
 
-def test_while_it_drains_what_is_still_at_work_is_told(tower_command: Any, several_nodes: ScriptedDaemon, line_with: Any) -> None:
+def test_while_it_drains_what_is_still_at_work_is_told(
+    tower_command: TowerCommand, several_nodes: ScriptedDaemon, line_with: Any
+) -> None:
     let_go = threading.Event()
     several_nodes.answers["list_cards"] = {
         "cards": [
@@ -186,7 +191,7 @@ def test_while_it_drains_what_is_still_at_work_is_told(tower_command: Any, sever
 
 
 def test_without_another_node_a_drain_warns_that_the_sessions_will_wait(
-    tower_command: Any, several_nodes: ScriptedDaemon
+    tower_command: TowerCommand, several_nodes: ScriptedDaemon
 ) -> None:
     several_nodes.answers["drain_node"] = {"sessions": 12, "interrupted": 0}
 
@@ -196,7 +201,7 @@ def test_without_another_node_a_drain_warns_that_the_sessions_will_wait(
     assert ended.stderr.startswith("no other node is there: the sessions wait until one comes\n")
 
 
-def test_a_node_that_was_drained_before_tells_what_came_of_it(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_a_node_that_was_drained_before_tells_what_came_of_it(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     several_nodes.answers["list_nodes"] = {"nodes": [{**ATTIC, "draining": True}, make_node("node_D", "dairy")]}
     several_nodes.answers["drain_node"] = {"sessions": 1, "interrupted": 0}
 
@@ -208,7 +213,7 @@ def test_a_node_that_was_drained_before_tells_what_came_of_it(tower_command: Any
 
 
 def test_ctrl_c_ends_the_watching_and_says_that_the_node_goes_on(
-    tower_command: Any, several_nodes: ScriptedDaemon, line_with: Any
+    tower_command: TowerCommand, several_nodes: ScriptedDaemon, line_with: Any
 ) -> None:
     async def never(_: dict[str, Any]) -> dict[str, Any]:
         await asyncio.Event().wait()
@@ -225,7 +230,7 @@ def test_ctrl_c_ends_the_watching_and_says_that_the_node_goes_on(
     assert stderr.decode().splitlines()[-1].startswith("the node goes on draining; hint: ")
 
 
-def test_a_daemon_that_is_alone_is_not_drained(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_daemon_that_is_alone_is_not_drained(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["list_nodes"] = {"nodes": []}
 
     ended = tower_command("drain", "--stop")
@@ -236,7 +241,7 @@ def test_a_daemon_that_is_alone_is_not_drained(tower_command: Any, scripted_daem
     assert scripted_daemon.list_requests("drain_node") == []
 
 
-def test_a_refused_drain_stops_nothing(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_a_refused_drain_stops_nothing(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     several_nodes.answers["drain_node"] = make_refusal("ATTACH_FORBIDDEN", "only the owner may do this")
 
     ended = tower_command("drain", "--stop")
@@ -246,7 +251,7 @@ def test_a_refused_drain_stops_nothing(tower_command: Any, several_nodes: Script
     assert "no daemon is running" not in ended.stderr, "`tower stop` was not reached"
 
 
-def test_drain_with_stop_stops_afterwards(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_drain_with_stop_stops_afterwards(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     several_nodes.answers["drain_node"] = {"sessions": 0, "interrupted": 0}
 
     ended = tower_command("drain", "--stop")
@@ -256,7 +261,9 @@ def test_drain_with_stop_stops_afterwards(tower_command: Any, several_nodes: Scr
 
 
 @pytest.mark.parametrize("wait", ["-1", "soon", "86401", "nan"])
-def test_a_wait_that_makes_no_sense_is_a_usage_error(tower_command: Any, several_nodes: ScriptedDaemon, wait: str) -> None:
+def test_a_wait_that_makes_no_sense_is_a_usage_error(
+    tower_command: TowerCommand, several_nodes: ScriptedDaemon, wait: str
+) -> None:
     assert tower_command("drain", "--wait", wait).code == 64
     assert several_nodes.list_requests("drain_node") == []
 
@@ -264,19 +271,19 @@ def test_a_wait_that_makes_no_sense_is_a_usage_error(tower_command: Any, several
 # Where a node is named besides
 
 
-def test_sessions_show_their_node_where_there_are_several(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_sessions_show_their_node_where_there_are_several(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     assert list_lines(tower_command("sessions")) == [f"{SESSION}  idle  N d  barn  main  /w"]
     assert tower_command("sessions", "--json").json[0]["node"] == "barn"
 
 
-def test_sessions_of_a_daemon_that_is_alone_show_no_node(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_sessions_of_a_daemon_that_is_alone_show_no_node(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     for nodes in ([], [ATTIC]):
         scripted_daemon.answers["list_nodes"] = {"nodes": nodes}
         assert list_lines(tower_command("sessions")) == [f"{SESSION}  idle  N d  main  /w"]
         assert "node" not in tower_command("sessions", "--json").json[0]
 
 
-def test_the_inbox_shows_the_node_of_what_waits(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_the_inbox_shows_the_node_of_what_waits(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     about = {"sessionId": SESSION, "runId": "run_1", "sessionTitle": "Tidy", "rootPath": "/w", "host": None, "home": "node_B"}
     several_nodes.answers["list_approvals"] = {"approvals": [{**about, "approval": make_approval_request(command="make")}]}
 
@@ -284,7 +291,7 @@ def test_the_inbox_shows_the_node_of_what_waits(tower_command: Any, several_node
     assert tower_command("inbox", "--json").json[0]["home"] == "node_B"
 
 
-def test_status_says_which_node_this_is(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_status_says_which_node_this_is(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     ended = tower_command("status")
 
     assert "node:               attic, home of 12 sessions; 2 alive" in ended.stdout.decode().splitlines()
@@ -297,7 +304,7 @@ def test_status_says_which_node_this_is(tower_command: Any, several_nodes: Scrip
     }
 
 
-def test_status_of_a_node_that_drains_says_so(tower_command: Any, several_nodes: ScriptedDaemon) -> None:
+def test_status_of_a_node_that_drains_says_so(tower_command: TowerCommand, several_nodes: ScriptedDaemon) -> None:
     several_nodes.answers["list_nodes"] = {"nodes": [{**ATTIC, "draining": True, "sessions": 1}]}
 
     assert "attic, home of 1 session, draining; 1 alive" in tower_command("status").stdout.decode()

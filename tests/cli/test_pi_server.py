@@ -10,10 +10,9 @@ import sys
 import threading
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.cli.conftest import TIMEOUT
+from tests.cli.conftest import TIMEOUT, TowerCommand
 from tests.warm import processes
 
 ENTRY = "from switchtower.cli.main import pi_server; pi_server()"
@@ -24,7 +23,7 @@ def _drop_pi_settings(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name != "TOWER_PI"}
 
 
-def start(tower: Any, *arguments: str, **environment: str) -> "subprocess.Popen[bytes]":
+def start(tower: TowerCommand, *arguments: str, **environment: str) -> "subprocess.Popen[bytes]":
     return processes.Popen(
         [sys.executable, "-P", "-c", ENTRY, *arguments],
         loaded="daemon",
@@ -49,7 +48,7 @@ def read_rest(process: "subprocess.Popen[bytes]") -> tuple[list[str], str]:
     return [json.loads(line)["type"] for line in stdout.splitlines()], stderr.decode()
 
 
-def test_it_is_ready_first_and_the_end_of_its_input_stops_it(tower_command: Any) -> None:
+def test_it_is_ready_first_and_the_end_of_its_input_stops_it(tower_command: TowerCommand) -> None:
     process = start(tower_command)
     wait_ready(process)
     assert tower_command.endpoints["pid"] == process.pid
@@ -62,7 +61,7 @@ def test_it_is_ready_first_and_the_end_of_its_input_stops_it(tower_command: Any)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_as_gracefully(tower_command: Any, number: signal.Signals) -> None:
+def test_a_signal_stops_it_as_gracefully(tower_command: TowerCommand, number: signal.Signals) -> None:
     process = start(tower_command)
     wait_ready(process)
     process.send_signal(number)
@@ -72,7 +71,7 @@ def test_a_signal_stops_it_as_gracefully(tower_command: Any, number: signal.Sign
     process.communicate()
 
 
-def test_what_is_asked_is_answered_between_the_two(tower_command: Any) -> None:
+def test_what_is_asked_is_answered_between_the_two(tower_command: TowerCommand) -> None:
     process = start(tower_command)
     wait_ready(process)
     assert process.stdin is not None
@@ -87,7 +86,7 @@ def test_what_is_asked_is_answered_between_the_two(tower_command: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["flag", "variable"])
-def test_a_port_that_is_taken_ends_it_with_a_remedy(tower_command: Any, way: str) -> None:
+def test_a_port_that_is_taken_ends_it_with_a_remedy(tower_command: TowerCommand, way: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = str(holder.getsockname()[1])
         process = (
@@ -100,7 +99,7 @@ def test_a_port_that_is_taken_ends_it_with_a_remedy(tower_command: Any, way: str
     assert stderr.count(b"\n") == 1
 
 
-def test_beside_a_running_daemon_it_names_the_way_to_talk_to_that_one(tower_command: Any) -> None:
+def test_beside_a_running_daemon_it_names_the_way_to_talk_to_that_one(tower_command: TowerCommand) -> None:
     tower_command("sessions")
     process = start(tower_command)
     stdout, stderr = process.communicate(timeout=TIMEOUT)
@@ -109,7 +108,7 @@ def test_beside_a_running_daemon_it_names_the_way_to_talk_to_that_one(tower_comm
     assert stderr.endswith(b"hint: `tower stdio --protocol pi` talks to it\n")
 
 
-def test_a_stdout_that_nobody_reads_stops_neither_the_daemon_nor_its_end(tower_command: Any) -> None:
+def test_a_stdout_that_nobody_reads_stops_neither_the_daemon_nor_its_end(tower_command: TowerCommand) -> None:
     process = start(tower_command, "--shutdown-timeout", "1")
     wait_ready(process)
     assert process.stdin is not None

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_approval_request
 from tests.cli.terminal import TerminalDriver
 
@@ -60,7 +61,7 @@ def asking_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     return scripted_daemon
 
 
-def run(tower: Any, asking: ScriptedDaemon, **details: Any) -> TerminalDriver:
+def run(tower: TowerCommand, asking: ScriptedDaemon, **details: Any) -> TerminalDriver:
     asking.add_event("approval_required", make_approval_request(**details))
     return TerminalDriver(tower, "run", "--provider", "demo", "x", NO_COLOR="1")
 
@@ -84,7 +85,7 @@ def get_submitted(asking: ScriptedDaemon) -> dict[str, Any]:
     ],
 )
 def test_the_answer_at_the_terminal_is_the_decision(
-    tower_command: Any, asking_daemon: ScriptedDaemon, answer: str, sent: dict[str, Any]
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon, answer: str, sent: dict[str, Any]
 ) -> None:
     terminal = run(tower_command, asking_daemon, command="make test", always=RULE)
     terminal.wait_for("approve? [y/a/n/D] ")
@@ -98,7 +99,7 @@ def test_the_answer_at_the_terminal_is_the_decision(
 
 
 def test_a_rule_that_was_made_is_told_although_the_run_ended_before_the_answer_came(
-    tower_command: Any, asking_daemon: ScriptedDaemon
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
 ) -> None:
     async def decided(payload: dict[str, Any]) -> dict[str, Any]:
         asking_daemon.add_event("approval_received", {"approvalId": "appr_1", "decision": payload["decision"], "by": "cli"})
@@ -117,7 +118,7 @@ def test_a_rule_that_was_made_is_told_although_the_run_ended_before_the_answer_c
     assert f"from now on in this session: {RULE}" in terminal.shown
 
 
-def test_always_is_not_offered_where_each_time_is_asked_anew(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_always_is_not_offered_where_each_time_is_asked_anew(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = run(tower_command, asking_daemon, command="rm -r build", destructive=True)
     terminal.wait_for("approve? [y/n/D] ")
     assert "DESTRUCTIVE" in terminal.shown
@@ -131,7 +132,7 @@ def test_always_is_not_offered_where_each_time_is_asked_anew(tower_command: Any,
     assert get_submitted(asking_daemon) == {"decision": "approve"}
 
 
-def test_the_end_of_the_terminal_s_input_denies(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_the_end_of_the_terminal_s_input_denies(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = run(tower_command, asking_daemon, command="make test", always=RULE)
     terminal.wait_for("approve? [y/a/n/D] ")
 
@@ -141,7 +142,9 @@ def test_the_end_of_the_terminal_s_input_denies(tower_command: Any, asking_daemo
     assert get_submitted(asking_daemon) == {"decision": "deny", "stop": True}
 
 
-def test_what_was_typed_before_the_question_is_no_answer_to_it(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_what_was_typed_before_the_question_is_no_answer_to_it(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     asking_daemon.add_status("Thinking")
     terminal = TerminalDriver(tower_command, "run", "--provider", "demo", "x", NO_COLOR="1")
     terminal.wait_for("Thinking")
@@ -162,7 +165,7 @@ def waiting_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     return scripted_daemon
 
 
-def test_approve_always_sends_the_scope_and_prints_the_rule(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+def test_approve_always_sends_the_scope_and_prints_the_rule(tower_command: TowerCommand, waiting_daemon: ScriptedDaemon) -> None:
     waiting_daemon.pending = make_approval_request(command="make test", always=RULE)
 
     ended = tower_command("approve", "appr_1", "--always")
@@ -172,7 +175,7 @@ def test_approve_always_sends_the_scope_and_prints_the_rule(tower_command: Any, 
     assert get_submitted(waiting_daemon) == {"decision": "approve", "scope": "session"}
 
 
-def test_approve_once_makes_no_rule(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+def test_approve_once_makes_no_rule(tower_command: TowerCommand, waiting_daemon: ScriptedDaemon) -> None:
     waiting_daemon.pending = make_approval_request(command="make test", always=RULE)
 
     shown = tower_command("approve").stderr
@@ -183,7 +186,7 @@ def test_approve_once_makes_no_rule(tower_command: Any, waiting_daemon: Scripted
 
 @pytest.mark.parametrize(("answer", "approves"), [("y", True), ("", False), ("n", False), ("yess", False)])
 def test_approve_without_an_id_shows_the_action_and_waits_for_a_yes_at_a_terminal(
-    tower_command: Any, waiting_daemon: ScriptedDaemon, answer: str, approves: bool
+    tower_command: TowerCommand, waiting_daemon: ScriptedDaemon, answer: str, approves: bool
 ) -> None:
     waiting_daemon.pending = make_approval_request(command="make test")
     terminal = TerminalDriver(tower_command, "approve", "last", NO_COLOR="1")
@@ -195,7 +198,9 @@ def test_approve_without_an_id_shows_the_action_and_waits_for_a_yes_at_a_termina
     assert bool(waiting_daemon.list_requests("submit_approval")) is approves
 
 
-def test_approve_always_where_there_is_no_always_decides_nothing(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+def test_approve_always_where_there_is_no_always_decides_nothing(
+    tower_command: TowerCommand, waiting_daemon: ScriptedDaemon
+) -> None:
     waiting_daemon.pending = make_approval_request(command="rm -r build", destructive=True)
 
     ended = tower_command("approve", "last", "--always")
@@ -205,7 +210,7 @@ def test_approve_always_where_there_is_no_always_decides_nothing(tower_command: 
     assert waiting_daemon.list_requests("submit_approval") == []
 
 
-def test_deny_stops_where_that_is_said(tower_command: Any, waiting_daemon: ScriptedDaemon) -> None:
+def test_deny_stops_where_that_is_said(tower_command: TowerCommand, waiting_daemon: ScriptedDaemon) -> None:
     waiting_daemon.pending = make_approval_request(command="make test")
 
     assert tower_command("deny", "--stop").code == 0
@@ -213,7 +218,7 @@ def test_deny_stops_where_that_is_said(tower_command: Any, waiting_daemon: Scrip
 
 
 @pytest.mark.parametrize("comment", [["--comment", "use docs/"], []])
-def test_deny_takes_its_comment_along(tower_command: Any, waiting_daemon: ScriptedDaemon, comment: list[str]) -> None:
+def test_deny_takes_its_comment_along(tower_command: TowerCommand, waiting_daemon: ScriptedDaemon, comment: list[str]) -> None:
     waiting_daemon.pending = make_approval_request(command="make test")
 
     assert tower_command("deny", *comment).code == 0

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 
 
-def test_the_answer_goes_to_stdout_and_progress_to_stderr(shared_command: Any) -> None:
+def test_the_answer_goes_to_stdout_and_progress_to_stderr(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "say: hello there")
 
     assert (ended.code, ended.stdout) == (0, b"hello there\n")
@@ -20,7 +21,7 @@ def test_the_answer_goes_to_stdout_and_progress_to_stderr(shared_command: Any) -
     assert "\x1b" not in ended.stderr, "no colour outside of a terminal"
 
 
-def test_tool_calls_are_progress_and_what_the_model_says_about_them_is_the_answer(shared_command: Any) -> None:
+def test_tool_calls_are_progress_and_what_the_model_says_about_them_is_the_answer(shared_command: TowerCommand) -> None:
     (shared_command.folder / "README.md").write_text("First line\nSecond line\n")
 
     ended = shared_command("run", "--headless", "read README.md")
@@ -31,11 +32,11 @@ def test_tool_calls_are_progress_and_what_the_model_says_about_them_is_the_answe
     assert b"sandbox_read_file" not in ended.stdout
 
 
-def test_text_may_come_from_stdin(shared_command: Any) -> None:
+def test_text_may_come_from_stdin(shared_command: TowerCommand) -> None:
     assert shared_command("run", "--headless", "-", stdin=b"say: from a pipe\n").stdout == b"from a pipe\n"
 
 
-def test_json_prints_one_object_derived_from_the_completion(shared_command: Any) -> None:
+def test_json_prints_one_object_derived_from_the_completion(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--json", "say: hi", "--accept", "ok=true", "--accept", "here=pwd")
 
     assert ended.code == 0
@@ -58,7 +59,7 @@ def test_json_prints_one_object_derived_from_the_completion(shared_command: Any)
     }
 
 
-def test_jsonl_prints_every_event_from_the_first_to_the_completion(shared_command: Any) -> None:
+def test_jsonl_prints_every_event_from_the_first_to_the_completion(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--jsonl", "count 300")
 
     events = ended.events
@@ -71,7 +72,7 @@ def test_jsonl_prints_every_event_from_the_first_to_the_completion(shared_comman
 
 
 @pytest.mark.parametrize("rules", [[], ["--approve", "never"], ["--approve", "run"], ["--approve", "write_file:docs/**"]])
-def test_what_no_rule_allows_is_denied_and_exits_with_3(shared_command: Any, rules: list[str]) -> None:
+def test_what_no_rule_allows_is_denied_and_exits_with_3(shared_command: TowerCommand, rules: list[str]) -> None:
     ended = shared_command("run", "--headless", "--json", "write notes.txt: some text", *rules)
 
     assert ended.code == 3
@@ -81,14 +82,14 @@ def test_what_no_rule_allows_is_denied_and_exits_with_3(shared_command: Any, rul
 
 
 @pytest.mark.parametrize("rule", ["always", "write", "write_file", "sandbox_write_file", "write_file:*.txt"])
-def test_what_a_rule_allows_happens(shared_command: Any, rule: str) -> None:
+def test_what_a_rule_allows_happens(shared_command: TowerCommand, rule: str) -> None:
     ended = shared_command("run", "--headless", "write notes.txt: some text", "--approve", rule)
 
     assert ended.code == 0, ended.stderr
     assert (shared_command.folder / "notes.txt").read_text().rstrip("\n") == "some text"
 
 
-def test_acceptance_that_fails_exits_with_4(shared_command: Any) -> None:
+def test_acceptance_that_fails_exits_with_4(shared_command: TowerCommand) -> None:
     ended = shared_command(
         "run", "--headless", "--json", "say: done", "--accept", "fails=echo why; exit 7", "--accept", "holds=true"
     )
@@ -99,7 +100,7 @@ def test_acceptance_that_fails_exits_with_4(shared_command: Any) -> None:
     assert "fails: not accepted (exit code 7)" in ended.stderr
 
 
-def test_a_timeout_cancels_the_run_and_exits_with_124(shared_command: Any, processes_with: Any) -> None:
+def test_a_timeout_cancels_the_run_and_exits_with_124(shared_command: TowerCommand, processes_with: Any) -> None:
     ended = shared_command("run", "--headless", "--json", "--approve", "always", "--timeout", "1", "run: sleep 61.5001")
 
     assert ended.code == 124
@@ -110,7 +111,7 @@ def test_a_timeout_cancels_the_run_and_exits_with_124(shared_command: Any, proce
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_cancels_the_run_and_leaves_nothing_running(
-    shared_command: Any, line_with: Any, processes_with: Any, number: int
+    shared_command: TowerCommand, line_with: Any, processes_with: Any, number: int
 ) -> None:
     marker = f"sleep 62.500{int(number)}"
     process = shared_command.start("run", "--headless", "--json", "--approve", "always", f"run: {marker}")
@@ -124,7 +125,7 @@ def test_an_interrupt_cancels_the_run_and_leaves_nothing_running(
     assert not processes_with(marker)
 
 
-def test_a_hangup_that_nohup_ignores_does_not_cancel(shared_command: Any, line_with: Any) -> None:
+def test_a_hangup_that_nohup_ignores_does_not_cancel(shared_command: TowerCommand, line_with: Any) -> None:
     command = ["run", "--headless", "--approve", "always", "run: sleep 0.5 && echo slept"]
     process = shared_command.start(*command, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     line_with(process, "approved by")
@@ -136,11 +137,11 @@ def test_a_hangup_that_nohup_ignores_does_not_cancel(shared_command: Any, line_w
     assert b"slept" in stdout
 
 
-def test_bytes_that_are_no_utf_8_reach_the_model_as_marks(shared_command: Any) -> None:
+def test_bytes_that_are_no_utf_8_reach_the_model_as_marks(shared_command: TowerCommand) -> None:
     assert shared_command("run", "--headless", os.fsdecode(b"say: caf\xe9")).stdout == "caf\ufffd\n".encode()
 
 
-def test_a_second_interrupt_leaves_at_once(tower_command: Any, line_with: Any) -> None:
+def test_a_second_interrupt_leaves_at_once(tower_command: TowerCommand, line_with: Any) -> None:
     process = tower_command.start("run", "--headless", "--approve", "always", "run: sleep 63.5001")
     line_with(process, "approved by")
     daemon = tower_command.endpoints["pid"]
@@ -156,7 +157,7 @@ def test_a_second_interrupt_leaves_at_once(tower_command: Any, line_with: Any) -
         process.communicate()
 
 
-def test_a_reader_that_leaves_ends_the_run_quietly(shared_command: Any, line_with: Any, processes_with: Any) -> None:
+def test_a_reader_that_leaves_ends_the_run_quietly(shared_command: TowerCommand, line_with: Any, processes_with: Any) -> None:
     process = shared_command.start("run", "--headless", "--jsonl", "--approve", "always", "run: sleep 64.5001 && echo\ncount 10")
     process.stdout.readline()
     process.stdout.close()
@@ -167,7 +168,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(shared_command: Any, line_wit
     assert not processes_with("sleep 64.5001")
 
 
-def test_a_failing_start_exits_with_1_and_says_why(shared_command: Any) -> None:
+def test_a_failing_start_exits_with_1_and_says_why(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "--provider", "nonesuch", "say: hi")
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -175,7 +176,7 @@ def test_a_failing_start_exits_with_1_and_says_why(shared_command: Any) -> None:
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_daemon_that_cannot_start_is_told_with_its_last_words(tower_command: Any) -> None:
+def test_a_daemon_that_cannot_start_is_told_with_its_last_words(tower_command: TowerCommand) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = tower_command("run", "--headless", "say: hi", TOWER_HTTP=address)
@@ -203,7 +204,7 @@ def test_a_daemon_that_cannot_start_is_told_with_its_last_words(tower_command: A
         ["--nonesuch"],
     ],
 )
-def test_wrong_usage_exits_with_64_and_one_line(tower_command: Any, arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_64_and_one_line(tower_command: TowerCommand, arguments: list[str]) -> None:
     ended = tower_command(*arguments)
 
     assert (ended.code, ended.stdout) == (64, b"")
@@ -211,7 +212,7 @@ def test_wrong_usage_exits_with_64_and_one_line(tower_command: Any, arguments: l
     assert "hint: " in ended.stderr
 
 
-def test_a_bad_setting_is_one_line_and_exits_with_1(tower_command: Any) -> None:
+def test_a_bad_setting_is_one_line_and_exits_with_1(tower_command: TowerCommand) -> None:
     ended = tower_command("run", "--headless", "say: hi", TOWER_LOG_LEVEL="loud")
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -220,7 +221,7 @@ def test_a_bad_setting_is_one_line_and_exits_with_1(tower_command: Any) -> None:
     assert ended.stderr.count("\n") == 1
 
 
-def test_push_is_the_same_program(shared_command: Any) -> None:
+def test_push_is_the_same_program(shared_command: TowerCommand) -> None:
     program = Path(sys.executable).parent / "push"
     ended = subprocess.run(
         [program, "run", "--headless", "say: hi"],

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tests.cli.conftest import TowerCommand
 
 
 def list_cases(report: Path) -> dict[str, list[str]]:
@@ -16,7 +17,7 @@ def list_cases(report: Path) -> dict[str, list[str]]:
     return {case.attrib["name"]: [child.tag for child in case] for case in suite.iter("testcase")}
 
 
-def test_a_junit_report_names_the_run_and_each_criterion(shared_command: Any) -> None:
+def test_a_junit_report_names_the_run_and_each_criterion(shared_command: TowerCommand) -> None:
     checks = ["--accept", "holds=true", "--accept", r"fails=printf 'why \033[31m<&\001'; exit 7"]
     ended = shared_command("run", "--headless", "say: done", *checks, "--junit", "out/report.xml")
 
@@ -36,14 +37,14 @@ def get_umask() -> int:
     return mask
 
 
-def test_the_report_of_a_run_that_was_denied_says_so(shared_command: Any) -> None:
+def test_the_report_of_a_run_that_was_denied_says_so(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "write a.txt: x", "--accept", "a=true", "--junit", "report.xml")
 
     assert ended.code == 3
     assert list_cases(shared_command.folder / "report.xml") == {"run": ["failure"], "a": ["skipped"]}
 
 
-def test_the_report_of_a_run_that_could_not_begin_says_why(shared_command: Any) -> None:
+def test_the_report_of_a_run_that_could_not_begin_says_why(shared_command: TowerCommand) -> None:
     ended = shared_command("run", "--headless", "x", "--provider", "nonesuch", "--accept", "a=true", "--junit", "report.xml")
 
     assert ended.code == 1
@@ -51,7 +52,7 @@ def test_the_report_of_a_run_that_could_not_begin_says_why(shared_command: Any) 
     assert b"PROVIDER_NOT_CONFIGURED" in (shared_command.folder / "report.xml").read_bytes()
 
 
-def test_the_report_of_a_run_whose_time_ran_out_is_a_failure(shared_command: Any) -> None:
+def test_the_report_of_a_run_whose_time_ran_out_is_a_failure(shared_command: TowerCommand) -> None:
     ended = shared_command(
         "run", "--headless", "--approve", "always", "--timeout", "0.5", "run: sleep 66.5", "--junit", "report.xml"
     )
@@ -63,7 +64,7 @@ def test_the_report_of_a_run_whose_time_ran_out_is_a_failure(shared_command: Any
 
 
 def test_the_report_is_there_before_the_end_and_says_after_an_interrupt_that_it_was_cancelled(
-    shared_command: Any, line_with: Any
+    shared_command: TowerCommand, line_with: Any
 ) -> None:
     process = shared_command.start("run", "--headless", "--approve", "always", "run: sleep 67.5", "--junit", "report.xml")
     line_with(process, "approved by")
@@ -77,7 +78,9 @@ def test_the_report_is_there_before_the_end_and_says_after_an_interrupt_that_it_
     assert ElementTree.fromstring(report.read_bytes()).find(".//error").attrib["type"] == "cancelled"  # type: ignore[union-attr]
 
 
-def test_who_leaves_at_once_leaves_a_report_and_gives_the_runner_its_commands_back(tower_command: Any, line_with: Any) -> None:
+def test_who_leaves_at_once_leaves_a_report_and_gives_the_runner_its_commands_back(
+    tower_command: TowerCommand, line_with: Any
+) -> None:
     arguments = ["--junit", "report.xml", "--annotations", "github"]
     process = tower_command.start("run", "--headless", "--approve", "always", "run: sleep 68.5", *arguments)
     word = line_with(process, "::stop-commands::").strip().removeprefix("::stop-commands::")
@@ -99,7 +102,7 @@ def test_who_leaves_at_once_leaves_a_report_and_gives_the_runner_its_commands_ba
 
 
 @pytest.mark.parametrize("place", ["/proc/report.xml", "file/report.xml"])
-def test_a_report_that_cannot_be_written_is_noticed_before_anything_runs(tower_command: Any, place: str) -> None:
+def test_a_report_that_cannot_be_written_is_noticed_before_anything_runs(tower_command: TowerCommand, place: str) -> None:
     (tower_command.folder / "file").write_text("")
 
     ended = tower_command("run", "--headless", "say: hi", "--junit", place)
@@ -110,7 +113,7 @@ def test_a_report_that_cannot_be_written_is_noticed_before_anything_runs(tower_c
     assert not (tower_command.home / "run").exists(), "no daemon was started for it"
 
 
-def test_a_report_behind_a_link_leaves_the_link(shared_command: Any) -> None:
+def test_a_report_behind_a_link_leaves_the_link(shared_command: TowerCommand) -> None:
     (shared_command.folder / "link.xml").symlink_to("real.xml")
 
     shared_command("run", "--headless", "say: hi", "--junit", "link.xml")
@@ -119,7 +122,7 @@ def test_a_report_behind_a_link_leaves_the_link(shared_command: Any) -> None:
     assert list_cases(shared_command.folder / "real.xml") == {"run": ["system-out"]}
 
 
-def test_annotations_are_on_inside_of_the_runner_and_change_nothing_else(shared_command: Any) -> None:
+def test_annotations_are_on_inside_of_the_runner_and_change_nothing_else(shared_command: TowerCommand) -> None:
     plain = shared_command("run", "--headless", "say: ::error::not ours", "--json", "--accept", "no=exit 2")
     inside = shared_command(
         "run", "--headless", "say: ::error::not ours", "--json", "--accept", "no=exit 2", GITHUB_ACTIONS="true"
@@ -138,13 +141,13 @@ def test_annotations_are_on_inside_of_the_runner_and_change_nothing_else(shared_
     assert "::" not in plain.stderr.replace("say: ::error::not ours", "").replace("::error::not ours", "")
 
 
-def test_annotations_can_be_switched_off(shared_command: Any) -> None:
+def test_annotations_can_be_switched_off(shared_command: TowerCommand) -> None:
     assert (
         "::group::" not in shared_command("run", "--headless", "say: hi", "--annotations", "none", GITHUB_ACTIONS="true").stderr
     )
 
 
-def test_a_run_may_go_into_a_session_that_is_there(shared_command: Any) -> None:
+def test_a_run_may_go_into_a_session_that_is_there(shared_command: TowerCommand) -> None:
     first = shared_command("run", "--headless", "--json", "say: one").json
 
     second = shared_command("run", "--headless", "--json", "say: two", "--attach", first["sessionId"], "--accept", "ok=true")
@@ -156,7 +159,7 @@ def test_a_run_may_go_into_a_session_that_is_there(shared_command: Any) -> None:
     assert "say: one" not in second.stderr, "what was there before is not told again"
 
 
-def test_a_run_into_a_session_prints_only_its_own_events(shared_command: Any) -> None:
+def test_a_run_into_a_session_prints_only_its_own_events(shared_command: TowerCommand) -> None:
     first = shared_command("run", "--headless", "--jsonl", "say: one").events
 
     second = shared_command("run", "--headless", "--jsonl", "say: two", "--attach", first[0]["sessionId"]).events
@@ -165,7 +168,7 @@ def test_a_run_into_a_session_prints_only_its_own_events(shared_command: Any) ->
     assert second[0]["payload"]["detail"] == "say: two"
 
 
-def test_while_another_run_is_under_way_it_is_refused_or_waits_its_turn(shared_command: Any, line_with: Any) -> None:
+def test_while_another_run_is_under_way_it_is_refused_or_waits_its_turn(shared_command: TowerCommand, line_with: Any) -> None:
     until_told = "run: until [ -e go ]; do sleep 0.05; done"
     busy = shared_command.start("run", "--headless", "--json", "--approve", "always", until_told)
     session_id = line_with(busy, "session ").split()[1]
@@ -186,7 +189,7 @@ def test_while_another_run_is_under_way_it_is_refused_or_waits_its_turn(shared_c
     assert json.loads(second)["summary"] == "two"
 
 
-def test_the_turn_is_not_waited_for_longer_than_the_timeout(shared_command: Any, line_with: Any) -> None:
+def test_the_turn_is_not_waited_for_longer_than_the_timeout(shared_command: TowerCommand, line_with: Any) -> None:
     busy = shared_command.start("run", "--headless", "--approve", "always", "run: sleep 69.5")
     session_id = line_with(busy, "session ").split()[1]
     line_with(busy, "approved by")
@@ -202,7 +205,7 @@ def test_the_turn_is_not_waited_for_longer_than_the_timeout(shared_command: Any,
     assert list_cases(shared_command.folder / "r.xml") == {"run": ["error"]}
 
 
-def test_a_program_in_a_terminal_takes_no_run(shared_command: Any) -> None:
+def test_a_program_in_a_terminal_takes_no_run(shared_command: TowerCommand) -> None:
     session_id = shared_command("exec", "--json", "--detach", "--", "sleep", "0.1").json["sessionId"]
 
     ended = shared_command("run", "--headless", "hi", "--attach", session_id)
@@ -226,7 +229,7 @@ def test_a_program_in_a_terminal_takes_no_run(shared_command: Any) -> None:
         ["--junit", "/tmp"],
     ],
 )
-def test_what_does_not_go_together_is_wrong_usage(tower_command: Any, arguments: list[str]) -> None:
+def test_what_does_not_go_together_is_wrong_usage(tower_command: TowerCommand, arguments: list[str]) -> None:
     ended = tower_command("run", "--headless", "x", *arguments)
 
     assert (ended.code, ended.stdout) == (64, b"")

@@ -5,16 +5,17 @@ import signal
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 
 
 @pytest.fixture
-def session_id(shared_command: Any) -> str:
+def session_id(shared_command: TowerCommand) -> str:
     session_id: str = shared_command("run", "--headless", "--json", "say: hello").json["sessionId"]
     return session_id
 
 
 @pytest.fixture
-def waiting_session_id(shared_command: Any, session_id: str, line_with: Any) -> str:
+def waiting_session_id(shared_command: TowerCommand, session_id: str, line_with: Any) -> str:
     """A session with an open question."""
     assert shared_command("send", session_id, "write notes.txt: some text").stdout.startswith(b"run_")
     watcher = shared_command.start("attach", session_id, "--jsonl")
@@ -24,11 +25,11 @@ def waiting_session_id(shared_command: Any, session_id: str, line_with: Any) -> 
     return session_id
 
 
-def get_last_event(shared: Any, session_id: str) -> Any:
+def get_last_event(shared: TowerCommand, session_id: str) -> Any:
     return shared("attach", session_id, "--jsonl", "--no-follow").events[-1]
 
 
-def wait_for_completion(shared: Any, session_id: str, line_with: Any, seq: int) -> Any:
+def wait_for_completion(shared: TowerCommand, session_id: str, line_with: Any, seq: int) -> Any:
     watcher = shared.start("attach", session_id, "--jsonl", "--from", str(seq))
     complete = json.loads(line_with(watcher, "run_complete", of="stdout"))
     watcher.send_signal(signal.SIGINT)
@@ -36,7 +37,7 @@ def wait_for_completion(shared: Any, session_id: str, line_with: Any, seq: int) 
     return complete["payload"]
 
 
-def test_sessions_are_listed_with_the_last_used_first(shared_command: Any, session_id: str) -> None:
+def test_sessions_are_listed_with_the_last_used_first(shared_command: TowerCommand, session_id: str) -> None:
     listed = shared_command("sessions", "--json", "--limit", "5").json
 
     assert listed[0]["sessionId"] == session_id
@@ -48,7 +49,7 @@ def test_sessions_are_listed_with_the_last_used_first(shared_command: Any, sessi
     assert first_line.endswith(str(shared_command.folder))
 
 
-def test_attach_replays_the_very_bytes_that_were_seen_live(shared_command: Any) -> None:
+def test_attach_replays_the_very_bytes_that_were_seen_live(shared_command: TowerCommand) -> None:
     live = shared_command("run", "--headless", "--jsonl", "count 50")
     session_id = live.events[0]["sessionId"]
 
@@ -62,7 +63,7 @@ def test_attach_replays_the_very_bytes_that_were_seen_live(shared_command: Any) 
 
 
 @pytest.mark.parametrize("spelled", ["whole", "end", "lower-case end", "last"])
-def test_a_session_may_be_named_by_its_end_or_as_the_last(shared_command: Any, session_id: str, spelled: str) -> None:
+def test_a_session_may_be_named_by_its_end_or_as_the_last(shared_command: TowerCommand, session_id: str, spelled: str) -> None:
     names = {"whole": session_id, "end": session_id[-8:], "lower-case end": session_id[-8:].lower(), "last": "last"}
 
     shown = shared_command("attach", names[spelled], "--no-follow")
@@ -72,7 +73,7 @@ def test_a_session_may_be_named_by_its_end_or_as_the_last(shared_command: Any, s
     assert b"hello\n" in shown.stdout
 
 
-def test_a_name_that_fits_none_or_several_is_refused(shared_command: Any, session_id: str) -> None:
+def test_a_name_that_fits_none_or_several_is_refused(shared_command: TowerCommand, session_id: str) -> None:
     shared_command("run", "--headless", "say: another")
     none, several = shared_command("attach", "zzzz", "--no-follow"), shared_command("attach", "sess_0", "--no-follow")
 
@@ -82,14 +83,16 @@ def test_a_name_that_fits_none_or_several_is_refused(shared_command: Any, sessio
     assert session_id in several.stderr
 
 
-def test_an_id_that_is_no_session_s_is_refused(shared_command: Any, session_id: str) -> None:
+def test_an_id_that_is_no_session_s_is_refused(shared_command: TowerCommand, session_id: str) -> None:
     ended = shared_command("attach", "sess_" + "0" * 26, "--no-follow")
 
     assert ended.code == 1
     assert ended.stderr.startswith("tower: SESSION_NOT_FOUND: ")
 
 
-def test_a_follower_sees_what_happens_next_and_ctrl_c_only_detaches(shared_command: Any, session_id: str, line_with: Any) -> None:
+def test_a_follower_sees_what_happens_next_and_ctrl_c_only_detaches(
+    shared_command: TowerCommand, session_id: str, line_with: Any
+) -> None:
     watcher = shared_command.start("attach", session_id, "--jsonl")
     line_with(watcher, "run_complete", of="stdout")
 
@@ -104,7 +107,7 @@ def test_a_follower_sees_what_happens_next_and_ctrl_c_only_detaches(shared_comma
     assert f"tower attach {session_id} --from ".encode() in stderr
 
 
-def test_send_while_a_run_is_active_is_refused(shared_command: Any, waiting_session_id: str) -> None:
+def test_send_while_a_run_is_active_is_refused(shared_command: TowerCommand, waiting_session_id: str) -> None:
     ended = shared_command("send", waiting_session_id, "say: too early")
 
     assert ended.code == 1
@@ -112,7 +115,7 @@ def test_send_while_a_run_is_active_is_refused(shared_command: Any, waiting_sess
     assert shared_command("cancel", waiting_session_id).code == 0
 
 
-def test_approve_lets_it_happen(shared_command: Any, waiting_session_id: str, line_with: Any) -> None:
+def test_approve_lets_it_happen(shared_command: TowerCommand, waiting_session_id: str, line_with: Any) -> None:
     seq = get_last_event(shared_command, waiting_session_id)["seq"]
 
     approved = shared_command("approve", waiting_session_id)
@@ -124,7 +127,7 @@ def test_approve_lets_it_happen(shared_command: Any, waiting_session_id: str, li
     assert shared_command("approve", waiting_session_id).code == 1, "there is nothing left to approve"
 
 
-def test_deny_stops_it(shared_command: Any, waiting_session_id: str, line_with: Any) -> None:
+def test_deny_stops_it(shared_command: TowerCommand, waiting_session_id: str, line_with: Any) -> None:
     seq = get_last_event(shared_command, waiting_session_id)["seq"]
 
     assert shared_command("deny", waiting_session_id).code == 0
@@ -133,7 +136,7 @@ def test_deny_stops_it(shared_command: Any, waiting_session_id: str, line_with: 
     assert not (shared_command.folder / "notes.txt").exists()
 
 
-def test_an_approval_id_must_be_the_open_one(shared_command: Any, waiting_session_id: str) -> None:
+def test_an_approval_id_must_be_the_open_one(shared_command: TowerCommand, waiting_session_id: str) -> None:
     events = shared_command("attach", waiting_session_id, "--jsonl", "--no-follow").events
     approval_id = next(event for event in events if event["type"] == "approval_required")["payload"]["approvalId"]
 
@@ -142,7 +145,9 @@ def test_an_approval_id_must_be_the_open_one(shared_command: Any, waiting_sessio
     assert shared_command("approve", waiting_session_id, approval_id).code == 0
 
 
-def test_cancel_ends_the_run_and_the_session_goes_on(shared_command: Any, waiting_session_id: str, line_with: Any) -> None:
+def test_cancel_ends_the_run_and_the_session_goes_on(
+    shared_command: TowerCommand, waiting_session_id: str, line_with: Any
+) -> None:
     seq = get_last_event(shared_command, waiting_session_id)["seq"]
 
     assert shared_command("cancel", waiting_session_id).code == 0
@@ -152,7 +157,7 @@ def test_cancel_ends_the_run_and_the_session_goes_on(shared_command: Any, waitin
     assert shared_command("send", waiting_session_id, "say: again", "--wait").stdout == b"again\n"
 
 
-def test_send_and_wait_has_the_run_s_exit_code(shared_command: Any, session_id: str, line_with: Any) -> None:
+def test_send_and_wait_has_the_run_s_exit_code(shared_command: TowerCommand, session_id: str, line_with: Any) -> None:
     process = shared_command.start("send", session_id, "write notes.txt: x", "--wait")
     line_with(process, "waiting for a decision")
 

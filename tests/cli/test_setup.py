@@ -6,6 +6,7 @@ import tomllib
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.terminal import TerminalDriver
 
 from switchtower.testing import model_script as script
@@ -14,20 +15,20 @@ from switchtower.testing.model_server import ModelServer, run_in_thread
 KEY = "sk-very-secret-0123456789"
 
 
-def configure(tower: Any, server: ModelServer) -> None:
+def configure(tower: TowerCommand, server: ModelServer) -> None:
     tower.environment["WORK_KEY"] = KEY
     (tower.home / "config.toml").write_text(
         f'# mine\n[models.work]\nprovider = "openai"\nbase_url = "{server.url}"\nmodel = "scripted"\nkey_env = "WORK_KEY"\n'
     )
 
 
-def read_config(tower: Any) -> dict[str, Any]:
+def read_config(tower: TowerCommand) -> dict[str, Any]:
     file = tower.home / "config.toml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     return tomllib.loads(file.read_text())
 
 
-def test_a_script_chooses_tests_and_writes(tower_command: Any) -> None:
+def test_a_script_chooses_tests_and_writes(tower_command: TowerCommand) -> None:
     with run_in_thread([script.reply_text("OK")]) as server:
         configure(tower_command, server)
         ended = tower_command("setup", "--yes", "--provider", "work", "--policy", "auto", "--json")
@@ -50,7 +51,7 @@ def test_a_script_chooses_tests_and_writes(tower_command: Any) -> None:
     assert not (tower_command.home / "run").exists(), "no daemon was started for it"
 
 
-def test_what_was_written_is_what_the_daemon_starts_with(tower_command: Any) -> None:
+def test_what_was_written_is_what_the_daemon_starts_with(tower_command: TowerCommand) -> None:
     answers = [script.reply_text("OK"), script.reply_text("hello from work")]
     with run_in_thread(answers) as server:
         configure(tower_command, server)
@@ -59,7 +60,7 @@ def test_what_was_written_is_what_the_daemon_starts_with(tower_command: Any) -> 
         assert tower_command("run", "--headless", "hi").stdout == b"hello from work\n"
 
 
-def test_a_key_that_is_refused_writes_nothing(tower_command: Any) -> None:
+def test_a_key_that_is_refused_writes_nothing(tower_command: TowerCommand) -> None:
     with run_in_thread([script.ScriptedRefusal(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key")]) as server:
         configure(tower_command, server)
         before = (tower_command.home / "config.toml").read_text()
@@ -72,7 +73,7 @@ def test_a_key_that_is_refused_writes_nothing(tower_command: Any) -> None:
     assert KEY not in ended.stderr
 
 
-def test_without_a_test_nobody_is_called(tower_command: Any) -> None:
+def test_without_a_test_nobody_is_called(tower_command: TowerCommand) -> None:
     def refuse(_: script.ReceivedRequest) -> script.ScriptedAnswer:
         return script.ScriptedRefusal(404)
 
@@ -85,7 +86,7 @@ def test_without_a_test_nobody_is_called(tower_command: Any) -> None:
     assert read_config(tower_command)["model"] == "other"
 
 
-def test_with_nothing_found_it_is_the_demo(tower_command: Any) -> None:
+def test_with_nothing_found_it_is_the_demo(tower_command: TowerCommand) -> None:
     ended = tower_command("setup", "--yes", "--provider", "demo")
 
     assert ended.code == 0
@@ -93,7 +94,7 @@ def test_with_nothing_found_it_is_the_demo(tower_command: Any) -> None:
     assert "not usable yet: anthropic, " in ended.stderr
 
 
-def test_a_provider_that_cannot_be_used_says_what_it_lacks(tower_command: Any) -> None:
+def test_a_provider_that_cannot_be_used_says_what_it_lacks(tower_command: TowerCommand) -> None:
     ended = tower_command("setup", "--provider", "openai", "--yes")
     unknown = tower_command("setup", "--provider", "nonesuch", "--yes")
 
@@ -105,7 +106,7 @@ def test_a_provider_that_cannot_be_used_says_what_it_lacks(tower_command: Any) -
 
 
 @pytest.mark.parametrize("arguments", [[], ["--policy", "some"], ["--provider", ""], ["--no-test"]])
-def test_without_a_terminal_or_with_nonsense_it_is_wrong_usage(tower_command: Any, arguments: list[str]) -> None:
+def test_without_a_terminal_or_with_nonsense_it_is_wrong_usage(tower_command: TowerCommand, arguments: list[str]) -> None:
     ended = tower_command("setup", *arguments)
 
     assert ended.code == 64
@@ -113,7 +114,7 @@ def test_without_a_terminal_or_with_nonsense_it_is_wrong_usage(tower_command: An
     assert not (tower_command.home / "config.toml").exists()
 
 
-def test_a_file_that_cannot_be_read_is_said_before_anything_is_asked(tower_command: Any) -> None:
+def test_a_file_that_cannot_be_read_is_said_before_anything_is_asked(tower_command: TowerCommand) -> None:
     (tower_command.home / "config.toml").write_text("polcy = 1\n")
 
     ended = tower_command("setup", "--yes")
@@ -122,7 +123,7 @@ def test_a_file_that_cannot_be_read_is_said_before_anything_is_asked(tower_comma
     assert "did you mean `policy`?" in ended.stderr
 
 
-def test_a_variable_that_goes_before_the_file_is_named(tower_command: Any) -> None:
+def test_a_variable_that_goes_before_the_file_is_named(tower_command: TowerCommand) -> None:
     ended = tower_command("setup", "--yes", "--provider", "demo", TOWER_POLICY="auto")
 
     assert "`TOWER_POLICY` is set, and goes before the file" in ended.stderr
@@ -131,7 +132,7 @@ def test_a_variable_that_goes_before_the_file_is_named(tower_command: Any) -> No
 # At the terminal
 
 
-def test_questions_are_answered_by_name_by_number_or_by_enter(tower_command: Any) -> None:
+def test_questions_are_answered_by_name_by_number_or_by_enter(tower_command: TowerCommand) -> None:
     with run_in_thread([script.reply_text("OK")]) as server:
         configure(tower_command, server)
         terminal = TerminalDriver(tower_command, "setup", NO_COLOR="1")
@@ -151,7 +152,7 @@ def test_questions_are_answered_by_name_by_number_or_by_enter(tower_command: Any
     assert KEY not in terminal.shown
 
 
-def test_a_key_that_is_refused_can_be_tried_again(tower_command: Any) -> None:
+def test_a_key_that_is_refused_can_be_tried_again(tower_command: TowerCommand) -> None:
     with run_in_thread([script.ScriptedRefusal(401, "no", code="invalid_api_key"), script.reply_text("OK")]) as server:
         configure(tower_command, server)
         terminal = TerminalDriver(
@@ -167,11 +168,11 @@ def test_a_key_that_is_refused_can_be_tried_again(tower_command: Any) -> None:
     assert "it answers" in terminal.shown
 
 
-def read_config_or_empty(tower: Any) -> dict[str, Any]:
+def read_config_or_empty(tower: TowerCommand) -> dict[str, Any]:
     return tomllib.loads((tower.home / "config.toml").read_text())
 
 
-def test_a_failed_test_can_be_passed_over_or_another_chosen(tower_command: Any) -> None:
+def test_a_failed_test_can_be_passed_over_or_another_chosen(tower_command: TowerCommand) -> None:
     refusal = script.ScriptedRefusal(401, "no", code="invalid_api_key")
     with run_in_thread([refusal, refusal]) as server:
         configure(tower_command, server)
@@ -191,7 +192,7 @@ def test_a_failed_test_can_be_passed_over_or_another_chosen(tower_command: Any) 
     assert read_config(tower_command)["provider"] == "work"
 
 
-def test_it_can_be_skipped_and_that_is_remembered(tower_command: Any) -> None:
+def test_it_can_be_skipped_and_that_is_remembered(tower_command: TowerCommand) -> None:
     terminal = TerminalDriver(tower_command, "setup", NO_COLOR="1")
     terminal.wait_for("(s skips the set-up) ")
     terminal.type("s")
@@ -202,7 +203,7 @@ def test_it_can_be_skipped_and_that_is_remembered(tower_command: Any) -> None:
 
 
 @pytest.mark.parametrize("leave", ["interrupt", "end"])
-def test_who_leaves_changes_nothing(tower_command: Any, leave: str) -> None:
+def test_who_leaves_changes_nothing(tower_command: TowerCommand, leave: str) -> None:
     terminal = TerminalDriver(tower_command, "setup", NO_COLOR="1")
     terminal.wait_for("(s skips the set-up) ")
     if leave == "interrupt":
@@ -215,7 +216,7 @@ def test_who_leaves_changes_nothing(tower_command: Any, leave: str) -> None:
     assert not (tower_command.home / "config.toml").exists()
 
 
-def test_yes_at_a_terminal_asks_nothing(tower_command: Any) -> None:
+def test_yes_at_a_terminal_asks_nothing(tower_command: TowerCommand) -> None:
     terminal = TerminalDriver(tower_command, "setup", "--yes", "--provider", "demo", NO_COLOR="1")
 
     assert terminal.end() == 0
@@ -225,7 +226,7 @@ def test_yes_at_a_terminal_asks_nothing(tower_command: Any) -> None:
 class _FirstStartRun:
     """What opens the terminal UI, up to there."""
 
-    def __init__(self, tower: Any) -> None:
+    def __init__(self, tower: TowerCommand) -> None:
         self.folder, self.effective_environment = tower.folder, tower.environment
 
     def build_command(self) -> list[str]:
@@ -236,7 +237,7 @@ class _FirstStartRun:
         return [sys.executable, "-P", "-c", program]
 
 
-def test_a_first_start_asks_once_and_never_again(tower_command: Any) -> None:
+def test_a_first_start_asks_once_and_never_again(tower_command: TowerCommand) -> None:
     terminal = TerminalDriver(_FirstStartRun(tower_command), NO_COLOR="1")
     terminal.wait_for("this is the first start here")
     terminal.wait_for("(s skips the set-up) ")

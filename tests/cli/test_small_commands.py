@@ -1,12 +1,13 @@
 """`tower steer`, `tower rename`, and the hub in `tower status`."""
 
-from typing import Any
-
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_refusal
 
 
-def test_steer_puts_a_message_into_the_run_and_prints_its_id(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_steer_puts_a_message_into_the_run_and_prints_its_id(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": None}
 
     ended = tower_command("steer", "last", "leave the tests alone")
@@ -17,7 +18,7 @@ def test_steer_puts_a_message_into_the_run_and_prints_its_id(tower_command: Any,
     assert (asked["sessionId"], asked["text"], asked["delivery"]) == (SESSION, "leave the tests alone", "steer")
 
 
-def test_steer_without_a_run_starts_one_and_says_so(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_steer_without_a_run_starts_one_and_says_so(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": RUN}
 
     ended = tower_command("steer", SESSION, "-", stdin=b"from a pipe\n")
@@ -27,7 +28,7 @@ def test_steer_without_a_run_starts_one_and_says_so(tower_command: Any, scripted
     assert scripted_daemon.list_requests("queue_message")[0]["text"] == "from a pipe\n"
 
 
-def test_steer_as_json_is_one_object(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_steer_as_json_is_one_object(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.answers["queue_message"] = {"accepted": True, "messageId": "msg_1", "runId": None}
 
     ended = tower_command("steer", SESSION, "hi", "--json")
@@ -36,7 +37,7 @@ def test_steer_as_json_is_one_object(tower_command: Any, scripted_daemon: Script
     assert ended.stdout.count(b"\n") == 1
 
 
-def test_rename_gives_a_title_that_show_has(shared_command: Any) -> None:
+def test_rename_gives_a_title_that_show_has(shared_command: TowerCommand) -> None:
     session_id = shared_command("run", "--headless", "--json", "say: hi").json["sessionId"]
 
     ended = shared_command("rename", session_id, "the failing build")
@@ -47,12 +48,12 @@ def test_rename_gives_a_title_that_show_has(shared_command: Any) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["rename", "last", " "], ["rename", "last"], ["steer", "last", ""], ["steer", "last"]])
-def test_without_words_they_are_wrong_usage(tower_command: Any, arguments: list[str]) -> None:
+def test_without_words_they_are_wrong_usage(tower_command: TowerCommand, arguments: list[str]) -> None:
     assert tower_command(*arguments).code == 64
 
 
 @pytest.mark.parametrize("arguments", [("rename", SESSION, "x"), ("steer", SESSION, "x")])
-def test_a_refusal_is_one_line(tower_command: Any, scripted_daemon: ScriptedDaemon, arguments: tuple[str, ...]) -> None:
+def test_a_refusal_is_one_line(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, arguments: tuple[str, ...]) -> None:
     for request in ("configure_session", "queue_message"):
         scripted_daemon.answers[request] = make_refusal("SESSION_NOT_FOUND", "No such session")
 
@@ -62,7 +63,7 @@ def test_a_refusal_is_one_line(tower_command: Any, scripted_daemon: ScriptedDaem
     assert ended.stderr == "tower: SESSION_NOT_FOUND: No such session\n"
 
 
-def test_status_says_how_the_link_to_the_hub_stands(tower_command: Any) -> None:
+def test_status_says_how_the_link_to_the_hub_stands(tower_command: TowerCommand) -> None:
     nobody = "http://127.0.0.1:9"
     tower_command.environment["TOWER_HUB"] = nobody
     assert tower_command("sessions").code == 0
@@ -77,7 +78,7 @@ def test_status_says_how_the_link_to_the_hub_stands(tower_command: Any) -> None:
     assert f"\nhub:                {nobody}, " in readable
 
 
-def test_status_of_a_daemon_without_a_hub_has_none(shared_command: Any) -> None:
+def test_status_of_a_daemon_without_a_hub_has_none(shared_command: TowerCommand) -> None:
     assert shared_command("sessions").code == 0
 
     assert shared_command("status", "--json").json["hub"] is None

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TIMEOUT, read_line_with
+from tests.cli.conftest import TIMEOUT, TowerCommand, read_line_with
+from tests.cli.scripted import ScriptedDaemon
 
 
 class FakePiSocket:
@@ -45,7 +46,7 @@ class FakePiSocket:
 
 
 @pytest.fixture
-def pi_socket(tower_command: Any) -> Iterator[FakePiSocket]:
+def pi_socket(tower_command: TowerCommand) -> Iterator[FakePiSocket]:
     made = FakePiSocket(tower_command.home)
     yield made
     made.disappear()
@@ -60,7 +61,7 @@ def read_line(connection: socket.socket) -> bytes:
     return got
 
 
-def start(tower: Any, **more: Any) -> "subprocess.Popen[bytes]":
+def start(tower: TowerCommand, **more: Any) -> "subprocess.Popen[bytes]":
     return tower.start("stdio", "--protocol", "pi", stdin=subprocess.PIPE, **more)
 
 
@@ -70,7 +71,7 @@ def end_input(process: "subprocess.Popen[bytes]") -> None:
     process.stdin = None  # `communicate` would flush it
 
 
-def test_the_first_line_names_a_namespace_of_its_own_and_the_folder(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_the_first_line_names_a_namespace_of_its_own_and_the_folder(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     seen = set()
     for _ in range(2):
         process = start(tower_command)
@@ -87,7 +88,7 @@ def test_the_first_line_names_a_namespace_of_its_own_and_the_folder(tower_comman
     assert len(seen) == 2
 
 
-def test_bytes_pass_unread_in_both_directions(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_bytes_pass_unread_in_both_directions(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     process = start(tower_command)
     with pi_socket.accept() as daemon:
         read_line(daemon)
@@ -104,7 +105,7 @@ def test_bytes_pass_unread_in_both_directions(tower_command: Any, pi_socket: Fak
     assert process.communicate(timeout=TIMEOUT) == (b"", b"")
 
 
-def test_answers_still_pass_after_the_input_has_ended(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_answers_still_pass_after_the_input_has_ended(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     process = start(tower_command)
     with pi_socket.accept() as daemon:
         read_line(daemon)
@@ -120,7 +121,7 @@ def test_answers_still_pass_after_the_input_has_ended(tower_command: Any, pi_soc
     assert process.stderr.read() == b""
 
 
-def test_a_daemon_that_goes_is_a_failure_in_one_sentence(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_a_daemon_that_goes_is_a_failure_in_one_sentence(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     process = start(tower_command)
     with pi_socket.accept() as daemon:
         read_line(daemon)
@@ -132,7 +133,9 @@ def test_a_daemon_that_goes_is_a_failure_in_one_sentence(tower_command: Any, pi_
     assert stderr.count(b"\n") == 1
 
 
-def test_a_daemon_that_dies_after_the_input_has_ended_is_a_failure_too(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_a_daemon_that_dies_after_the_input_has_ended_is_a_failure_too(
+    tower_command: TowerCommand, pi_socket: FakePiSocket
+) -> None:
     process = start(tower_command)
     with pi_socket.accept() as daemon:
         read_line(daemon)
@@ -143,7 +146,9 @@ def test_a_daemon_that_dies_after_the_input_has_ended_is_a_failure_too(tower_com
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_even_while_nobody_reads(tower_command: Any, pi_socket: FakePiSocket, number: signal.Signals) -> None:
+def test_a_signal_ends_it_even_while_nobody_reads(
+    tower_command: TowerCommand, pi_socket: FakePiSocket, number: signal.Signals
+) -> None:
     process = start(tower_command)
     with pi_socket.accept() as daemon:
         read_line(daemon)
@@ -160,7 +165,7 @@ def test_a_signal_ends_it_even_while_nobody_reads(tower_command: Any, pi_socket:
         assert process.wait(TIMEOUT) == -number
 
 
-def test_a_reader_that_goes_ends_it(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_a_reader_that_goes_ends_it(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     process = start(tower_command)
     with pi_socket.accept() as daemon:
         read_line(daemon)
@@ -170,7 +175,7 @@ def test_a_reader_that_goes_ends_it(tower_command: Any, pi_socket: FakePiSocket)
     end_input(process)
 
 
-def test_descriptors_that_do_not_block_will_do(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_descriptors_that_do_not_block_will_do(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     """As a parent that shares them may have made them."""
     ours, its = socket.socketpair()
     os.set_blocking(its.fileno(), False)
@@ -196,20 +201,20 @@ def test_descriptors_that_do_not_block_will_do(tower_command: Any, pi_socket: Fa
 
 
 @pytest.mark.parametrize("protocol", ["push", "PI", ""])
-def test_an_unknown_protocol_is_a_mistake_that_lists_what_there_is(tower_command: Any, protocol: str) -> None:
+def test_an_unknown_protocol_is_a_mistake_that_lists_what_there_is(tower_command: TowerCommand, protocol: str) -> None:
     ended = tower_command("stdio", "--protocol", protocol)
     assert (ended.code, ended.stdout) == (64, b"")
     assert f"`{protocol}` is not spoken here; hint: use one of pi" in ended.stderr
 
 
-def test_without_a_stdin_it_says_so(tower_command: Any) -> None:
+def test_without_a_stdin_it_says_so(tower_command: TowerCommand) -> None:
     command = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *tower_command.build_command("stdio", "--protocol", "pi")]
     ended = subprocess.run(command, env=tower_command.environment, capture_output=True, timeout=TIMEOUT)
     assert ended.returncode == 1
     assert ended.stderr.startswith(b"tower: stdin or stdout is not open; hint: ")
 
 
-def test_a_daemon_is_started_when_none_runs_and_found_when_one_does(tower_command: Any) -> None:
+def test_a_daemon_is_started_when_none_runs_and_found_when_one_does(tower_command: TowerCommand) -> None:
     (tower_command.home / "run").mkdir()
     (tower_command.home / "run" / "endpoints.json").write_text("[" * 100_000)  # what a crash may leave
     for _ in range(2):
@@ -222,7 +227,7 @@ def test_a_daemon_is_started_when_none_runs_and_found_when_one_does(tower_comman
     assert tower_command.endpoints["piSocket"] == str(tower_command.home / "run" / "pi.sock")
 
 
-def test_a_daemon_without_the_socket_is_said_to_be_too_old(scripted_daemon: Any, tower_command: Any) -> None:
+def test_a_daemon_without_the_socket_is_said_to_be_too_old(scripted_daemon: ScriptedDaemon, tower_command: TowerCommand) -> None:
     endpoints = tower_command.home / "run" / "endpoints.json"
     endpoints.write_text(json.dumps({"pid": 1, "socket": str(tower_command.home / "run" / "pushd.sock")}))
     ended = tower_command("stdio", "--protocol", "pi")
@@ -231,7 +236,7 @@ def test_a_daemon_without_the_socket_is_said_to_be_too_old(scripted_daemon: Any,
     assert "has no socket for this protocol; hint: " in ended.stderr
 
 
-def test_it_loads_next_to_nothing(tower_command: Any, pi_socket: FakePiSocket) -> None:
+def test_it_loads_next_to_nothing(tower_command: TowerCommand, pi_socket: FakePiSocket) -> None:
     probe = (
         "import sys\nfrom switchtower.cli.main import main\n"
         "try: main(['stdio', '--protocol', 'pi'])\nexcept SystemExit: pass\n"

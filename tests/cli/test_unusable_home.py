@@ -3,9 +3,9 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 
 COMMANDS = (
     *(("sessions",), ("token", "url"), ("run", "--headless", "hello"), ("serve",), ("user", "list"), ("inbox", "--json")),
@@ -25,7 +25,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_home_that_cannot_be_made_is_one_line_and_a_remedy(
-    tower_command: Any, tmp_path: Path, command: tuple[str, ...]
+    tower_command: TowerCommand, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").write_text("no folder")
 
@@ -37,7 +37,7 @@ def test_a_home_that_cannot_be_made_is_one_line_and_a_remedy(
     assert "; hint: " in ended.stderr
 
 
-def test_the_remedy_names_the_variable(tower_command: Any, tmp_path: Path) -> None:
+def test_the_remedy_names_the_variable(tower_command: TowerCommand, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     home = tmp_path / "file/home"
     remedy = "hint: set `TOWER_HOME` to a folder that you may write, or change who owns this one"
@@ -61,7 +61,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", [("sessions",), ("serve",), ("run", "--headless", "hello")], ids=" ".join)
-def test_a_full_disk_is_one_line_and_a_remedy(tower_command: Any, full_disk: Path, command: tuple[str, ...]) -> None:
+def test_a_full_disk_is_one_line_and_a_remedy(tower_command: TowerCommand, full_disk: Path, command: tuple[str, ...]) -> None:
     ended = tower_command(*command, TOWER_HOME=str(full_disk / "home"))
 
     assert (ended.code, ended.stdout) == (1, b"")
@@ -69,7 +69,7 @@ def test_a_full_disk_is_one_line_and_a_remedy(tower_command: Any, full_disk: Pat
     assert "is full (No space left on device); hint: free some space" in ended.stderr
 
 
-def test_a_missing_folder_is_one_line_and_a_remedy(tower_command: Any, tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_line_and_a_remedy(tower_command: TowerCommand, tmp_path: Path) -> None:
     for command in (("run", "--headless", "hello"), ("exec",)):
         ended = tower_command(*command, "--cwd", str(tmp_path / "missing"), *(["--", "true"] if command == ("exec",) else []))
         assert ended.code == 64

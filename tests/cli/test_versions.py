@@ -1,9 +1,9 @@
 """A client and a daemon of different versions: one line on stderr with a remedy, and nothing of it on stdout."""
 
 import json
-from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import ScriptedDaemon
 
 from switchtower import __version__
@@ -14,7 +14,7 @@ NOTICE = f"tower: the daemon has version {OLDER} and this program version {__ver
 
 @pytest.mark.parametrize("command", [("sessions", "--json"), ("inbox", "--json"), ("status",), ("models", "--json")])
 def test_a_daemon_of_another_version_is_named_once_on_stderr(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, command: tuple[str, ...]
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, command: tuple[str, ...]
 ) -> None:
     scripted_daemon.version = OLDER
 
@@ -24,7 +24,7 @@ def test_a_daemon_of_another_version_is_named_once_on_stderr(
     assert b"restart" not in ended.stdout
 
 
-def test_json_stays_json(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_json_stays_json(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.version = OLDER
 
     listed = json.loads(tower_command("sessions", "--json").stdout)
@@ -32,11 +32,11 @@ def test_json_stays_json(tower_command: Any, scripted_daemon: ScriptedDaemon) ->
     assert [session["sessionId"] for session in listed] != []
 
 
-def test_a_daemon_of_the_same_version_is_not_mentioned(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_daemon_of_the_same_version_is_not_mentioned(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     assert "version" not in tower_command("sessions").stderr
 
 
-def test_a_command_that_asks_over_http_names_another_version_too(tower_command: Any) -> None:
+def test_a_command_that_asks_over_http_names_another_version_too(tower_command: TowerCommand) -> None:
     tower_command("sessions")
     endpoints = tower_command.home / "run/endpoints.json"
     endpoints.write_text(json.dumps({**json.loads(endpoints.read_text()), "version": OLDER}))
@@ -47,7 +47,7 @@ def test_a_command_that_asks_over_http_names_another_version_too(tower_command: 
     assert ended.json == []
 
 
-def test_a_version_cannot_steer_the_terminal(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_version_cannot_steer_the_terminal(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     scripted_daemon.version = "1\x1b[31m\nx"
 
     assert r"has version 1\x1b[31m\nx and" in tower_command("sessions").stderr

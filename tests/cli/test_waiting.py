@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.events import PushEventFactory
 from tests.cli.scripted import RUN, SESSION, ScriptedDaemon, make_approval_request
 from tests.cli.terminal import TerminalDriver
@@ -45,7 +46,7 @@ def hide_inbox(daemon: ScriptedDaemon) -> None:
 # Told
 
 
-def test_sessions_says_what_is_asked_below_who_asks(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_sessions_says_what_is_asked_below_who_asks(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     hide_inbox(asking_daemon)
 
     first, second = tower_command("sessions").stdout.decode().splitlines()
@@ -55,7 +56,9 @@ def test_sessions_says_what_is_asked_below_who_asks(tower_command: Any, asking_d
     assert asking_daemon.list_requests("resume_session") == [], "a look leaves no trace"
 
 
-def test_sessions_asks_a_newer_daemon_for_all_approvals_at_once(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_sessions_asks_a_newer_daemon_for_all_approvals_at_once(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     asking_daemon.capabilities.append("inbox")
     asking_daemon.pending = make_approval_request(command="make test")
 
@@ -68,7 +71,9 @@ def test_sessions_asks_a_newer_daemon_for_all_approvals_at_once(tower_command: A
 
 
 @pytest.mark.parametrize("has_inbox", [True, False])
-def test_sessions_says_which_dialog_is_open(tower_command: Any, scripted_daemon: ScriptedDaemon, has_inbox: bool) -> None:
+def test_sessions_says_which_dialog_is_open(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon, has_inbox: bool
+) -> None:
     hide_inbox(scripted_daemon)
     if has_inbox:
         scripted_daemon.capabilities.append("inbox")
@@ -81,7 +86,9 @@ def test_sessions_says_which_dialog_is_open(tower_command: Any, scripted_daemon:
     assert [(one["kind"], one["id"], one["title"]) for one in session["waiting"]] == [("dialog", "dlg_1", "Which branch?")]
 
 
-def test_a_session_that_waits_for_nothing_is_listed_as_before(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_a_session_that_waits_for_nothing_is_listed_as_before(
+    tower_command: TowerCommand, scripted_daemon: ScriptedDaemon
+) -> None:
     scripted_daemon.add_event("approval_required", make_approval_request(command="make test"))  # of a run that is over
 
     assert tower_command("sessions").stdout.count(b"\n") == 1
@@ -89,7 +96,7 @@ def test_a_session_that_waits_for_nothing_is_listed_as_before(tower_command: Any
     assert "waiting" not in session
 
 
-def test_show_says_what_is_asked_and_how_long_it_waits(tower_command: Any) -> None:
+def test_show_says_what_is_asked_and_how_long_it_waits(tower_command: TowerCommand) -> None:
     process = tower_command.start("run", "say: hi\nwrite a.txt: x", "--provider", "demo", "--json")
     process.communicate(timeout=60)  # without a terminal it is denied, and the session is there
     session_id = tower_command("sessions", "--json").json[0]["sessionId"]
@@ -157,7 +164,7 @@ def test_what_is_asked_is_one_line_whatever_it_is_called() -> None:
     assert open_requests.format_request(OpenRequest("approval", "a", "title")) == "approval title"
 
 
-def test_a_question_from_long_ago_in_a_run_is_found(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_a_question_from_long_ago_in_a_run_is_found(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     hide_inbox(asking_daemon)
     for number in range(3 * open_requests.LATEST_EVENTS):
         asking_daemon.add_event("assistant_token", {"text": f"{number} "})
@@ -174,7 +181,7 @@ def get_submitted(daemon: ScriptedDaemon) -> dict[str, Any]:
     return payload
 
 
-def test_attach_at_a_terminal_asks_what_is_open(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_attach_at_a_terminal_asks_what_is_open(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = TerminalDriver(tower_command, "attach", SESSION, NO_COLOR="1")
     terminal.wait_for("approve? [y/n/D] ")
     assert terminal.shown.count("? Run a command: make test") == 1
@@ -187,7 +194,7 @@ def test_attach_at_a_terminal_asks_what_is_open(tower_command: Any, asking_daemo
     assert get_submitted(asking_daemon) == {"decision": "approve"}
 
 
-def test_who_comes_back_after_the_question_is_asked_too(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_who_comes_back_after_the_question_is_asked_too(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = TerminalDriver(tower_command, "attach", SESSION, "--from", "2", NO_COLOR="1")
     terminal.wait_for("approve? [y/n/D] ")
     assert "? Run a command: make test" in terminal.shown
@@ -200,7 +207,7 @@ def test_who_comes_back_after_the_question_is_asked_too(tower_command: Any, aski
     assert get_submitted(asking_daemon) == {"decision": "deny", "comment": "not now"}
 
 
-def test_nothing_is_asked_about_what_was_decided_before(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_nothing_is_asked_about_what_was_decided_before(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     for _ in range(5_000):  # so that the decision is not read together with the question
         asking_daemon.add_event("thinking_token", {"text": "hm"})
     asking_daemon.add_event("approval_received", {"approvalId": "appr_1", "decision": "approve", "by": "web"})
@@ -215,7 +222,7 @@ def test_nothing_is_asked_about_what_was_decided_before(tower_command: Any, aski
     assert asking_daemon.list_requests("submit_approval") == []
 
 
-def test_a_question_that_somebody_else_answers_is_taken_off(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_a_question_that_somebody_else_answers_is_taken_off(tower_command: TowerCommand, asking_daemon: ScriptedDaemon) -> None:
     terminal = TerminalDriver(tower_command, "attach", SESSION, NO_COLOR="1")
     terminal.wait_for("approve? [y/n/D] ")
 
@@ -231,7 +238,7 @@ def test_a_question_that_somebody_else_answers_is_taken_off(tower_command: Any, 
 
 
 @pytest.mark.parametrize("flag", ["--no-prompt", "--read-only"])
-def test_who_wants_to_watch_only_is_asked_nothing(tower_command: Any, asking_daemon: ScriptedDaemon, flag: str) -> None:
+def test_who_wants_to_watch_only_is_asked_nothing(tower_command: TowerCommand, asking_daemon: ScriptedDaemon, flag: str) -> None:
     terminal = TerminalDriver(tower_command, "attach", SESSION, flag, NO_COLOR="1")
     terminal.wait_for("waiting for a decision")
     terminal.interrupt()
@@ -241,7 +248,9 @@ def test_who_wants_to_watch_only_is_asked_nothing(tower_command: Any, asking_dae
     assert f"`tower approve {SESSION}`" in terminal.shown
 
 
-def test_the_end_of_the_input_decides_nothing_for_who_only_watches(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_the_end_of_the_input_decides_nothing_for_who_only_watches(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     terminal = TerminalDriver(tower_command, "attach", SESSION, NO_COLOR="1")
     terminal.wait_for("approve? [y/n/D] ")
 
@@ -253,7 +262,9 @@ def test_the_end_of_the_input_decides_nothing_for_who_only_watches(tower_command
     assert asking_daemon.list_requests("submit_approval") == []
 
 
-def test_a_transcript_into_a_file_leaves_the_question_at_the_terminal(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_a_transcript_into_a_file_leaves_the_question_at_the_terminal(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     with (tower_command.folder / "transcript").open("wb") as transcript:
         terminal = TerminalDriver(tower_command, "attach", SESSION, stdout=transcript, NO_COLOR="1")
         terminal.wait_for("approve? [y/n/D] ")
@@ -285,7 +296,7 @@ def sending_daemon(scripted_daemon: ScriptedDaemon) -> ScriptedDaemon:
     return scripted_daemon
 
 
-def test_send_and_wait_asks_at_the_terminal(tower_command: Any, sending_daemon: ScriptedDaemon) -> None:
+def test_send_and_wait_asks_at_the_terminal(tower_command: TowerCommand, sending_daemon: ScriptedDaemon) -> None:
     terminal = TerminalDriver(tower_command, "send", SESSION, "go", "--wait", NO_COLOR="1")
     terminal.wait_for("approve? [y/n/D] ")
     terminal.type("y")
@@ -294,7 +305,7 @@ def test_send_and_wait_asks_at_the_terminal(tower_command: Any, sending_daemon: 
     assert get_submitted(sending_daemon) == {"decision": "approve"}
 
 
-def test_send_and_wait_asks_nothing_where_it_is_told_not_to(tower_command: Any, sending_daemon: ScriptedDaemon) -> None:
+def test_send_and_wait_asks_nothing_where_it_is_told_not_to(tower_command: TowerCommand, sending_daemon: ScriptedDaemon) -> None:
     terminal = TerminalDriver(tower_command, "send", SESSION, "go", "--wait", "--no-prompt", NO_COLOR="1")
     terminal.wait_for("waiting for a decision")
     sending_daemon.send_completion()
@@ -304,14 +315,16 @@ def test_send_and_wait_asks_nothing_where_it_is_told_not_to(tower_command: Any, 
     assert sending_daemon.list_requests("submit_approval") == []
 
 
-def test_no_prompt_without_waiting_is_wrong_usage(tower_command: Any) -> None:
+def test_no_prompt_without_waiting_is_wrong_usage(tower_command: TowerCommand) -> None:
     ended = tower_command("send", "last", "hi", "--no-prompt")
 
     assert ended.code == 64
     assert "`--wait`" in ended.stderr
 
 
-def test_the_inbox_exits_with_0_unless_a_script_asks_for_a_code(tower_command: Any, asking_daemon: ScriptedDaemon) -> None:
+def test_the_inbox_exits_with_0_unless_a_script_asks_for_a_code(
+    tower_command: TowerCommand, asking_daemon: ScriptedDaemon
+) -> None:
     asking_daemon.capabilities.append("inbox")
     assert tower_command("inbox", "--exit-code").code == 0
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import ScriptedDaemon, make_refusal
 
 
-def get_start_request(tower: Any, scripted: ScriptedDaemon, *flags: str, **environment: str) -> dict[str, Any]:
+def get_start_request(tower: TowerCommand, scripted: ScriptedDaemon, *flags: str, **environment: str) -> dict[str, Any]:
     """The request for the session, without what every run says."""
     scripted.answers["start_session"] = make_refusal("INVALID_REQUEST")
     assert tower("run", "--headless", "x", *flags, **{"TOWER_PROVIDER": "auto", **environment}).code == 1
@@ -19,11 +20,11 @@ def get_start_request(tower: Any, scripted: ScriptedDaemon, *flags: str, **envir
 USUAL = {"provider": "auto", "sandboxProvider": "auto"}
 
 
-def test_without_flags_everything_is_left_to_the_daemon(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_without_flags_everything_is_left_to_the_daemon(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     assert get_start_request(tower_command, scripted_daemon) == USUAL
 
 
-def test_each_flag_is_a_field_of_the_request(tower_command: Any, scripted_daemon: ScriptedDaemon) -> None:
+def test_each_flag_is_a_field_of_the_request(tower_command: TowerCommand, scripted_daemon: ScriptedDaemon) -> None:
     flags = "--provider ollama --model qwen --policy auto --sandbox bubblewrap --worktree --thinking high --preset review"
     limits = "--max-turns 3 --max-tokens 4000 --max-cost 0.5 --max-minutes 2"
 
@@ -58,6 +59,10 @@ def test_each_flag_is_a_field_of_the_request(tower_command: Any, scripted_daemon
     ],
 )
 def test_a_setting_counts_where_there_is_no_flag(
-    tower_command: Any, scripted_daemon: ScriptedDaemon, flags: list[str], settings: dict[str, str], differs: dict[str, Any]
+    tower_command: TowerCommand,
+    scripted_daemon: ScriptedDaemon,
+    flags: list[str],
+    settings: dict[str, str],
+    differs: dict[str, Any],
 ) -> None:
     assert get_start_request(tower_command, scripted_daemon, *flags, **settings) == {**USUAL, **differs}

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.client.conftest import ScriptedConnection, ScriptedPushServer
 
 from switchtower.client import errors, frames
 from switchtower.client.client import DaemonClient
@@ -180,14 +181,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.type)
-async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(daemon: Any, case: ClientCallCase) -> None:
+async def test_a_method_sends_its_request_and_returns_what_is_in_the_answer(
+    daemon: ScriptedPushServer, case: ClientCallCase
+) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def answer(wire: Any) -> None:
-        await wire.greet(*extension_messages.CAPABILITIES)
+    async def answer(wire: ScriptedConnection) -> None:
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         seen.append(request := await wire.request())
         await wire.answer(request, case.answer)
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(answer)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -203,7 +206,7 @@ def _to_builtins(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(daemon: Any) -> None:
+async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(daemon: ScriptedPushServer) -> None:
     newer = {
         **INFO,
         "mood": "fine",
@@ -213,10 +216,10 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
         "queue": [{**INFO["queue"][0], "priority": 1}],  # type: ignore[index]
     }
 
-    async def answer(wire: Any) -> None:
-        await wire.greet(*extension_messages.CAPABILITIES)
+    async def answer(wire: ScriptedConnection) -> None:
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         await wire.answer(await wire.request(), newer)
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(answer)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -231,18 +234,18 @@ async def test_a_session_is_described_in_whole_also_by_a_daemon_that_knows_more(
     }
 
 
-async def test_a_queued_message_is_handed_over_once_however_often_the_connection_is_lost(daemon: Any) -> None:
+async def test_a_queued_message_is_handed_over_once_however_often_the_connection_is_lost(daemon: ScriptedPushServer) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def lose(wire: Any) -> None:
-        await wire.greet(*extension_messages.CAPABILITIES)
+    async def lose(wire: ScriptedConnection) -> None:
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         seen.append((await wire.request())["payload"])
 
-    async def answer(wire: Any) -> None:
-        await wire.greet(*extension_messages.CAPABILITIES)
+    async def answer(wire: ScriptedConnection) -> None:
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         seen.append((request := await wire.request())["payload"])
         await wire.answer(request, {"accepted": True, "messageId": request["payload"]["clientMessageId"], "runId": None})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(lose, answer)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -260,13 +263,13 @@ async def test_a_queued_message_is_handed_over_once_however_often_the_connection
     [lambda client: client.undo(SESSION), lambda client: client.undo(SESSION, redo=True), lambda client: client.compact(SESSION)],
     ids=["undo", "redo", "compact"],
 )
-async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon: Any, ask: Any) -> None:
+async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon: ScriptedPushServer, ask: Any) -> None:
     connections = 0
 
-    async def lose(wire: Any) -> None:
+    async def lose(wire: ScriptedConnection) -> None:
         nonlocal connections
         connections += 1
-        await wire.greet(*extension_messages.CAPABILITIES)
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         await wire.request()
 
     await daemon.serve(lose, lose)
@@ -277,11 +280,11 @@ async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon
     assert connections == 1
 
 
-async def test_an_older_daemon_s_refusal_says_how_to_get_a_newer_one(daemon: Any) -> None:
-    async def older(wire: Any) -> None:
-        await wire.greet()
+async def test_an_older_daemon_s_refusal_says_how_to_get_a_newer_one(daemon: ScriptedPushServer) -> None:
+    async def older(wire: ScriptedConnection) -> None:
+        await wire.send_greeting()
         await wire.refuse(await wire.request(), "UNSUPPORTED_REQUEST_TYPE")
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(older)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -307,9 +310,9 @@ WISHES = {
 
 
 @pytest.mark.parametrize("wish", WISHES)
-async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked(daemon: Any, wish: str) -> None:
-    async def older(wire: Any) -> None:
-        await wire.greet("approvals", "replay_attach")
+async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked(daemon: ScriptedPushServer, wish: str) -> None:
+    async def older(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("approvals", "replay_attach")
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
@@ -318,9 +321,9 @@ async def test_what_an_older_daemon_would_pass_over_in_silence_is_not_even_asked
             await client.start_session(WISHES[wish])
 
 
-async def test_a_preset_is_not_asked_of_a_daemon_that_knows_none(daemon: Any) -> None:
-    async def older(wire: Any) -> None:
-        await wire.greet("configure")
+async def test_a_preset_is_not_asked_of_a_daemon_that_knows_none(daemon: ScriptedPushServer) -> None:
+    async def older(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("configure")
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
@@ -329,20 +332,20 @@ async def test_a_preset_is_not_asked_of_a_daemon_that_knows_none(daemon: Any) ->
             await client.start_session(WISHES["preset"])
 
 
-async def test_a_session_of_a_daemon_that_knows_no_presets_is_described_all_the_same(daemon: Any) -> None:
-    async def answer(wire: Any) -> None:
-        await wire.greet("session_info")
+async def test_a_session_of_a_daemon_that_knows_no_presets_is_described_all_the_same(daemon: ScriptedPushServer) -> None:
+    async def answer(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("session_info")
         await wire.answer(await wire.request(), {key: value for key, value in INFO.items() if key != "preset"})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(answer)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         assert (await client.get_session(SESSION)).preset is None
 
 
-async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(daemon: Any) -> None:
-    async def older(wire: Any) -> None:
-        await wire.greet("approvals")
+async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(daemon: ScriptedPushServer) -> None:
+    async def older(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("approvals")
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
@@ -351,13 +354,13 @@ async def test_a_decision_for_the_session_is_not_made_where_it_would_count_once(
             await client.decide_approval(SESSION, "run_1", "appr_1", "approve", scope="session")
 
 
-async def test_a_plain_session_starts_with_any_daemon(daemon: Any) -> None:
-    async def older(wire: Any) -> None:
-        await wire.greet()
+async def test_a_plain_session_starts_with_any_daemon(daemon: ScriptedPushServer) -> None:
+    async def older(wire: ScriptedConnection) -> None:
+        await wire.send_greeting()
         request = await wire.request()
         assert request["payload"].keys() == {"mode", "provider", "sandboxProvider", "repo"}
         await wire.answer(request, {"sessionId": SESSION, "state": "idle", "attachToken": "att_A"})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(older)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:

@@ -5,18 +5,19 @@ import json
 from typing import Any
 
 import pytest
+from tests.client.conftest import ScriptedConnection, ScriptedPushServer
 
 from switchtower.client import errors
 from switchtower.client.connection import DaemonConnection
 from switchtower.protocols.push import messages
 
 
-async def test_answers_find_their_askers_in_any_order(daemon: Any) -> None:
-    async def backwards(wire: Any) -> None:
+async def test_answers_find_their_askers_in_any_order(daemon: ScriptedPushServer) -> None:
+    async def backwards(wire: ScriptedConnection) -> None:
         first, second = await wire.request(), await wire.request()
         await wire.answer(second, {"pong": True, "ts": 2})
         await wire.answer(first, {"pong": True, "ts": 1})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(backwards)
     connection = await DaemonConnection.open(daemon.settings.socket)
@@ -28,13 +29,13 @@ async def test_answers_find_their_askers_in_any_order(daemon: Any) -> None:
     connection.close()
 
 
-async def test_a_request_is_the_document_s_envelope_without_nulls(daemon: Any) -> None:
+async def test_a_request_is_the_document_s_envelope_without_nulls(daemon: ScriptedPushServer) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def keep(wire: Any) -> None:
+    async def keep(wire: ScriptedConnection) -> None:
         seen.append(request := await wire.request())
         await wire.answer(request, {"sessionId": "sess_B", "state": "idle", "attachToken": "att_B"})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(keep)
     connection = await DaemonConnection.open(daemon.settings.socket)
@@ -63,10 +64,10 @@ async def test_a_request_is_the_document_s_envelope_without_nulls(daemon: Any) -
     connection.close()
 
 
-async def test_a_refusal_carries_code_message_and_whether_to_retry(daemon: Any) -> None:
-    async def refuse(wire: Any) -> None:
+async def test_a_refusal_carries_code_message_and_whether_to_retry(daemon: ScriptedPushServer) -> None:
+    async def refuse(wire: ScriptedConnection) -> None:
         await wire.refuse(await wire.request(), "RUN_IN_PROGRESS", retryable=True)
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(refuse)
     connection = await DaemonConnection.open(daemon.settings.socket)
@@ -97,13 +98,13 @@ async def test_frames_may_be_cut_anywhere(event: Any, size: int) -> None:
     assert [event.payload.text for event in received if isinstance(event.payload, messages.Token)] == ["naïve ✓", "2 ", "3 "]
 
 
-async def test_what_a_newer_daemon_adds_is_ignored(daemon: Any, event: Any) -> None:
-    async def newer(wire: Any) -> None:
+async def test_what_a_newer_daemon_adds_is_ignored(daemon: ScriptedPushServer, event: Any) -> None:
+    async def newer(wire: ScriptedConnection) -> None:
         await wire.send(
             event(1, type="horoscope", payload={"sign": "♌"}), event(2, payload={"text": "x", "mood": 1}, extra=True)
         )
         await wire.answer(await wire.request(), {"pong": True, "ts": 1, "load": 0.5})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(newer)
     connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)
@@ -118,8 +119,8 @@ async def test_what_a_newer_daemon_adds_is_ignored(daemon: Any, event: Any) -> N
     connection.close()
 
 
-async def test_the_end_of_the_connection_reaches_askers_and_watchers(daemon: Any, event: Any) -> None:
-    async def leave(wire: Any) -> None:
+async def test_the_end_of_the_connection_reaches_askers_and_watchers(daemon: ScriptedPushServer, event: Any) -> None:
+    async def leave(wire: ScriptedConnection) -> None:
         await wire.request()
         await wire.send(event(1))
 
@@ -135,8 +136,8 @@ async def test_the_end_of_the_connection_reaches_askers_and_watchers(daemon: Any
     assert not connection.is_open
 
 
-async def test_a_silent_daemon_is_given_up_on(daemon: Any) -> None:
-    await daemon.serve(lambda wire: wire.closed())
+async def test_a_silent_daemon_is_given_up_on(daemon: ScriptedPushServer) -> None:
+    await daemon.serve(lambda wire: wire.wait_closed())
     connection = await DaemonConnection.open(daemon.settings.socket)
 
     with pytest.raises(errors.ConnectionLost, match="did not answer `ping` within"):
@@ -145,10 +146,10 @@ async def test_a_silent_daemon_is_given_up_on(daemon: Any) -> None:
 
 
 @pytest.mark.parametrize("line", [b"not json\n", b"[]\n", b'{"kind":"event","type":"assistant_token","payload":{}}\n'])
-async def test_what_is_not_the_protocol_ends_the_connection(daemon: Any, line: bytes) -> None:
-    async def babble(wire: Any) -> None:
+async def test_what_is_not_the_protocol_ends_the_connection(daemon: ScriptedPushServer, line: bytes) -> None:
+    async def babble(wire: ScriptedConnection) -> None:
         wire.writer.write(line)
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(babble)
     connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)
@@ -158,19 +159,19 @@ async def test_what_is_not_the_protocol_ends_the_connection(daemon: Any, line: b
             await connection.receive_event()
 
 
-async def test_a_watcher_that_does_not_take_events_stops_reading_and_misses_none(daemon: Any, event: Any) -> None:
+async def test_a_watcher_that_does_not_take_events_stops_reading_and_misses_none(daemon: ScriptedPushServer, event: Any) -> None:
     total, kept = 20_000, 100
     written = 0
     everything_written = asyncio.Event()
 
-    async def flood(wire: Any) -> None:
+    async def flood(wire: ScriptedConnection) -> None:
         nonlocal written
         wire.writer.transport.set_write_buffer_limits(high=1)
         for start in range(1, total, 10):
             await wire.send(*(event(seq) for seq in range(start, start + 10)))
             written = start + 9
         everything_written.set()
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(flood)
     connection = await DaemonConnection.open(daemon.settings.socket, keep_events=kept)
@@ -188,12 +189,12 @@ async def test_a_watcher_that_does_not_take_events_stops_reading_and_misses_none
     connection.close()
 
 
-async def test_an_answer_gets_through_behind_events_that_nobody_takes(daemon: Any, event: Any) -> None:
-    async def flood_then_answer(wire: Any) -> None:
+async def test_an_answer_gets_through_behind_events_that_nobody_takes(daemon: ScriptedPushServer, event: Any) -> None:
+    async def flood_then_answer(wire: ScriptedConnection) -> None:
         request = await wire.request()
         await wire.send(*(event(seq) for seq in range(1, 2_001)))
         await wire.answer(request, {"pong": True, "ts": 7})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(flood_then_answer)
     connection = await DaemonConnection.open(daemon.settings.socket, keep_events=10)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client.conftest import ScriptedConnection, ScriptedPushServer
 
 from switchtower.client import errors, node_names
 from switchtower.client.client import DaemonClient
@@ -53,9 +54,9 @@ def test_no_two_nodes_are_shown_alike(made: list[tuple[str, str]]) -> None:
     assert len({known.get_name(one.id) for one in known.nodes}) == len(made)
 
 
-async def test_an_older_daemon_is_alone_and_is_not_even_asked(daemon: Any) -> None:
-    async def older(wire: Any) -> None:
-        await wire.greet("cards")
+async def test_an_older_daemon_is_alone_and_is_not_even_asked(daemon: ScriptedPushServer) -> None:
+    async def older(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("cards")
         assert await wire.reader.read() == b"", "nothing was asked"
 
     await daemon.serve(older)
@@ -65,29 +66,29 @@ async def test_an_older_daemon_is_alone_and_is_not_even_asked(daemon: Any) -> No
             await client.drain_node(1)
 
 
-async def test_a_list_does_without_names_that_cannot_be_told_now(daemon: Any) -> None:
-    async def refuse(wire: Any) -> None:
-        await wire.greet("nodes")
+async def test_a_list_does_without_names_that_cannot_be_told_now(daemon: ScriptedPushServer) -> None:
+    async def refuse(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("nodes")
         await wire.refuse(await wire.request(), "INTERNAL_ERROR", retryable=True)
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(refuse)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         assert await node_names.fetch_node_names(client) is node_names.NO_NODES
 
 
-async def test_whoever_is_let_go_while_a_node_drains_asks_again_and_is_told(daemon: Any) -> None:
+async def test_whoever_is_let_go_while_a_node_drains_asks_again_and_is_told(daemon: ScriptedPushServer) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def let_go(wire: Any) -> None:
-        await wire.greet("nodes")
+    async def let_go(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("nodes")
         seen.append((await wire.request())["payload"])
 
-    async def told(wire: Any) -> None:
-        await wire.greet("nodes")
+    async def told(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("nodes")
         seen.append((request := await wire.request())["payload"])
         await wire.answer(request, {"sessions": 3, "interrupted": 0})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(let_go, told)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from tests.client.conftest import ScriptedConnection, ScriptedPushServer
 
 from switchtower.client import errors
 from switchtower.client.frames import PushEvent
@@ -31,18 +32,20 @@ async def take(session: SessionSubscription, count: int) -> list[PushEvent]:
     return taken
 
 
-async def test_after_a_lost_connection_it_attaches_with_the_last_seen_seq_and_drops_repeats(daemon: Any, event: Any) -> None:
+async def test_after_a_lost_connection_it_attaches_with_the_last_seen_seq_and_drops_repeats(
+    daemon: ScriptedPushServer, event: Any
+) -> None:
     cursors: list[int] = []
     lost = 0
 
-    async def first(wire: Any) -> None:
-        cursors.append((await wire.attached(from_seq=1, to_seq=3))["lastSeenSeq"])
+    async def first(wire: ScriptedConnection) -> None:
+        cursors.append((await wire.answer_attach(from_seq=1, to_seq=3))["lastSeenSeq"])
         await wire.send(event(1), event(2), event(3))
 
-    async def second(wire: Any) -> None:
-        cursors.append((await wire.attached(from_seq=4, to_seq=5))["lastSeenSeq"])
+    async def second(wire: ScriptedConnection) -> None:
+        cursors.append((await wire.answer_attach(from_seq=4, to_seq=5))["lastSeenSeq"])
         await wire.send(event(2), event(3), event(4), event(4), event(5))
-        await wire.closed()
+        await wire.wait_closed()
 
     def count_lost() -> None:
         nonlocal lost
@@ -57,16 +60,16 @@ async def test_after_a_lost_connection_it_attaches_with_the_last_seen_seq_and_dr
     assert session.last_seen_seq == 5
 
 
-async def test_it_waits_for_a_daemon_that_comes_back(daemon: Any, event: Any) -> None:
-    async def before(wire: Any) -> None:
-        await wire.attached(from_seq=1, to_seq=1)
+async def test_it_waits_for_a_daemon_that_comes_back(daemon: ScriptedPushServer, event: Any) -> None:
+    async def before(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=1, to_seq=1)
         await wire.send(event(1))
         await daemon.stop()
 
-    async def after(wire: Any) -> None:
-        await wire.attached(from_seq=2, to_seq=2)
+    async def after(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=2, to_seq=2)
         await wire.send(event(2))
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(before)
     session = SessionSubscription(
@@ -77,9 +80,9 @@ async def test_it_waits_for_a_daemon_that_comes_back(daemon: Any, event: Any) ->
     assert [event.seq for event in await take(session, 2)] == [1, 2]
 
 
-async def test_it_gives_up_when_the_daemon_stays_away(daemon: Any, event: Any) -> None:
-    async def only(wire: Any) -> None:
-        await wire.attached(from_seq=1, to_seq=1)
+async def test_it_gives_up_when_the_daemon_stays_away(daemon: ScriptedPushServer, event: Any) -> None:
+    async def only(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=1, to_seq=1)
         await wire.send(event(1))
         await daemon.stop()
 
@@ -89,9 +92,9 @@ async def test_it_gives_up_when_the_daemon_stays_away(daemon: Any, event: Any) -
         await take(SessionSubscription(daemon.settings, "sess_A", reconnect_timeout=0.05), 2)
 
 
-async def test_a_refused_attach_is_told_at_once(daemon: Any) -> None:
-    async def refuse(wire: Any) -> None:
-        await wire.greet()
+async def test_a_refused_attach_is_told_at_once(daemon: ScriptedPushServer) -> None:
+    async def refuse(wire: ScriptedConnection) -> None:
+        await wire.send_greeting()
         await wire.refuse(await wire.request(), "SESSION_NOT_FOUND")
 
     await daemon.serve(refuse)
@@ -100,15 +103,15 @@ async def test_a_refused_attach_is_told_at_once(daemon: Any) -> None:
         await take(SessionSubscription(daemon.settings, "sess_A"), 1)
 
 
-async def test_a_refusal_that_may_be_tried_again_is(daemon: Any, event: Any) -> None:
-    async def stopping(wire: Any) -> None:
-        await wire.greet()
+async def test_a_refusal_that_may_be_tried_again_is(daemon: ScriptedPushServer, event: Any) -> None:
+    async def stopping(wire: ScriptedConnection) -> None:
+        await wire.send_greeting()
         await wire.refuse(await wire.request(), "INTERNAL_ERROR", retryable=True)
 
-    async def ready(wire: Any) -> None:
-        await wire.attached(from_seq=1, to_seq=1)
+    async def ready(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=1, to_seq=1)
         await wire.send(event(1))
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(stopping, ready)
 
@@ -117,12 +120,12 @@ async def test_a_refusal_that_may_be_tried_again_is(daemon: Any, event: Any) -> 
 
 @pytest.mark.parametrize(("last_seen", "head"), [(100, 140), (500, 140), (0, 1)])
 async def test_a_gap_arrives_as_warning_and_snapshot_and_the_snapshot_is_the_new_baseline(
-    daemon: Any, event: Any, last_seen: int, head: int
+    daemon: ScriptedPushServer, event: Any, last_seen: int, head: int
 ) -> None:
-    async def pruned(wire: Any) -> None:
-        await wire.attached(from_seq=head + 1, to_seq=head, gap=True)
+    async def pruned(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=head + 1, to_seq=head, gap=True)
         await wire.send(event(max(1, head - 1), "warning", GAP), event(head, "session_snapshot", SNAPSHOT), event(head + 1))
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(pruned)
     session = SessionSubscription(daemon.settings, "sess_A", last_seen_seq=last_seen)
@@ -131,28 +134,28 @@ async def test_a_gap_arrives_as_warning_and_snapshot_and_the_snapshot_is_the_new
     assert session.last_seen_seq == head + 1
 
 
-async def test_events_of_other_sessions_and_unknown_types_are_passed_over(daemon: Any, event: Any) -> None:
-    async def mixed(wire: Any) -> None:
-        await wire.attached(from_seq=1, to_seq=3)
+async def test_events_of_other_sessions_and_unknown_types_are_passed_over(daemon: ScriptedPushServer, event: Any) -> None:
+    async def mixed(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=1, to_seq=3)
         await wire.send(event(9, sessionId="sess_B"), event(1), event(2, "horoscope", {}), event(3))
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(mixed)
 
     assert [event.seq for event in await take(SessionSubscription(daemon.settings, "sess_A"), 2)] == [1, 3]
 
 
-async def test_a_snapshot_is_asked_for_at_the_head(daemon: Any, event: Any) -> None:
+async def test_a_snapshot_is_asked_for_at_the_head(daemon: ScriptedPushServer, event: Any) -> None:
     asked: list[dict[str, Any]] = []
 
-    async def head(wire: Any) -> None:
-        await wire.attached(from_seq=1, to_seq=41)
-        await wire.closed()
+    async def head(wire: ScriptedConnection) -> None:
+        await wire.answer_attach(from_seq=1, to_seq=41)
+        await wire.wait_closed()
 
-    async def resume(wire: Any) -> None:
-        asked.append(await wire.attached(from_seq=42, to_seq=41))
+    async def resume(wire: ScriptedConnection) -> None:
+        asked.append(await wire.answer_attach(from_seq=42, to_seq=41))
         await wire.send(event(42, "session_snapshot", SNAPSHOT))
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(head, resume)
     session = SessionSubscription(daemon.settings, "sess_A", attach_token="att_A")

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.client.conftest import ScriptedConnection, ScriptedPushServer
 
 from switchtower.client import errors
 from switchtower.client.client import DaemonClient
@@ -12,17 +13,17 @@ from switchtower.protocols.push import extension_messages, messages
 SESSION = "sess_A"
 
 
-async def serve_answers(daemon: Any, *answers: dict[str, Any] | None) -> list[dict[str, Any]]:
+async def serve_answers(daemon: ScriptedPushServer, *answers: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Each connection answers one request; None loses it instead. Returns what was asked, as it comes."""
     seen: list[dict[str, Any]] = []
 
     def script(answer: dict[str, Any] | None) -> Any:
-        async def one(wire: Any) -> None:
-            await wire.greet(*extension_messages.CAPABILITIES)
+        async def one(wire: ScriptedConnection) -> None:
+            await wire.send_greeting(*extension_messages.CAPABILITIES)
             seen.append(request := await wire.request())
             if answer is not None:
                 await wire.answer(request, answer)
-                await wire.closed()
+                await wire.wait_closed()
 
         return one
 
@@ -30,9 +31,9 @@ async def serve_answers(daemon: Any, *answers: dict[str, Any] | None) -> list[di
     return seen
 
 
-async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
-    async def answers(wire: Any) -> None:
-        await wire.greet(*extension_messages.CAPABILITIES)
+async def test_keys_and_sizes_are_sent_as_they_are(daemon: ScriptedPushServer) -> None:
+    async def answers(wire: ScriptedConnection) -> None:
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         for expected in (
             ("terminal_input", {"text": "\x03ü", "sessionId": SESSION}),
             ("terminal_resize", {"cols": 80, "rows": 24, "sessionId": SESSION}),
@@ -40,7 +41,7 @@ async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
             request = await wire.request()
             assert (request["type"], request["payload"]) == expected
             await wire.answer(request, {"accepted": True})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(answers)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -48,7 +49,7 @@ async def test_keys_and_sizes_are_sent_as_they_are(daemon: Any) -> None:
         await client.resize_terminal(SESSION, 80, 24)
 
 
-async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is_lost(daemon: Any) -> None:
+async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is_lost(daemon: ScriptedPushServer) -> None:
     seen = await serve_answers(daemon, None, {"accepted": True})
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         await client.type_text(SESSION, "y\r")
@@ -58,7 +59,7 @@ async def test_a_text_is_asked_for_again_with_the_same_id_when_the_connection_is
     assert first["inputId"].startswith("in_")
 
 
-async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: Any) -> None:
+async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: ScriptedPushServer) -> None:
     seen = await serve_answers(daemon, None, {"accepted": True})
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
         with pytest.raises(errors.ConnectionLost):
@@ -68,14 +69,14 @@ async def test_keys_are_not_pressed_again_when_the_connection_is_lost(daemon: An
     assert [request["payload"]["text"] for request in seen] == ["y", "z"]
 
 
-async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
-    async def answers(wire: Any) -> None:
-        await wire.greet(*extension_messages.CAPABILITIES)
+async def test_a_program_is_killed_only_on_request(daemon: ScriptedPushServer) -> None:
+    async def answers(wire: ScriptedConnection) -> None:
+        await wire.send_greeting(*extension_messages.CAPABILITIES)
         for force in (None, True):
             request = await wire.request()
             assert request["payload"].get("force") is force
             await wire.answer(request, {"accepted": True})
-        await wire.closed()
+        await wire.wait_closed()
 
     await daemon.serve(answers)
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -83,7 +84,7 @@ async def test_a_program_is_killed_only_on_request(daemon: Any) -> None:
         await client.cancel_run(SESSION, force=True)
 
 
-async def test_programs_are_listed(daemon: Any) -> None:
+async def test_programs_are_listed(daemon: ScriptedPushServer) -> None:
     listing = {"sessionId": SESSION, "tool": "less", "title": "less x", "waitsFor": None, "exitCode": 0, "host": None}
     seen = await serve_answers(daemon, {"terminals": [{**listing, "mood": "fine"}]})
     async with asyncio.timeout(60), await DaemonClient.connect(daemon.settings) as client:
@@ -93,9 +94,9 @@ async def test_programs_are_listed(daemon: Any) -> None:
     assert seen[0]["payload"] == {"limit": 5}
 
 
-async def test_an_older_daemon_has_no_programs_and_is_asked_for_none(daemon: Any) -> None:
-    async def answers(wire: Any) -> None:
-        await wire.greet("configure")
+async def test_an_older_daemon_has_no_programs_and_is_asked_for_none(daemon: ScriptedPushServer) -> None:
+    async def answers(wire: ScriptedConnection) -> None:
+        await wire.send_greeting("configure")
         assert await wire.reader.read() == b""
 
     await daemon.serve(answers)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TowerCommand
 from tests.cli.inside import InProcessCommand
 from tests.stores.copying import filled
 from tests.warm import processes
@@ -80,7 +81,7 @@ def test_a_difference_is_an_error_that_names_the_session(in_process: InProcessCo
     assert in_process("store", "copy", "--verify-only", "--json", "sqlite", fresh_dsn).json["ok"] is False
 
 
-def test_what_is_in_use_is_refused(tower_command: Any, fresh_dsn: str) -> None:
+def test_what_is_in_use_is_refused(tower_command: TowerCommand, fresh_dsn: str) -> None:
     tower_command("run", "--headless", "say: hello")  # its daemon runs on
     ended = tower_command("store", "copy", "sqlite", fresh_dsn)
     assert ended.code == 1
@@ -170,7 +171,7 @@ def kill_when(command: list[str], environment: dict[str, str], has_moved_on: Cal
     process.communicate(timeout=TIMEOUT)
 
 
-def test_a_copy_that_is_killed_goes_on_and_arrives(tower_command: Any, fresh_dsn: str, tmp_path: Path) -> None:
+def test_a_copy_that_is_killed_goes_on_and_arrives(tower_command: TowerCommand, fresh_dsn: str, tmp_path: Path) -> None:
     sessions = write_many_sessions(tower_command.home / "data/journal.db")
     other = tmp_path / "other"
     there = tower_command.build_command("store", "copy", "--resume", "sqlite", fresh_dsn)

@@ -3,10 +3,13 @@
 import json
 import urllib.request
 from pathlib import Path
-from typing import Any
+
+from tests.cli.conftest import TowerCommand
 
 
-def test_a_tower_moves_to_a_database_and_back_and_nobody_notices(tower_command: Any, fresh_dsn: str, tmp_path: Path) -> None:
+def test_a_tower_moves_to_a_database_and_back_and_nobody_notices(
+    tower_command: TowerCommand, fresh_dsn: str, tmp_path: Path
+) -> None:
     session_id = tower_command("run", "--headless", "--json", "write notes.txt: hello", "--approve", "always").json["sessionId"]
     tower_command("user", "add", "ann", "--password-stdin", stdin=b"correct horse")
     lasting = tower_command("attach", session_id, "--jsonl", "--no-follow").stdout
