@@ -52,24 +52,24 @@ class FailingSessionService:
         self,
         session_id: str,
         after_seq: int,
-        outlet: session_service.Subscriber,
+        subscriber: session_service.Subscriber,
         *,
         admit: Callable[[Session], None],
         done: Callable[[session_service.Attachment | errors.CoreError], None],
     ) -> None:
         raise self._failure
 
-    def subscribe(self, session_id: str, after_seq: int, outlet: session_service.Subscriber) -> session_service.Subscription:
+    def subscribe(self, session_id: str, after_seq: int, subscriber: session_service.Subscriber) -> session_service.Subscription:
         raise self._failure
 
     @property
-    def workshop(self) -> host_services.HostServices:
+    def host_services(self) -> host_services.HostServices:
         raise self._failure
 
-    async def session(self, session_id: str) -> Session:
+    async def get_session(self, session_id: str) -> Session:
         raise self._failure
 
-    async def cards(self, limit: int) -> list[journal.Card]:
+    async def list_cards(self, limit: int) -> list[journal.Card]:
         raise self._failure
 
 

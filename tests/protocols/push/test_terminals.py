@@ -40,7 +40,9 @@ class RecordingSessionService(FailingSessionService):
         self.taken.append(command)
         done(self._refusal or {"after_seq": 1})
 
-    async def cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
+    async def list_cards(
+        self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()
+    ) -> list[journal.Card]:
         return [card for card in self._cards if not states or card.state in states][:limit]
 
 

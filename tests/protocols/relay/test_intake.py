@@ -72,7 +72,7 @@ def test_what_will_not_come_is_given_up_up_to_the_next_hole() -> None:
     assert list_seqs(run.skip_gap()) == [12]
     assert run.skip_gap() == []
     assert not run.has_gap
-    assert run.taken == 12
+    assert run.last_seq == 12
     assert run.add(make_message(5)) == [], "what comes after all comes too late"
 
 

@@ -141,15 +141,17 @@ async def test_a_denied_call_is_told_so(hub_request_harness: HubRequestHarness) 
     assert answer["data"] == {"request_id": "req_9", "ok": False, "rpc_type": "rpc.fs.write", "error": "denied"}
 
 
-@pytest.mark.parametrize("stage", [ask_once], indirect=True)
-async def test_a_decision_says_who_made_it(stage: HubRequestHarness) -> None:
-    question = await stage.wait_for_message("run.permission_requested")
-    stage.call.send("run.permission.approve", {"request_id": question["data"]["request_id"], "actor": "robot"}, run_id=RUN)
-    decided = await stage.wait_for_message("run.permission_decided")
+@pytest.mark.parametrize("hub_request_harness", [ask_once], indirect=True)
+async def test_a_decision_says_who_made_it(hub_request_harness: HubRequestHarness) -> None:
+    question = await hub_request_harness.wait_for_message("run.permission_requested")
+    hub_request_harness.call.send(
+        "run.permission.approve", {"request_id": question["data"]["request_id"], "actor": "robot"}, run_id=RUN
+    )
+    decided = await hub_request_harness.wait_for_message("run.permission_decided")
     assert (decided["data"]["decision"], decided["data"]["via"], decided["data"]["actor"]) == ("approve", "hub", "web")
-    assert (decided["data"]["by"], decided["data"]["claims"]["by"]) == (stage.host.settings.hub, "a user")
-    stage.call.send("run.permission.deny", {"request_id": question["data"]["request_id"]}, run_id=RUN)
-    refusal = await stage.wait_for_message("run.error")
+    assert (decided["data"]["by"], decided["data"]["claims"]["by"]) == (hub_request_harness.host.settings.hub, "a user")
+    hub_request_harness.call.send("run.permission.deny", {"request_id": question["data"]["request_id"]}, run_id=RUN)
+    refusal = await hub_request_harness.wait_for_message("run.error")
     assert drop_time(refusal) == {
         "type": "run.error",
         "host_id": HOST,

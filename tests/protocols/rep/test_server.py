@@ -369,7 +369,7 @@ def test_a_cancelled_run_fails_with_its_cause(child: RepChildProcess) -> None:
 
 def test_the_first_answer_needs_none_of_the_heavy_rooms() -> None:
     check = (
-        "import sys, switchtower.flows.rep_runtime as r; r.Runtime().capabilities();"
+        "import sys, switchtower.flows.rep_runtime as r; r.RepRuntime().get_capabilities();"
         "print(sorted({'asyncio','msgspec','yaml','httpx2','mcp','typing','threading','pathlib','importlib.metadata'}"
         " & set(sys.modules)))"
     )
@@ -380,7 +380,7 @@ def test_a_small_flow_is_executed_without_loading_an_event_loop() -> None:
     check = (
         "import sys, time, msgspec, switchtower.flows.rep_runtime as r\n"
         "from switchtower.protocols.rep import messages\n"
-        f"runtime = r.Runtime(); runtime.start(messages.StartRun(ir={make_flow('log', message='x')!r}))\n"
+        f"runtime = r.RepRuntime(); runtime.start(messages.StartRun(ir={make_flow('log', message='x')!r}))\n"
         "assert runtime.close(); print(b'\"completed\"' in runtime.poll(), 'asyncio' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True).stdout == "True False\n"
@@ -391,7 +391,7 @@ def test_a_run_begins_without_typing_extensions_which_others_can_still_load() ->
     check = (
         "import sys, switchtower.flows.rep_runtime as r\n"
         "from switchtower.protocols.rep import server\n"
-        f"answer = server.Server(r.Runtime()).answer({json.dumps(request).encode()!r})\n"
+        f"answer = server.RepServer(r.RepRuntime()).handle_line({json.dumps(request).encode()!r})\n"
         "before = {'typing_extensions', 'inspect'} & set(sys.modules)\n"
         "import typing_extensions\n"
         "print(b'run_id' in answer, before, bool(typing_extensions))"
