@@ -103,7 +103,7 @@ class LazyTerminalEngine:
 
 
 class LazyAgent:
-    """`engine` does the work; `workshop` answers the runtime's questions about it."""
+    """`engine` does the work; `host_services` answers the runtime's questions about it."""
 
     def __init__(self, settings: config.Settings, redactor: redact.Redactor) -> None:
         self._redactor = redactor
@@ -119,7 +119,7 @@ class LazyAgent:
         self._loading = threading.Lock()
         self._parts: AgentParts | None = None
         self.engine = cast("engine.Engine", _LazyPart(self, "engine"))
-        self.host_services = cast("host_services.HostServices", _LazyPart(self, "workshop"))
+        self.host_services = cast("host_services.HostServices", _LazyPart(self, "host_services"))
         if settings.rules:
             self.get_parts()  # only the policy can tell whether they are rules
 
