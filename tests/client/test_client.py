@@ -260,7 +260,11 @@ async def test_a_queued_message_is_handed_over_once_however_often_the_connection
 
 @pytest.mark.parametrize(
     "ask",
-    [lambda client: client.undo(SESSION), lambda client: client.undo(SESSION, redo=True), lambda client: client.compact(SESSION)],
+    [
+        lambda client: client.undo_run(SESSION),
+        lambda client: client.undo_run(SESSION, redo=True),
+        lambda client: client.compact_session(SESSION),
+    ],
     ids=["undo", "redo", "compact"],
 )
 async def test_a_chore_is_not_asked_for_again_when_the_connection_is_lost(daemon: ScriptedPushServer, ask: Any) -> None:
