@@ -5,6 +5,6 @@ import json
 
 import speaking
 
-for request in speaking.requests():
+for request in speaking.read_requests():
     line = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": speaking.CAPABILITIES}).encode() + b"\n"
-    speaking.say(line + line)
+    speaking.write_line(line + line)

@@ -6,5 +6,5 @@ import os
 
 import speaking
 
-for request in speaking.requests():
+for request in speaking.read_requests():
     speaking.answer(request, json.loads(os.environ["CAPABILITIES"]))

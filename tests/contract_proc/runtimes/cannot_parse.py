@@ -3,5 +3,5 @@
 
 import speaking
 
-for _ in speaking.requests():
-    speaking.say({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})
+for _ in speaking.read_requests():
+    speaking.write_line({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})

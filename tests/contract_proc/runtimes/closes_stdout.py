@@ -6,6 +6,6 @@ import signal
 
 import speaking
 
-for _ in speaking.requests():
+for _ in speaking.read_requests():
     os.close(1)
     signal.pause()

@@ -17,7 +17,7 @@ def poll(request: speaking.Request) -> None:
         sys.stderr.write("fatal: password=swordfish-77-xyzzy\n")
         sys.stderr.flush()
         os.kill(os.getpid(), signal.SIGKILL)
-    speaking.answer(request, speaking.polled("running", [speaking.log("still here")], completed_steps=4))
+    speaking.answer(request, speaking.make_poll_result("running", [speaking.log("still here")], completed_steps=4))
 
 
 speaking.serve(poll)

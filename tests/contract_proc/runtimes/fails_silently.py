@@ -5,7 +5,7 @@ import os
 
 import speaking
 
-EVENTS = {"event": [speaking.step("one", "failed", error={"code": 2001, "message": "told by the step"})], "nothing": None}
+EVENTS = {"event": [speaking.make_step("one", "failed", error={"code": 2001, "message": "told by the step"})], "nothing": None}
 
 
 def poll(request: speaking.Request) -> None:

@@ -8,7 +8,8 @@ ERROR = {"code": 2001, "message": "no such host", "data": {"step_id": "one", "at
 
 def poll(request: speaking.Request) -> None:
     speaking.answer(
-        request, speaking.polled("failed", [speaking.step("one", "failed", error=ERROR)], failed_steps=1, error=ERROR)
+        request,
+        speaking.make_poll_result("failed", [speaking.make_step("one", "failed", error=ERROR)], failed_steps=1, error=ERROR),
     )
 
 

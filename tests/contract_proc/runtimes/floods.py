@@ -13,7 +13,7 @@ def poll(request: speaking.Request) -> None:
     global polls
     events = [speaking.log(f"{polls}/{number}") for number in range(10_000)]
     polls += 1
-    speaking.answer(request, speaking.polled("completed" if polls == TOTAL else "running", events))
+    speaking.answer(request, speaking.make_poll_result("completed" if polls == TOTAL else "running", events))
 
 
 speaking.serve(poll)

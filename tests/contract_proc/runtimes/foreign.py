@@ -14,17 +14,19 @@ def poll(request: speaking.Request) -> None:
     match given["do"]:
         case "fail":
             error = {"code": 2001, "message": "as it was told", "data": {"details": {"why": "told"}}}
-            speaking.answer(request, speaking.polled("failed", [speaking.step(name, "failed", error=error)], error=error))
+            speaking.answer(
+                request, speaking.make_poll_result("failed", [speaking.make_step(name, "failed", error=error)], error=error)
+            )
         case "crash":
             os._exit(9)
         case "wait":
-            speaking.answer(request, speaking.polled("running"))
+            speaking.answer(request, speaking.make_poll_result("running"))
         case text:
-            events = [speaking.log(f"saying {text}"), speaking.step(name, "succeeded", outputs={"said": text})]
-            speaking.answer(request, speaking.polled("completed", events, completed_steps=1))
+            events = [speaking.log(f"saying {text}"), speaking.make_step(name, "succeeded", outputs={"said": text})]
+            speaking.answer(request, speaking.make_poll_result("completed", events, completed_steps=1))
 
 
-for request in speaking.requests():
+for request in speaking.read_requests():
     if request["method"] == "Runtime.Capabilities":
         speaking.answer(request, speaking.CAPABILITIES | {"step_kinds": ["log"]})
     elif request["method"] == "Runtime.StartRun":

@@ -5,7 +5,7 @@ import sys
 
 import speaking
 
-for _ in speaking.requests():
-    speaking.say(b'{"jsonrpc": "2.0", "id": 1, "resu')
+for _ in speaking.read_requests():
+    speaking.write_line(b'{"jsonrpc": "2.0", "id": 1, "resu')
     sys.stderr.write("out of memory\n")
     sys.exit(3)

@@ -4,6 +4,6 @@
 import speaking
 
 speaking.serve(
-    lambda request: speaking.answer(request, speaking.polled("running")),
+    lambda request: speaking.answer(request, speaking.make_poll_result("running")),
     lambda request: speaking.answer(request, {"ok": True}),
 )

@@ -6,6 +6,6 @@ import signal
 import speaking
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-speaking.serve(lambda request: speaking.answer(request, speaking.polled("running")))
+speaking.serve(lambda request: speaking.answer(request, speaking.make_poll_result("running")))
 while True:
     signal.pause()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import speaking
 
-for _ in speaking.requests():
+for _ in speaking.read_requests():
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

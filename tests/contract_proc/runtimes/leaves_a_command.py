@@ -30,7 +30,7 @@ def poll(request: speaking.Request) -> None:
     child = Path(os.environ["CHILD"])
     if child.exists() and child.read_text():
         os.kill(os.getpid(), signal.SIGKILL)
-    speaking.answer(request, speaking.polled("running"))
+    speaking.answer(request, speaking.make_poll_result("running"))
 
 
 speaking.serve(poll)

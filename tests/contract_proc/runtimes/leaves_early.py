@@ -7,7 +7,7 @@ import speaking
 
 
 def poll(request: speaking.Request) -> None:
-    speaking.answer(request, speaking.polled("completed", [speaking.log("x" * 1000)] * 1000))
+    speaking.answer(request, speaking.make_poll_result("completed", [speaking.log("x" * 1000)] * 1000))
     os._exit(0)
 
 

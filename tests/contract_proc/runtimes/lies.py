@@ -3,7 +3,7 @@
 
 import speaking
 
-for request in speaking.requests():
+for request in speaking.read_requests():
     if request["method"] == "Runtime.Capabilities":
         speaking.answer(request, speaking.CAPABILITIES | {"step_kinds": ["log", "finish", "agent.run", "approval"]})
     else:

@@ -5,6 +5,6 @@ import signal
 
 import speaking
 
-speaking.serve(lambda request: speaking.answer(request, speaking.polled("completed")))
+speaking.serve(lambda request: speaking.answer(request, speaking.make_poll_result("completed")))
 while True:
     signal.pause()

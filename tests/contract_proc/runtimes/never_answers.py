@@ -3,5 +3,5 @@
 
 import speaking
 
-for _ in speaking.requests():
+for _ in speaking.read_requests():
     pass

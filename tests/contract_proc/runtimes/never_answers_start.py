@@ -3,6 +3,6 @@
 
 import speaking
 
-for request in speaking.requests():
+for request in speaking.read_requests():
     if request["method"] == "Runtime.Capabilities":
         speaking.answer(request, speaking.CAPABILITIES)

@@ -9,7 +9,7 @@ import speaking
 def poll(request: speaking.Request) -> None:
     sys.stderr.write("noise " * 1024 * 1024 * 2 + "\n")
     sys.stderr.flush()
-    speaking.answer(request, speaking.polled("completed"))
+    speaking.answer(request, speaking.make_poll_result("completed"))
 
 
 speaking.serve(poll)

@@ -9,9 +9,9 @@ cancelled = False
 
 def poll(request: speaking.Request) -> None:
     if cancelled:
-        speaking.answer(request, speaking.polled("failed", [speaking.log("the last one")], error=CANCELLED))
+        speaking.answer(request, speaking.make_poll_result("failed", [speaking.log("the last one")], error=CANCELLED))
     else:
-        speaking.answer(request, speaking.polled("running"))
+        speaking.answer(request, speaking.make_poll_result("running"))
 
 
 def cancel(request: speaking.Request) -> None:

@@ -5,5 +5,5 @@ import os
 
 import speaking
 
-for _ in speaking.requests():
-    speaking.say(os.environ["LINE"].encode("latin-1") + b"\n")
+for _ in speaking.read_requests():
+    speaking.write_line(os.environ["LINE"].encode("latin-1") + b"\n")

@@ -6,4 +6,4 @@ import time
 import speaking
 
 time.sleep(0.4)
-speaking.serve(lambda request: speaking.answer(request, speaking.polled("completed")))
+speaking.serve(lambda request: speaking.answer(request, speaking.make_poll_result("completed")))
