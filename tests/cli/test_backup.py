@@ -110,7 +110,7 @@ def fill(home: Path) -> None:
 
     for folder in ("data", "run", "logs", "prompts/git", "skills/deploy"):
         (home / folder).mkdir(parents=True)
-    for name, scripts in (("journal.db", "sql"), ("registry.db", "sql_registry")):
+    for name, scripts in (("journal.db", "journal"), ("registry.db", "registry")):
         with closing(sqlite3.connect(home / "data" / name, isolation_level=None)) as connection:
             database.migrate(connection, scripts)
     for name in backup_manifest.SECRETS:

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.conftest import TowerCommand
 from tests.cli.scripted import SESSION, ScriptedDaemon
 from tests.cli.terminal import TerminalDriver
+from tests.cli.test_imports import DAEMON_PACKAGES
 
 LEAVE = b"\x1d"
 QUIT = b"\x1c"
@@ -444,8 +445,8 @@ print(",".join(sys.modules), file=sys.stderr)
 
     assert "switchtower.cli.terminal.attachment" in loaded
     assert loaded.isdisjoint({"pyte", "starlette", "uvicorn", "uvloop", "sqlite3", "jwt", "argon2", "pydantic"})
-    ours = ("daemon", "runtime", "engines", "stores", "tools", "models", "protocols.relay")
-    assert not {name for name in loaded if name.startswith(tuple(f"switchtower.{room}" for room in ours))}
+    ours = tuple(f"switchtower.{package}" for package in ("engines", "stores", "tools", "models", "protocols.relay"))
+    assert not {name for name in loaded if name.startswith((*DAEMON_PACKAGES, *ours))}
 
 
 def test_a_program_knows_the_folder_that_was_asked_for(shared_command: TowerCommand, tmp_path: Path) -> None:

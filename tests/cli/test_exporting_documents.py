@@ -344,7 +344,7 @@ def test_code_and_diffs_in_a_page_stand_out() -> None:
 
 @pytest.mark.parametrize("writer", [markdown, html_page])
 def test_no_document_holds_what_steers_a_terminal_or_turns_the_writing(writer: ModuleType) -> None:
-    block: Callable[[blocks.ExportBlock], str] = writer.block
+    block: Callable[[blocks.ExportBlock], str] = writer.render_block
     for shown in make_every_block("a\x1b]0;title\x07\x1b[31mred\x1b[0m\u202eright\x9b1m\x00\ud800"):
         text = block(shown)
         assert not set(text) & set("\x1b\x07\x9b\x00\u202e\ud800"), repr(text)
@@ -358,7 +358,7 @@ def test_values_of_any_type_and_depth_can_be_shown(writer: ModuleType) -> None:
         deep = [deep]
     args = {"deep": deep, "none": None, "number": 1e400, "text": "ü", "": ""}
 
-    assert "ü" in writer.block(blocks.ExportedToolCall(ts=TS, name="a", args=args, result="ok"))
+    assert "ü" in writer.render_block(blocks.ExportedToolCall(ts=TS, name="a", args=args, result="ok"))
 
 
 @pytest.mark.parametrize("ts", [-(10**18), 10**18, 2**63])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import TowerResult, read_line_with
+from tests.cli.test_imports import DAEMON_PACKAGES
 from tests.contract_proc.driving import DRIVER_TIMEOUT, IR, RUNTIMES, read_notes
 
 from switchtower import daemon
@@ -558,7 +559,7 @@ def test_help_loads_none_of_the_rooms_that_do_the_work(tm_command: TmProcess, ar
     assert ended.code == 0
     assert b"Example:" in ended.stdout
     assert list_loaded(ended).isdisjoint(HEAVY | {"asyncio", "msgspec", "subprocess", "switchtower.config"})
-    assert not {name for name in list_loaded(ended) if name.startswith(("switchtower.daemon", "switchtower.engines"))}
+    assert not {name for name in list_loaded(ended) if name.startswith((*DAEMON_PACKAGES, "switchtower.engines"))}
 
 
 @pytest.mark.requirement("rep:faults:imports")

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 
@@ -20,6 +20,23 @@ OF_THE_AGENT = {
     "google.genai",
     "httpx",
 }
+DAEMON_PACKAGES = tuple(
+    f"switchtower.{name}"
+    for name in (
+        "accounts",
+        "cluster",
+        "daemon",
+        "flows",
+        "host_services",
+        "notifications",
+        "runtime",
+        "telemetry",
+        "web_api",
+    )
+)
+"""Only a process that serves sessions loads these."""
+LOCAL_WORK = ("commands", "configuration", "doctor", "flows", "storage")
+"""Packages of `cli` that open stores, tools or models in the command's own process."""
 COMMANDS = [row.name for row in main.COMMANDS if row.name not in ("serve", "version")]
 PROBE = """
 import sys
@@ -54,18 +71,22 @@ def test_a_client_command_s_help_loads_no_protocol_and_no_daemon(command: str) -
     loaded = list_loaded_modules(command, "--help")
 
     assert loaded.isdisjoint({"msgspec"} | OF_THE_DAEMON | OF_THE_AGENT)
-    assert not {name for name in loaded if name.startswith(("switchtower.daemon", "switchtower.runtime", "switchtower.client"))}
+    assert not {name for name in loaded if name.startswith((*DAEMON_PACKAGES, "switchtower.client"))}
+    shown = {name for name in loaded if name.startswith("switchtower.presentation")}
+    assert shown <= {"switchtower.presentation", "switchtower.presentation.formats"}
 
 
 def test_what_a_client_command_needs_is_not_the_daemon_s() -> None:
-    rooms = ", ".join(f"switchtower.cli.{module.name}" for module in iter_modules(cli.__path__)) + ", switchtower.client.client"
-    probe = f"import sys, {rooms}; print(','.join(sys.modules))"
+    modules = [module.name for module in walk_packages(cli.__path__, "switchtower.cli.")]
+    needed = [name for name in modules if name.count(".") == 2 or name.split(".")[2] not in LOCAL_WORK]
+    probe = f"import sys, {', '.join(needed)}, switchtower.client.client; print(','.join(sys.modules))"
     loaded = set(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.split(","))
 
     assert "switchtower.client.subscription" in loaded
     assert "switchtower.cli.runs.run_watch" in loaded
     assert loaded.isdisjoint(OF_THE_DAEMON | OF_THE_AGENT)
-    assert loaded.isdisjoint({f"switchtower.{room}" for room in ("daemon", "runtime", "engines", "models", "tools", "stores")})
+    assert loaded.isdisjoint(DAEMON_PACKAGES)
+    assert loaded.isdisjoint({f"switchtower.{package}" for package in ("engines", "models", "tools", "stores")})
 
 
 def test_the_daemon_s_own_command_line_loads_no_agent_before_it_is_called() -> None:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.test_imports import OF_THE_AGENT, OF_THE_DAEMON, PROBE
+from tests.cli.test_imports import DAEMON_PACKAGES, OF_THE_AGENT, OF_THE_DAEMON, PROBE
 
 from switchtower.presentation import formats
 
@@ -17,7 +17,7 @@ def list_loaded_modules(home: Path, *arguments: str) -> set[str]:
     return set(ended.stderr.splitlines()[-1].split(","))
 
 
-OURS = ("switchtower.daemon", "switchtower.runtime", "switchtower.engines", "switchtower.tools", "switchtower.models")
+OURS = (*DAEMON_PACKAGES, "switchtower.engines", "switchtower.tools", "switchtower.models")
 
 
 @pytest.mark.parametrize(

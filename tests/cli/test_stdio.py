@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import TIMEOUT, TowerCommand, read_line_with
 from tests.cli.scripted import ScriptedDaemon
+from tests.cli.test_imports import DAEMON_PACKAGES
 
 
 class FakePiSocket:
@@ -256,4 +257,6 @@ def test_it_loads_next_to_nothing(tower_command: TowerCommand, pi_socket: FakePi
     loaded = set(read_line_with(process, "sys").strip().split(","))
     process.communicate(timeout=TIMEOUT)
     assert "switchtower.cli.commands.stdio" in loaded
-    assert loaded.isdisjoint({"asyncio", "msgspec", "uvloop", "switchtower.client", "switchtower.daemon", "switchtower.core"})
+    assert loaded.isdisjoint(
+        {"asyncio", "msgspec", "uvloop", "switchtower.client", "switchtower.core", "switchtower.presentation", *DAEMON_PACKAGES}
+    )
