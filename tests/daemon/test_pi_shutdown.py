@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,11 @@ class PiServerProcess:
         return self.process.returncode, stderr.decode()
 
 
+StartPiServer = Callable[..., PiServerProcess]
+
+
 @pytest.fixture
-def pi_server(home: Path) -> Any:
+def pi_server(home: Path) -> Iterator[StartPiServer]:
     servers: list[PiServerProcess] = []
 
     def start(*args: Any, **environment: str) -> PiServerProcess:
@@ -174,21 +178,23 @@ def pi_server(home: Path) -> Any:
         server.process.communicate()
 
 
-async def test_its_two_doors_lead_to_one_core(pi_server: Any, home: Path, pi_harness: PiHarness) -> None:
+async def test_its_two_doors_lead_to_one_core(pi_server: StartPiServer, home: Path, pi_harness: PiHarness) -> None:
     server = pi_server()
-    await asyncio.to_thread(server.until, "server_ready")
+    await asyncio.to_thread(server.wait_for_frame, "server_ready")
     client = await pi_harness.connect()
     session_id = await pi_harness.start_session(client)
-    server.say(type="switch_session", id="1", sessionId=session_id)
-    assert (await asyncio.to_thread(server.until, "response", "1"))["success"] is True
+    server.send_line(type="switch_session", id="1", sessionId=session_id)
+    assert (await asyncio.to_thread(server.wait_for_frame, "response", "1"))["success"] is True
     await client.execute("prompt", sessionId=session_id, message="say: over the socket")
     await asyncio.to_thread(
-        lambda: next(frame for frame in iter(lambda: server.until("event"), None) if frame["event"]["type"] == "agent_end")
+        lambda: next(
+            frame for frame in iter(lambda: server.wait_for_frame("event"), None) if frame["event"]["type"] == "agent_end"
+        )
     )
     # Ids of a stdio client are its own: the same one means another command elsewhere.
     assert (await client.request("list_sessions", id="1"))["success"] is True
     server.stdin.close()
-    server.stdin = server.process.stdin = None
+    server.process.stdin = None
     await read_to_end(client)
     assert isinstance(client.wire, WebSocketWire)
     assert client.wire.close_code == 1001
@@ -198,16 +204,16 @@ async def test_its_two_doors_lead_to_one_core(pi_server: Any, home: Path, pi_har
 
 
 @pytest.mark.parametrize("end", ["EOF", "SIGTERM"])
-async def test_what_is_under_way_on_stdin_is_answered_before_the_end(pi_server: Any, end: str) -> None:
+async def test_what_is_under_way_on_stdin_is_answered_before_the_end(pi_server: StartPiServer, end: str) -> None:
     server = pi_server(TOWER_DEMO_DELAY_MS="2", TOWER_SHUTDOWN_TIMEOUT="20")
-    await asyncio.to_thread(server.until, "server_ready")
-    server.say(type="create_session", id="1")
-    session_id = (await asyncio.to_thread(server.until, "response", "1"))["data"]["sessionId"]
-    server.say(type="prompt", id="2", sessionId=session_id, message="count 100")
-    await asyncio.to_thread(server.until, "command_started")
+    await asyncio.to_thread(server.wait_for_frame, "server_ready")
+    server.send_line(type="create_session", id="1")
+    session_id = (await asyncio.to_thread(server.wait_for_frame, "response", "1"))["data"]["sessionId"]
+    server.send_line(type="prompt", id="2", sessionId=session_id, message="count 100")
+    await asyncio.to_thread(server.wait_for_frame, "command_started")
     if end == "SIGTERM":
         server.process.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(server.until, "server_shutdown")
+        await asyncio.to_thread(server.wait_for_frame, "server_shutdown")
     code, _ = await asyncio.to_thread(server.end)
     assert code == 0
     [answer] = [frame for frame in server.frames if frame.get("id") == "2"]
@@ -215,15 +221,15 @@ async def test_what_is_under_way_on_stdin_is_answered_before_the_end(pi_server: 
     assert [frame["type"] for frame in server.frames].count("server_shutdown") == 1
 
 
-async def test_whatever_prints_in_the_process_its_stdout_carries_frames_alone(pi_server: Any, home: Path) -> None:
+async def test_whatever_prints_in_the_process_its_stdout_carries_frames_alone(pi_server: StartPiServer, home: Path) -> None:
     server = pi_server(NOISY, TOWER_POLICY="yolo")
-    await asyncio.to_thread(server.until, "server_ready")
-    server.say(type="create_session", id="1", cwd=str(home / "ws"))
-    session_id = (await asyncio.to_thread(server.until, "response", "1"))["data"]["sessionId"]
-    server.say(type="switch_session", id="2", sessionId=session_id)
-    server.say(type="prompt", id="3", sessionId=session_id, message="run: echo loud; echo louder >&2\ncount 50")
-    server.say(type="bash", id="4", sessionId=session_id, command="echo from bash > /dev/stdout; echo to stderr >&2")
-    assert (await asyncio.to_thread(server.until, "response", "3"))["success"] is True
+    await asyncio.to_thread(server.wait_for_frame, "server_ready")
+    server.send_line(type="create_session", id="1", cwd=str(home / "ws"))
+    session_id = (await asyncio.to_thread(server.wait_for_frame, "response", "1"))["data"]["sessionId"]
+    server.send_line(type="switch_session", id="2", sessionId=session_id)
+    server.send_line(type="prompt", id="3", sessionId=session_id, message="run: echo loud; echo louder >&2\ncount 50")
+    server.send_line(type="bash", id="4", sessionId=session_id, command="echo from bash > /dev/stdout; echo to stderr >&2")
+    assert (await asyncio.to_thread(server.wait_for_frame, "response", "3"))["success"] is True
     server.stdin.close()
     server.process.stdin = None
     code, said = await asyncio.to_thread(server.end)
@@ -234,7 +240,7 @@ async def test_whatever_prints_in_the_process_its_stdout_carries_frames_alone(pi
 
 
 async def test_a_used_port_and_a_daemon_that_runs_are_failures_without_a_word_on_stdout(
-    pi_server: Any, pi_harness: PiHarness
+    pi_server: StartPiServer, pi_harness: PiHarness
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         server = pi_server(PI_SERVER_PORT=str(holder.getsockname()[1]))

@@ -60,41 +60,41 @@ async def pipe_ends(home: Path, request: pytest.FixtureRequest) -> AsyncIterator
         os.close(fd)
 
 
-@pytest.mark.parametrize("ends", [(EchoPiServer, 3_600)], indirect=True)
-async def test_the_end_of_the_input_is_the_end(ends: PiPipes) -> None:
-    os.write(ends.input, b"question\n")
-    os.close(ends.input)
-    await ends.ended.wait()
-    await ends.stdio.close()
-    ready, answer = os.read(ends.output, 65_536).splitlines()
+@pytest.mark.parametrize("pipe_ends", [(EchoPiServer, 3_600)], indirect=True)
+async def test_the_end_of_the_input_is_the_end(pipe_ends: PiPipes) -> None:
+    os.write(pipe_ends.input, b"question\n")
+    os.close(pipe_ends.input)
+    await pipe_ends.ended.wait()
+    await pipe_ends.stdio.close()
+    ready, answer = os.read(pipe_ends.output, 65_536).splitlines()
     assert b'"server_ready"' in ready
     assert answer == b"question"
 
 
-@pytest.mark.parametrize("ends", [(SlowPiServer, 3_600)], indirect=True)
-async def test_what_is_owed_is_waited_for(ends: PiPipes) -> None:
-    os.write(ends.input, b"question\n")
-    os.close(ends.input)
-    ready = await asyncio.to_thread(os.read, ends.output, 65_536)
+@pytest.mark.parametrize("pipe_ends", [(SlowPiServer, 3_600)], indirect=True)
+async def test_what_is_owed_is_waited_for(pipe_ends: PiPipes) -> None:
+    os.write(pipe_ends.input, b"question\n")
+    os.close(pipe_ends.input)
+    ready = await asyncio.to_thread(os.read, pipe_ends.output, 65_536)
     assert b'"cwd": "/here"' in ready
-    peer = ends.stdio._receiver
+    peer = pipe_ends.stdio._receiver
     assert isinstance(peer, SlowEchoConnection)
     for _ in range(3):
         while not hasattr(peer, "asked"):
             await asyncio.sleep(0)
         peer.asked.clear()
         await peer.asked.wait()
-    assert not ends.ended.is_set()
+    assert not pipe_ends.ended.is_set()
     peer.answer()
-    await ends.ended.wait()
-    assert await asyncio.to_thread(os.read, ends.output, 65_536) == b"question\n"
+    await pipe_ends.ended.wait()
+    assert await asyncio.to_thread(os.read, pipe_ends.output, 65_536) == b"question\n"
 
 
-@pytest.mark.parametrize("ends", [(SlowPiServer, 0.1)], indirect=True)
-async def test_but_not_for_ever(ends: PiPipes) -> None:
-    os.write(ends.input, b"question\n")
-    os.close(ends.input)
-    await ends.ended.wait()
-    peer = ends.stdio._receiver
+@pytest.mark.parametrize("pipe_ends", [(SlowPiServer, 0.1)], indirect=True)
+async def test_but_not_for_ever(pipe_ends: PiPipes) -> None:
+    os.write(pipe_ends.input, b"question\n")
+    os.close(pipe_ends.input)
+    await pipe_ends.ended.wait()
+    peer = pipe_ends.stdio._receiver
     assert isinstance(peer, SlowEchoConnection)
     assert peer.has_pending_responses()

@@ -75,53 +75,55 @@ async def linked_host(relay_network: RelayNetwork, request: pytest.FixtureReques
         await asyncio.to_thread(hub.close)
 
 
-@pytest.mark.parametrize("linked", ["watch"], indirect=True)
-async def test_a_hub_that_may_watch_sees_and_does_nothing(linked: LinkedTestHost) -> None:
-    await linked.check_starts_refused()
-    (linked.host.workspace / "note.txt").write_text("hello\n")
-    assert (await linked.request_result("rpc.fs.read", linked.run_id, path="note.txt"))["content"] == "hello\n"
-    assert (await linked.request_result("rpc.host.info", host_id=linked.host.host_id))["host_id"] == linked.host.host_id
-    assert await linked.request_error("rpc.run.stop", linked.run_id) == DECIDE
+@pytest.mark.parametrize("linked_host", ["watch"], indirect=True)
+async def test_a_hub_that_may_watch_sees_and_does_nothing(linked_host: LinkedTestHost) -> None:
+    await linked_host.check_starts_refused()
+    (linked_host.host.workspace / "note.txt").write_text("hello\n")
+    assert (await linked_host.request_result("rpc.fs.read", linked_host.run_id, path="note.txt"))["content"] == "hello\n"
+    assert (await linked_host.request_result("rpc.host.info", host_id=linked_host.host.host_id))[
+        "host_id"
+    ] == linked_host.host.host_id
+    assert await linked_host.request_error("rpc.run.stop", linked_host.run_id) == DECIDE
     commands: dict[str, dict[str, object]] = {
-        "run.permission.approve": {"request_id": linked.question},
-        "run.permission.deny": {"request_id": linked.question, "decision": "abort"},
+        "run.permission.approve": {"request_id": linked_host.question},
+        "run.permission.deny": {"request_id": linked_host.question, "decision": "abort"},
         "run.send_input": {"input_id": "i1", "text": "y\n"},
         "run.send_stdin": {"text": "y\n"},
         "run.resize": {"cols": 20, "rows": 5},
         "run.stop": {"signal": "kill"},
     }
     for type_, data in commands.items():
-        assert await linked.send_refused_command(type_, **data) == DECIDE
-    row = await linked.host.http.get_run(linked.run_id)
-    assert (row["status"], row["pending_request_id"]) == ("awaiting_approval", linked.question)
-    assert not (linked.host.workspace / "answered").exists()
-    assert (await linked.host.http.get("/audit"))["items"] == []
+        assert await linked_host.send_refused_command(type_, **data) == DECIDE
+    row = await linked_host.host.http.get_run(linked_host.run_id)
+    assert (row["status"], row["pending_request_id"]) == ("awaiting_approval", linked_host.question)
+    assert not (linked_host.host.workspace / "answered").exists()
+    assert (await linked_host.host.http.get("/audit"))["items"] == []
 
 
-@pytest.mark.parametrize("linked", [None, "decide"], indirect=True, ids=["by default", "decide"])
-async def test_a_hub_that_may_decide_decides_types_and_stops_but_starts_nothing(linked: LinkedTestHost) -> None:
-    await linked.check_starts_refused()
-    linked.hub.send("run.permission.approve", {"request_id": linked.question}, run_id=linked.run_id)
-    await asyncio.to_thread(linked.hub.wait_for, "run.permission_decided", linked.run_id)
-    linked.hub.send("run.send_input", {"input_id": "i1", "text": "typed by the hub\n"}, run_id=linked.run_id)
-    await asyncio.to_thread(lambda: linked.hub.wait_for("run.input", linked.run_id, input_id="i1"))
-    assert (await linked.request_result("rpc.run.stop", linked.run_id, signal="kill")) == {"signal": "kill"}
-    await asyncio.to_thread(linked.hub.wait_for, "run.exited", linked.run_id)
+@pytest.mark.parametrize("linked_host", [None, "decide"], indirect=True, ids=["by default", "decide"])
+async def test_a_hub_that_may_decide_decides_types_and_stops_but_starts_nothing(linked_host: LinkedTestHost) -> None:
+    await linked_host.check_starts_refused()
+    linked_host.hub.send("run.permission.approve", {"request_id": linked_host.question}, run_id=linked_host.run_id)
+    await asyncio.to_thread(linked_host.hub.wait_for, "run.permission_decided", linked_host.run_id)
+    linked_host.hub.send("run.send_input", {"input_id": "i1", "text": "typed by the hub\n"}, run_id=linked_host.run_id)
+    await asyncio.to_thread(lambda: linked_host.hub.wait_for("run.input", linked_host.run_id, input_id="i1"))
+    assert (await linked_host.request_result("rpc.run.stop", linked_host.run_id, signal="kill")) == {"signal": "kill"}
+    await asyncio.to_thread(linked_host.hub.wait_for, "run.exited", linked_host.run_id)
 
 
-@pytest.mark.parametrize("linked", ["start"], indirect=True)
-async def test_a_hub_that_may_start_starts(linked: LinkedTestHost) -> None:
-    run_id = await asyncio.to_thread(lambda: linked.hub.start("touch started", linked.host.workspace))
-    await asyncio.to_thread(linked.hub.wait_for, "run.exited", run_id)
-    assert (linked.host.workspace / "started").exists()
+@pytest.mark.parametrize("linked_host", ["start"], indirect=True)
+async def test_a_hub_that_may_start_starts(linked_host: LinkedTestHost) -> None:
+    run_id = await asyncio.to_thread(lambda: linked_host.hub.start("touch started", linked_host.host.workspace))
+    await asyncio.to_thread(linked_host.hub.wait_for, "run.exited", run_id)
+    assert (linked_host.host.workspace / "started").exists()
 
 
-@pytest.mark.parametrize("linked", ["watch"], indirect=True)
-async def test_a_refusal_is_in_the_log_once_for_each_type(linked: LinkedTestHost) -> None:
+@pytest.mark.parametrize("linked_host", ["watch"], indirect=True)
+async def test_a_refusal_is_in_the_log_once_for_each_type(linked_host: LinkedTestHost) -> None:
     for _ in range(3):
-        assert await linked.request_error("rpc.bash", linked.run_id, cmd="true") == START
-    assert await linked.request_error("rpc.run.stop", linked.run_id) == DECIDE
-    lines = [line for line in linked.host.log().splitlines() if "`hub_may` does not allow" in line]
+        assert await linked_host.request_error("rpc.bash", linked_host.run_id, cmd="true") == START
+    assert await linked_host.request_error("rpc.run.stop", linked_host.run_id) == DECIDE
+    lines = [line for line in linked_host.host.log().splitlines() if "`hub_may` does not allow" in line]
     assert [line.partition("asked for ")[2].partition(",")[0] for line in lines] == ["rpc.bash", "rpc.run.stop"]
 
 

@@ -246,13 +246,13 @@ needs_bubblewrap = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("stage", [{"sandbox_network": "true"}], indirect=True)
+@pytest.mark.parametrize("attack_harness", [{"sandbox_network": "true"}], indirect=True)
 @pytest.mark.parametrize("prefix", ["", "lowered"])
-async def test_in_a_sandbox_with_network_the_ports_are_useless(stage: AttackHarness, prefix: str) -> None:
-    command = f"{make_lowered_command() if prefix else ''} {stage.run_attacker()}"
-    await stage.run(command, sandboxProvider="bubblewrap")
-    assert stage.read_attacker_output() == AT_PORTS | dict.fromkeys(SOCKETS, UNREACHABLE)
-    await stage.check_nothing_happened()
+async def test_in_a_sandbox_with_network_the_ports_are_useless(attack_harness: AttackHarness, prefix: str) -> None:
+    command = f"{make_lowered_command() if prefix else ''} {attack_harness.run_attacker()}"
+    await attack_harness.run(command, sandboxProvider="bubblewrap")
+    assert attack_harness.read_attacker_output() == AT_PORTS | dict.fromkeys(SOCKETS, UNREACHABLE)
+    await attack_harness.check_nothing_happened()
 
 
 @needs_bubblewrap

@@ -7,9 +7,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.conformance.pi.conftest import Join, StartPi
@@ -36,7 +35,7 @@ class PiServer:
         return str(json.loads((self.home / "run" / "endpoints.json").read_bytes())["pi"]).replace("ws://", "http://")
 
 
-Serve = Callable[..., Any]
+Serve = Callable[..., Awaitable[PiServer]]
 
 
 @pytest.fixture
@@ -73,9 +72,9 @@ async def test_pi_server_speaks_over_stdio_and_at_its_port_at_once(pi_server: Se
     assert (await server.client.receive())["type"] == "server_ready"
     async with CheckedClient(await WebSocketWire.open(server.port, None, path="/")) as other:
         await other.receive()
-        session_id = await server.client.session()
+        session_id = await server.client.start_session()
         await other.execute("switch_session", sessionId=session_id)
-        await server.client.do("prompt", sessionId=session_id, message="say: hello")
+        await server.client.execute("prompt", sessionId=session_id, message="say: hello")
         await other.next_event("agent_end")
 
 
@@ -84,7 +83,7 @@ async def test_the_end_of_its_input_ends_pi_server(pi_server: Serve) -> None:
     server = await pi_server()
     await server.client.receive()
     server.process.stdin.close()
-    await server.client.until(lambda frame: frame["type"] == "server_shutdown")
+    await server.client.wait_for(lambda frame: frame["type"] == "server_shutdown")
     assert await server.process.wait() == 0
 
 

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.daemons import ManagedDaemon
+from tests.conftest import Connect
 
 from switchtower import __version__
 from switchtower.protocols.push import extension_messages
@@ -207,7 +209,7 @@ async def test_a_cancelled_run_completes_as_cancelled(client_per_transport: Push
 
 @pytest.mark.requirement("push:contract:replay", "push:attach:replays-missed", "push:replay:seq-greater-than-last-seen")
 async def test_attach_replays_the_missing_events_in_order(
-    client_per_transport: PushClient, workspace: Path, connect: Any, push_daemon: Any, transport: str
+    client_per_transport: PushClient, workspace: Path, connect: Connect, push_daemon: ManagedDaemon, transport: str
 ) -> None:
     session = await client_per_transport.start_session(workspace)
     live = [
@@ -237,4 +239,4 @@ async def test_attach_replays_the_missing_events_in_order(
         },
         "error": None,
     }
-    assert [event.raw for event in await late.until("run_complete")] == [event.raw for event in live if event.seq > cursor]
+    assert [event.raw for event in await late.read_until("run_complete")] == [event.raw for event in live if event.seq > cursor]

@@ -31,4 +31,6 @@ while True:
     if speaking.begin(request):
         continue
     polls += 1
-    speaking.answer(request, speaking.polled("completed" if polls == 3 else "running", outputs={"heard": heard.decode()}))
+    speaking.answer(
+        request, speaking.make_poll_result("completed" if polls == 3 else "running", outputs={"heard": heard.decode()})
+    )

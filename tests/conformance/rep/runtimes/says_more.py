@@ -7,10 +7,10 @@ polls = 0
 
 
 def answer(request: speaking.Request, result: dict[str, object]) -> None:
-    speaking.say({"jsonrpc": "2.0", "id": request["id"], "result": {**result, "more": [1]}, "more": {}})
+    speaking.write_line({"jsonrpc": "2.0", "id": request["id"], "result": {**result, "more": [1]}, "more": {}})
 
 
-for request in speaking.requests():
+for request in speaking.read_requests():
     match request["method"]:
         case "Runtime.Capabilities":
             answer(request, {**speaking.CAPABILITIES, "limits": {"concurrency": 4, "memory_mb": 64}})
@@ -18,5 +18,8 @@ for request in speaking.requests():
             answer(request, {"run_id": "a name of its own"})
         case "Runtime.Poll":
             polls += 1
-            events = [speaking.novel(number=polls), {**speaking.log(f"poll {polls}"), "more": 1}]
-            answer(request, speaking.polled("completed" if polls == 3 else "running", events, outputs={"polls": polls}, more=1))
+            events = [speaking.make_unknown_event(number=polls), {**speaking.log(f"poll {polls}"), "more": 1}]
+            answer(
+                request,
+                speaking.make_poll_result("completed" if polls == 3 else "running", events, outputs={"polls": polls}, more=1),
+            )

@@ -12,7 +12,7 @@ def poll(request: speaking.Request) -> None:
     global began
     began = began or time.monotonic()
     is_over = time.monotonic() >= began + 0.05
-    speaking.answer(request, speaking.polled("completed" if is_over else "running"))
+    speaking.answer(request, speaking.make_poll_result("completed" if is_over else "running"))
 
 
 speaking.serve(poll)
