@@ -42,17 +42,17 @@ async def _render_pieces(client: DaemonClient, session_id: str, form: str) -> As
     screen = None if terminal is None else LastScreen(terminal)
     if terminal is not None:
         session.last_seen_seq = max(0, terminal.screenSeq - 1)  # what was painted over since is on no screen
-    yield writer.head(session_id, about)
+    yield writer.render_head(session_id, about)
     async with aclosing(read_until_now(session)) as events:
         async for event in events:
             if screen is not None:
                 screen.add_event(event)
                 continue
             for block in fold.add_event(event):
-                yield writer.block(block)
+                yield writer.render_block(block)
     for block in fold.finish() if screen is None else screen.finish():
-        yield writer.block(block)
-    yield writer.tail(fold.usage)
+        yield writer.render_block(block)
+    yield writer.render_tail(fold.usage)
 
 
 _EARLIEST_SEQ = re.compile(r"earliest retained seq is (\d{1,16})$")
