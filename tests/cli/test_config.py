@@ -286,7 +286,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     names = ["max_turns", "max_tokens", "pi_max_sessions", "minicodex_replay", "retention_entries", "pi_client_rate"]
     program = (
         "import sys; from pathlib import Path; from switchtower.cli.configuration import config_file as changing, sources\n"
-        "changing.set_value(Path(sys.argv[1]), sources.known(sys.argv[2]), 77)"
+        "changing.set_value(Path(sys.argv[1]), sources.find_setting(sys.argv[2]), 77)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "config.toml"), name]) for name in names]
 

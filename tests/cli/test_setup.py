@@ -232,7 +232,7 @@ class _FirstStartRun:
     def build_command(self) -> list[str]:
         program = (
             "import sys; from switchtower import config; from switchtower.cli.commands import setup;"
-            "sys.exit(setup.at_first_start(config.load()))"
+            "sys.exit(setup.run_first_setup(config.load()))"
         )
         return [sys.executable, "-P", "-c", program]
 
