@@ -82,7 +82,7 @@ async def test_later_leaves_it_in_the_inbox(push_daemon: ManagedDaemon, workspac
         await seat.press("ctrl+t")
         assert isinstance(seat.app.screen, InboxScreen)
         await seat.press("enter")
-        await seat.until_asked()
+        await seat.wait_for_approval()
         await seat.press("y")
         await seat.wait_for_transcript_text("✓ done")
 
@@ -97,10 +97,10 @@ async def test_an_approval_of_another_session_raises_the_badge_and_the_inbox_onl
         await seat.press("ctrl+t")
         assert isinstance(seat.app.screen, InboxScreen)
         await seat.press("enter")
-        screen = await seat.until_asked()
+        screen = await seat.wait_for_approval()
         assert screen.pending.session_name == WRITE
         await seat.press("y")
-        await seat.until((workspace / "notes.txt").exists)
+        await seat.wait_until((workspace / "notes.txt").exists)
         client.close()
 
 

@@ -15,7 +15,7 @@ async def test_a_session_begins_with_the_first_message_and_not_before(push_daemo
         assert not [one for one in await client.list_sessions(200) if one.repo.rootPath == str(workspace)]
         await seat.write("say: **good** morning")
         await seat.wait_for_transcript_text("✓ done")
-        assert "▌ say: **good** morning" in seat.transcript()
+        assert "▌ say: **good** morning" in seat.read_transcript()
         assert "\ngood morning\n" in seat.read_transcript()
         assert [one for one in await client.list_sessions(200) if one.repo.rootPath == str(workspace)]
         client.close()
@@ -25,10 +25,10 @@ async def test_thinking_and_tools_are_folded_cards_that_unfold(push_daemon: Mana
     async with open_app(push_daemon, workspace) as seat:
         await seat.write("read README.md")
         await seat.wait_until_idle()
-        assert "▸ ✓ Read README.md" in seat.transcript()
+        assert "▸ ✓ Read README.md" in seat.read_transcript()
         assert "with two lines" not in seat.read_transcript()
         await seat.press("ctrl+o")
-        assert "▾ ✓ Read README.md" in seat.transcript()
+        assert "▾ ✓ Read README.md" in seat.read_transcript()
         assert "with two lines" in seat.read_transcript()
 
 
@@ -116,7 +116,7 @@ async def test_several_lines_are_one_message(push_daemon: ManagedDaemon, workspa
     async with open_app(push_daemon, workspace) as seat:
         await seat.press(*"say: one", "ctrl+j", *"say: two", "enter")
         await seat.wait_until_idle()
-        assert "▌ say: one\n ▌ say: two".replace(" ▌", "▌") in seat.transcript()
+        assert "▌ say: one\n ▌ say: two".replace(" ▌", "▌") in seat.read_transcript()
 
 
 async def test_something_to_read_comes_and_goes(push_daemon: ManagedDaemon, workspace: Path) -> None:

@@ -68,7 +68,7 @@ async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pus
         assert seat.app.session is not None
         transcript = seat.app.session.transcript
         assert transcript.first_seq > 2 * event_reader.PAGE_SIZE
-        assert "▌ count" not in seat.transcript()
+        assert "▌ count" not in seat.read_transcript()
         while transcript.first_seq > 1:
             first = transcript.first_seq
             seat.app.main.transcript.action_oldest()
@@ -78,7 +78,7 @@ async def test_a_long_session_opens_at_its_end_and_is_read_back_page_by_page(pus
         counted = [str(number) for number in range(1, upto + 1)]
         start = numbers.index("1", numbers.index(str(upto)))
         assert numbers[start : start + upto] == counted
-        assert f"▌ count {upto}" in seat.transcript()
+        assert f"▌ count {upto}" in seat.read_transcript()
 
 
 async def test_somebody_who_reads_back_is_not_pulled_to_the_end(slow_daemon: ManagedDaemon, workspace: Path) -> None:
@@ -110,9 +110,9 @@ async def test_a_small_screen_gives_the_room_to_the_conversation(push_daemon: Ma
         await seat.press("escape")
         assert not seat.app.main.is_list_visible
         await seat.pilot.resize_terminal(200, 60)
-        await seat.until(lambda: seat.app.main.size.width == 200)
+        await seat.wait_until(lambda: seat.app.main.size.width == 200)
         seat.app.main.show_list(True)
-        assert "hello" in seat.transcript()
+        assert "hello" in seat.read_transcript()
 
 
 async def test_a_tiny_screen_breaks_nothing(push_daemon: ManagedDaemon, workspace: Path) -> None:
