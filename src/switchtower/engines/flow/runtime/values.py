@@ -96,6 +96,10 @@ def get_text(given: Mapping[str, Any], name: str, default: str | None = None) ->
     return str(value)
 
 
+text = get_text
+"""The documented name for packages with step kinds (docs/flows.md)."""
+
+
 def get_number(given: Mapping[str, Any], name: str, default: float | None = None, *, most: float = math.inf) -> float:
     """From 0 on."""
     value = given.get(name, default)
