@@ -7,7 +7,7 @@ and how a session begins in the journal beside it.
             return lambda: MyLeases(tmp_path / "leases")
 
         @pytest.fixture
-        def begin(self, tmp_path):
+        def begin_session(self, tmp_path):
             async def begin(card):
                 ...
             return begin
@@ -70,9 +70,11 @@ class LeaseContract:
 
     # Nodes
 
-    async def test_nodes_are_listed_with_the_sessions_that_began_there(self, store: cluster.Leases, begin: BeginSession) -> None:
+    async def test_nodes_are_listed_with_the_sessions_that_began_there(
+        self, store: cluster.Leases, begin_session: BeginSession
+    ) -> None:
         for number, node_id in enumerate(("node_b", "node_b", None)):
-            await begin(make_card(f"sess_{number}"))
+            await begin_session(make_card(f"sess_{number}"))
             if node_id:
                 await store.acquire(f"sess_{number}", node_id)
         await store.acquire("seat:pi", "node_b")
@@ -146,8 +148,10 @@ class LeaseContract:
 
     # Draining
 
-    async def test_a_draining_node_gives_up_everything_and_gets_nothing(self, store: cluster.Leases, begin: BeginSession) -> None:
-        await begin(make_card("sess_1"))
+    async def test_a_draining_node_gives_up_everything_and_gets_nothing(
+        self, store: cluster.Leases, begin_session: BeginSession
+    ) -> None:
+        await begin_session(make_card("sess_1"))
         held = [await store.acquire(session_id, "node_a") for session_id in ("sess_1", "sess_2", "seat:pi")]
         others = await store.acquire("sess_3", "node_b")
         assert await store.drain("node_a") == 3
@@ -259,10 +263,10 @@ class LeaseContract:
     # Takeover
 
     async def test_what_is_under_way_on_silent_nodes_is_taken_over_piece_by_piece(
-        self, store: cluster.Leases, begin: BeginSession
+        self, store: cluster.Leases, begin_session: BeginSession
     ) -> None:
         for number in (*range(5), 9):
-            await begin(make_card(f"sess_{number}"))
+            await begin_session(make_card(f"sess_{number}"))
         before = [await store.acquire(f"sess_{number}", "node_a") for number in range(5)]
         await store.acquire("sess_9", "node_b")
         assert await store.take_over("node_b", 10) == []
@@ -277,9 +281,11 @@ class LeaseContract:
             assert await store.find_owner(new.session_id) == new
         assert await store.take_over("node_b", 3) == []
 
-    async def test_what_is_under_way_and_has_no_home_is_taken_over_too(self, store: cluster.Leases, begin: BeginSession) -> None:
+    async def test_what_is_under_way_and_has_no_home_is_taken_over_too(
+        self, store: cluster.Leases, begin_session: BeginSession
+    ) -> None:
         for session_id in ("sess_left", "sess_new"):
-            await begin(make_card(session_id))
+            await begin_session(make_card(session_id))
         left = await store.acquire("sess_left", "node_a")
         assert left is not None
         await store.release(left)
@@ -289,7 +295,7 @@ class LeaseContract:
 
     @pytest.mark.parametrize("state", SessionState)
     async def test_only_what_is_under_way_here_is_taken_over(
-        self, store: cluster.Leases, begin: BeginSession, state: SessionState
+        self, store: cluster.Leases, begin_session: BeginSession, state: SessionState
     ) -> None:
         nasty = '","shells":7,"host":"h","x":"'  # as a card's text it is no field
         sessions = [
@@ -302,7 +308,7 @@ class LeaseContract:
             structs.replace(make_card("sess_6", state, shells=1), title=nasty.replace("7", "0"), accepted={"shells": False}),
         ]
         for begun in sessions:
-            await begin(begun)
+            await begin_session(begun)
             assert await store.acquire(begun.session_id, "node_a")
         await store.acquire("seat:pi", "node_a")
         await store.acquire("sess_not_begun", "node_a")
@@ -313,14 +319,14 @@ class LeaseContract:
         assert [lease.session_id for lease in await store.list_owned("node_a", limit=20)] == rest
 
     async def test_nodes_that_take_over_at_once_share_the_sessions(
-        self, make_leases: MakeLeases, store: cluster.Leases, begin: BeginSession
+        self, make_leases: MakeLeases, store: cluster.Leases, begin_session: BeginSession
     ) -> None:
         other = make_leases()
         await other.open()
         await store.join("node_c", "", LONG_MS)
         wanted = {f"sess_{number:03d}" for number in range(120)}
         for session_id in wanted:
-            await begin(make_card(session_id))
+            await begin_session(make_card(session_id))
             await store.acquire(session_id, "node_a")
         await store.renew("node_a", 0)
 
@@ -336,18 +342,18 @@ class LeaseContract:
         assert sorted(taken) == sorted(wanted)
         await other.close()
 
-    async def test_a_silent_node_takes_nothing_over(self, store: cluster.Leases, begin: BeginSession) -> None:
-        await begin(make_card("sess_1"))
+    async def test_a_silent_node_takes_nothing_over(self, store: cluster.Leases, begin_session: BeginSession) -> None:
+        await begin_session(make_card("sess_1"))
         await store.acquire("sess_1", "node_a")
         for silent in ("node_a", "node_b"):
             await store.renew(silent, 0)
         assert await store.take_over("node_b", 10) == []
 
     async def test_everything_else_of_silent_nodes_is_freed_piece_by_piece(
-        self, store: cluster.Leases, begin: BeginSession
+        self, store: cluster.Leases, begin_session: BeginSession
     ) -> None:
         for begun in (make_card("sess_0"), make_card("sess_1", SessionState.IDLE), make_card("sess_2", host="host_1")):
-            await begin(begun)
+            await begin_session(begun)
         freed = ("seat:pi", "sess_1", "sess_2", "sess_not_begun")
         held = {session_id: await store.acquire(session_id, "node_a") for session_id in ("sess_0", *freed)}
         await store.acquire("sess_9", "node_b")

@@ -2,8 +2,8 @@
 
     class TestMySearch(SearchContract):
         @pytest.fixture
-        def make_library(self, tmp_path):
-            return lambda: Library(MyJournal(tmp_path), MySearch(tmp_path))
+        def make_search_fixture(self, tmp_path):
+            return lambda: SearchFixture(MyJournal(tmp_path), MySearch(tmp_path))
 
 The tests are coroutines: run them with pytest-asyncio's `asyncio_mode = "auto"`.
 """
@@ -55,16 +55,16 @@ class SearchContract:
         raise NotImplementedError("say how to make one")
 
     @pytest.fixture
-    async def search_fixture(self, make_library: MakeSearchFixture) -> AsyncIterator[SearchFixture]:
-        library = make_library()
-        await library.journal.open()
-        yield library
-        await library.search.close()
-        await library.journal.close()
+    async def search_fixture(self, make_search_fixture: MakeSearchFixture) -> AsyncIterator[SearchFixture]:
+        search_fixture = make_search_fixture()
+        await search_fixture.journal.open()
+        yield search_fixture
+        await search_fixture.search.close()
+        await search_fixture.journal.close()
 
-    async def test_words_are_found_wherever_they_were_said_or_done(self, library: SearchFixture) -> None:
+    async def test_words_are_found_wherever_they_were_said_or_done(self, search_fixture: SearchFixture) -> None:
         approval = events.Approval("appr_1", "call_1", "exec", "Run zebra", "make", {}, 1, "f")
-        await library.append_text(
+        await search_fixture.append_text(
             "sess_a",
             events.RunStarted(text="mend the zebra", by=OWNER),
             events.TextDelta("zebra in pieces"),
@@ -78,52 +78,52 @@ class SearchContract:
             events.MessageImported("user", "zebra of old", NOON),
             events.WarningRaised("CODE", "zebra is not looked for here"),
         )
-        assert await library.find("zebra") == [("sess_a", seq) for seq in (1, 3, 4, 5, 6, 7, 8, 9, 10)]
+        assert await search_fixture.find("zebra") == [("sess_a", seq) for seq in (1, 3, 4, 5, 6, 7, 8, 9, 10)]
 
-    async def test_all_words_must_be_there_and_the_last_may_be_a_beginning(self, library: SearchFixture) -> None:
-        await library.append_text("sess_a", make_answer("the quick brown fox"), make_answer("a quick test"))
-        assert await library.find("fox quick") == [("sess_a", 1)]
-        assert await library.find("quick te") == [("sess_a", 2)]
-        assert await library.find("te quick") == []
-        assert await library.find('"quick brown"') == [("sess_a", 1)]
-        assert await library.find('"brown quick"') == []
-        assert await library.find("slow") == []
+    async def test_all_words_must_be_there_and_the_last_may_be_a_beginning(self, search_fixture: SearchFixture) -> None:
+        await search_fixture.append_text("sess_a", make_answer("the quick brown fox"), make_answer("a quick test"))
+        assert await search_fixture.find("fox quick") == [("sess_a", 1)]
+        assert await search_fixture.find("quick te") == [("sess_a", 2)]
+        assert await search_fixture.find("te quick") == []
+        assert await search_fixture.find('"quick brown"') == [("sess_a", 1)]
+        assert await search_fixture.find('"brown quick"') == []
+        assert await search_fixture.find("slow") == []
 
-    async def test_what_came_since_the_last_search_is_found_and_nothing_twice(self, library: SearchFixture) -> None:
+    async def test_what_came_since_the_last_search_is_found_and_nothing_twice(self, search_fixture: SearchFixture) -> None:
         now_ms = time.time_ns() // 1_000_000
-        await library.append_text("sess_a", make_answer("first walrus"), at_ms=now_ms)
-        assert await library.find("walrus") == [("sess_a", 1)]
-        await library.append_text("sess_a", make_answer("second walrus"), at_ms=now_ms)
-        await library.append_text("sess_b", make_answer("third walrus"))
-        assert await library.find("walrus") == [("sess_a", 1), ("sess_a", 2), ("sess_b", 1)]
-        assert await library.find("walrus") == [("sess_a", 1), ("sess_a", 2), ("sess_b", 1)]
+        await search_fixture.append_text("sess_a", make_answer("first walrus"), at_ms=now_ms)
+        assert await search_fixture.find("walrus") == [("sess_a", 1)]
+        await search_fixture.append_text("sess_a", make_answer("second walrus"), at_ms=now_ms)
+        await search_fixture.append_text("sess_b", make_answer("third walrus"))
+        assert await search_fixture.find("walrus") == [("sess_a", 1), ("sess_a", 2), ("sess_b", 1)]
+        assert await search_fixture.find("walrus") == [("sess_a", 1), ("sess_a", 2), ("sess_b", 1)]
 
-    async def test_one_session_can_be_searched_alone_and_a_long_one_wholly(self, library: SearchFixture) -> None:
-        await library.append_text("sess_a", *(make_answer(f"walrus number{number}") for number in range(1_201)))
-        await library.append_text("sess_b", make_answer("walrus number1200"))
-        assert await library.find("number1200") == [("sess_a", 1_201), ("sess_b", 1)]
-        assert await library.find("number1200", session_id="sess_b") == [("sess_b", 1)]
+    async def test_one_session_can_be_searched_alone_and_a_long_one_wholly(self, search_fixture: SearchFixture) -> None:
+        await search_fixture.append_text("sess_a", *(make_answer(f"walrus number{number}") for number in range(1_201)))
+        await search_fixture.append_text("sess_b", make_answer("walrus number1200"))
+        assert await search_fixture.find("number1200") == [("sess_a", 1_201), ("sess_b", 1)]
+        assert await search_fixture.find("number1200", session_id="sess_b") == [("sess_b", 1)]
 
     async def test_a_deleted_session_is_not_found_any_more_and_a_forgotten_one_is_read_again(
-        self, library: SearchFixture
+        self, search_fixture: SearchFixture
     ) -> None:
         for session_id in ("sess_a", "sess_b"):
-            await library.append_text(session_id, make_answer("walrus"))
-        assert len(await library.find("walrus")) == 2
-        await library.journal.delete("sess_a")
-        assert await library.find("walrus") == [("sess_b", 1)]
-        await library.search.forget("sess_b")
-        await library.search.forget("sess_none")
-        assert await library.find("walrus") == [("sess_b", 1)]
+            await search_fixture.append_text(session_id, make_answer("walrus"))
+        assert len(await search_fixture.find("walrus")) == 2
+        await search_fixture.journal.delete("sess_a")
+        assert await search_fixture.find("walrus") == [("sess_b", 1)]
+        await search_fixture.search.forget("sess_b")
+        await search_fixture.search.forget("sess_none")
+        assert await search_fixture.find("walrus") == [("sess_b", 1)]
 
-    async def test_only_the_beginning_of_a_long_text_is_looked_at(self, library: SearchFixture) -> None:
-        await library.append_text("sess_a", make_answer("walrus " + "x " * search_text.LONGEST + "tiger"))
-        assert await library.find("walrus") == [("sess_a", 1)]
-        assert await library.find("tiger") == []
+    async def test_only_the_beginning_of_a_long_text_is_looked_at(self, search_fixture: SearchFixture) -> None:
+        await search_fixture.append_text("sess_a", make_answer("walrus " + "x " * search_text.LONGEST + "tiger"))
+        assert await search_fixture.find("walrus") == [("sess_a", 1)]
+        assert await search_fixture.find("tiger") == []
 
-    async def test_a_hit_tells_what_it_is_and_shows_some_words_around(self, library: SearchFixture) -> None:
-        await library.append_text("sess_a", make_answer(" ".join(f"w{number}" for number in range(100))), at_ms=NOON + 7)
-        (hit,) = await library.search.find("w50", 5)
+    async def test_a_hit_tells_what_it_is_and_shows_some_words_around(self, search_fixture: SearchFixture) -> None:
+        await search_fixture.append_text("sess_a", make_answer(" ".join(f"w{number}" for number in range(100))), at_ms=NOON + 7)
+        (hit,) = await search_fixture.search.find("w50", 5)
         assert (hit.session_id, hit.seq, hit.ts_ms, hit.kind) == ("sess_a", 1, NOON + 7, events.MessageCompleted.kind)
         shown = hit.snippet.strip("…").split()
         first = int(shown[0].removeprefix("w"))
@@ -131,15 +131,15 @@ class SearchContract:
         assert "w50" in shown
         assert hit.snippet.startswith("…")
         assert hit.snippet.endswith("…")
-        await library.append_text("sess_b", make_answer("A short one, whole!"))
-        (hit,) = await library.search.find("short", 5)
+        await search_fixture.append_text("sess_b", make_answer("A short one, whole!"))
+        (hit,) = await search_fixture.search.find("short", 5)
         assert hit.snippet == "A short one, whole!"
 
-    async def test_the_best_comes_first_and_there_are_no_more_than_asked_for(self, library: SearchFixture) -> None:
-        await library.append_text(
+    async def test_the_best_comes_first_and_there_are_no_more_than_asked_for(self, search_fixture: SearchFixture) -> None:
+        await search_fixture.append_text(
             "sess_a", make_answer("walrus and much else"), make_answer("walrus walrus walrus"), make_answer("walrus once")
         )
-        hits = await library.search.find("walrus", 2)
+        hits = await search_fixture.search.find("walrus", 2)
         assert hits[0].seq == 2
         assert len(hits) == 2
-        assert await library.search.find("walrus", 0) == []
+        assert await search_fixture.search.find("walrus", 0) == []

@@ -66,7 +66,7 @@ def test_the_first_decision_wins_and_later_ones_learn_that_it_is_over() -> None:
     table.decide_approval(approval_id)
     assert table.session.state is SessionState.RUNNING
     with pytest.raises(errors.ApprovalClosed):
-        table.settle(approval_id, Verdict.DENY_STOP)
+        table.decide_approval(approval_id, Verdict.DENY_STOP)
     decided = [event for event in table.log if isinstance(event, events.ApprovalDecided)]
     assert [(event.verdict, event.by) for event in decided] == [(Verdict.APPROVE, OWNER)]
 

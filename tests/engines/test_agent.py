@@ -22,10 +22,10 @@ async def test_a_plain_answer_is_streamed_and_completed(
     result = await agent().run(make_task("say: hello big world"), desk)
 
     assert result == engine.RunResult(events.Outcome.SUCCESS, "hello big world")
-    assert [delta.text for delta in desk.of(events.TextDelta)] == ["hello ", "big ", "world"]
-    [completed] = desk.of(events.MessageCompleted)
+    assert [delta.text for delta in desk.list_events(events.TextDelta)] == ["hello ", "big ", "world"]
+    [completed] = desk.list_events(events.MessageCompleted)
     assert completed.text == "hello big world"
-    assert completed.thinking == "".join(delta.text for delta in desk.of(events.ThinkingDelta)) != ""
+    assert completed.thinking == "".join(delta.text for delta in desk.list_events(events.ThinkingDelta)) != ""
     assert desk.outline == ["MessageCompleted"]
 
 
@@ -38,8 +38,8 @@ async def test_a_read_runs_unasked_and_its_announcement_is_on_disk_first(
     result = await agent().run(make_task("read README.md"), desk)
 
     assert desk.outline == ["MessageCompleted", "ToolCalled", "flush", "ToolFinished", "MessageCompleted"]
-    [request] = desk.of(events.MessageCompleted)[0].calls
-    [called], [finished] = desk.of(events.ToolCalled), desk.of(events.ToolFinished)
+    [request] = desk.list_events(events.MessageCompleted)[0].calls
+    [called], [finished] = desk.list_events(events.ToolCalled), desk.list_events(events.ToolFinished)
     assert called == events.ToolCalled(call_id=request.call_id, tool="read_file", args={"path": "README.md"})
     assert (finished.call_id, finished.text, finished.is_error) == (request.call_id, "first line\nsecond\n", False)
     assert result.outcome is events.Outcome.SUCCESS
@@ -53,8 +53,8 @@ async def test_a_write_waits_for_its_approval(
 
     result = await agent().run(make_task("write notes.txt: hello"), desk)
 
-    assert desk.outline == ["MessageCompleted", "ToolCalled", "Question", "flush", "ToolFinished", "MessageCompleted"]
-    [question], [called] = desk.questions, desk.of(events.ToolCalled)
+    assert desk.outline == ["MessageCompleted", "ToolCalled", "ApprovalQuestion", "flush", "ToolFinished", "MessageCompleted"]
+    [question], [called] = desk.questions, desk.list_events(events.ToolCalled)
     assert (question.call_id, question.kind, question.title) == (called.call_id, "write", "Write a file")
     assert question.summary == "notes.txt (5 bytes)"
     assert question.details["path"] == "notes.txt"
@@ -73,13 +73,13 @@ async def test_nothing_happens_while_a_question_is_open(
     desk = make_run_context()
     running = asyncio.create_task(agent().run(make_task("run: touch ran"), desk))
 
-    await desk.until(lambda desk: desk.questions)
+    await desk.wait_until(lambda desk: desk.questions)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
 
     assert not (tmp_path / "ran").exists()
-    assert desk.outline[-1] == "Question", "a cancelled run says nothing more"
+    assert desk.outline[-1] == "ApprovalQuestion", "a cancelled run says nothing more"
 
 
 async def test_a_question_about_a_command_shows_all_of_it(
@@ -89,7 +89,7 @@ async def test_a_question_about_a_command_shows_all_of_it(
 
     await agent().run(make_task("run: echo one && exit 3"), desk)
 
-    [question], [finished] = desk.questions, desk.of(events.ToolFinished)
+    [question], [finished] = desk.questions, desk.list_events(events.ToolFinished)
     assert (question.kind, question.title, question.summary) == ("exec", "Run a command", "echo one && exit 3")
     assert question.details["command"] == "echo one && exit 3"
     assert question.details["cwd"] == str(tmp_path)
@@ -106,12 +106,12 @@ async def test_a_denial_with_continue_tells_the_model_and_goes_on(
 
     result = await agent().run(make_task("write a.txt: x\nread b.txt"), desk)
 
-    denied, read = desk.of(events.ToolFinished)
+    denied, read = desk.list_events(events.ToolFinished)
     assert (denied.text, denied.is_error) == ("denied: use another name", True)
     assert (read.text, read.is_error) == ("b", False)
     assert not (tmp_path / "a.txt").exists()
     assert result.outcome is events.Outcome.SUCCESS
-    assert any("use another name" in message.text for message in desk.of(events.MessageCompleted))
+    assert any("use another name" in message.text for message in desk.list_events(events.MessageCompleted))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_a_denial_that_stops_ends_the_run_as_denied(
 
     assert result.outcome is events.Outcome.DENIED
     assert "touch ran" in result.summary
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert finished.is_error
     assert finished.text.startswith("denied")
     assert desk.outline[-1] == "ToolFinished"
@@ -152,7 +152,7 @@ async def test_an_expired_question_fails_the_run_and_is_no_denial(
 
     assert result.outcome is events.Outcome.FAILED
     assert "expired" in result.summary
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert finished.is_error
     assert "expired" in finished.text
     assert "denied" not in finished.text + result.summary
@@ -177,7 +177,7 @@ async def test_a_call_that_cannot_succeed_is_answered_without_asking_anybody(
     result = await agent(ScriptedModel([call], [port.TextPart("well")])).run(make_task("go"), desk)
 
     assert desk.outline == ["MessageCompleted", "ToolCalled", "ToolFinished", "MessageCompleted"]
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert finished.error is not None
     assert finished.error.type == type
     assert result == engine.RunResult(events.Outcome.SUCCESS, "well")
@@ -208,7 +208,7 @@ async def test_a_model_that_never_ends_is_stopped(make_task: MakeTask, make_run_
 
     assert result.outcome is events.Outcome.FAILED
     assert len(model.conversations) == 3
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_a_model_that_raises_fails_the_run_and_gives_no_internals_away(
     result = await agent(model).run(make_task("go"), desk)
 
     assert result == engine.RunResult(events.Outcome.FAILED, message)
-    assert desk.of(events.ErrorRaised) == [events.ErrorRaised(code="MODEL_ERROR", message=message, retryable=retryable)]
+    assert desk.list_events(events.ErrorRaised) == [events.ErrorRaised(code="MODEL_ERROR", message=message, retryable=retryable)]
     assert desk.outline == ["ErrorRaised"], "nothing is done on the word of half a message"
 
 
@@ -246,7 +246,7 @@ async def test_a_provider_that_is_not_configured_fails_the_run_with_a_hint(
     result = await agent().run(make_task("say: hi", provider="ollama"), desk)
 
     assert result.outcome is events.Outcome.FAILED
-    [raised] = desk.of(events.ErrorRaised)
+    [raised] = desk.list_events(events.ErrorRaised)
     assert raised.code == "PROVIDER_NOT_CONFIGURED"
     assert "`OLLAMA_HOST` is not set, and no server answers at http://127.0.0.1:11434" in raised.message
 
@@ -262,7 +262,7 @@ async def test_a_model_that_cannot_be_opened_fails_the_run(
     result = await agent(open_model=broken).run(make_task("go"), desk)
 
     assert result == engine.RunResult(events.Outcome.FAILED, "the model failed (RuntimeError)")
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["MODEL_ERROR"]
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == ["MODEL_ERROR"]
 
 
 async def test_work_meant_for_another_sandbox_is_not_done_here(
@@ -273,7 +273,7 @@ async def test_work_meant_for_another_sandbox_is_not_done_here(
     result = await agent().run(make_task("run: touch ran", sandbox="modal"), desk)
 
     assert result.outcome is events.Outcome.FAILED
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["SANDBOX_UNAVAILABLE"]
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == ["SANDBOX_UNAVAILABLE"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -311,8 +311,8 @@ async def test_a_run_fails_when_a_command_removes_its_workspace(
     result = await agent(model).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
 
     assert result.outcome is events.Outcome.FAILED
-    assert desk.of(events.ErrorRaised) == [check_missing_workspace(folder)]
-    assert [(finished.is_error, finished.text) for finished in desk.of(events.ToolFinished)][1:] == [
+    assert desk.list_events(events.ErrorRaised) == [check_missing_workspace(folder)]
+    assert [(finished.is_error, finished.text) for finished in desk.list_events(events.ToolFinished)][1:] == [
         (True, "not run: the workspace's folder was removed since the run began")
     ]
     assert len(model.requests) == 1
@@ -335,8 +335,8 @@ async def test_a_run_fails_when_its_workspace_is_removed_during_the_last_answer(
     result = await agent(Removing([port.TextPart("done")])).run(make_task("go", workspace=events.Workspace(str(folder))), desk)
 
     assert result.outcome is events.Outcome.FAILED
-    assert [message.text for message in desk.of(events.MessageCompleted)] == ["done"]
-    assert desk.of(events.ErrorRaised) == [check_missing_workspace(folder)]
+    assert [message.text for message in desk.list_events(events.MessageCompleted)] == ["done"]
+    assert desk.list_events(events.ErrorRaised) == [check_missing_workspace(folder)]
 
 
 async def test_a_failing_desk_is_not_blamed_on_the_model(
@@ -368,7 +368,7 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(
     model = ScriptedModel([port.TextPart(f"{number} ") for number in range(100_000)])
     desk = make_run_context()
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
-    await desk.until(lambda desk: len(desk.of(events.TextDelta)) > 10)
+    await desk.wait_until(lambda desk: len(desk.list_events(events.TextDelta)) > 10)
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -376,10 +376,10 @@ async def test_a_cancelled_stream_ends_at_once_and_closes_the_model(
             await running
 
     assert model.closed == 1
-    (kept,) = desk.of(events.MessageCompleted)
+    (kept,) = desk.list_events(events.MessageCompleted)
     assert kept.cut_short
-    assert kept.text == "".join(delta.text for delta in desk.of(events.TextDelta))
-    assert len(desk.of(events.TextDelta)) < 1000
+    assert kept.text == "".join(delta.text for delta in desk.list_events(events.TextDelta))
+    assert len(desk.list_events(events.TextDelta)) < 1000
 
 
 async def test_a_run_cancelled_between_two_parts_closes_the_stream_first(
@@ -410,7 +410,7 @@ async def test_a_demo_stream_with_its_usual_delay_can_be_cancelled(
 ) -> None:
     desk = make_run_context()
     running = asyncio.create_task(agent(demo.DemoModel()).run(make_task("count 100000"), desk))
-    await desk.until(lambda desk: len(desk.of(events.TextDelta)) >= 2)
+    await desk.wait_until(lambda desk: len(desk.list_events(events.TextDelta)) >= 2)
 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -424,7 +424,7 @@ async def test_a_cancelled_command_leaves_no_process_and_the_run_says_nothing_mo
     desk = make_run_context(APPROVE)
     task = make_task("run: setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
     running = asyncio.create_task(agent().run(task, desk))
-    await desk.until(lambda desk: "flush" in desk.outline)
+    await desk.wait_until(lambda desk: "flush" in desk.outline)
     async with asyncio.timeout(60):
         while not await asyncio.to_thread(orphans.has_marked_processes, task.run_id):
             await asyncio.sleep(0)
@@ -446,6 +446,6 @@ async def test_what_a_command_leaves_in_the_background_serves_the_run_and_ends_w
 
     result = await agent().run(task, desk)
 
-    assert [finished.text for finished in desk.of(events.ToolFinished)] == ["[exit code 0]", "[exit code 0]"]
+    assert [finished.text for finished in desk.list_events(events.ToolFinished)] == ["[exit code 0]", "[exit code 0]"]
     assert result.outcome is events.Outcome.SUCCESS
     assert not orphans.has_marked_processes(task.run_id)

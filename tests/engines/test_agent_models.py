@@ -28,10 +28,10 @@ async def test_a_failure_that_passes_is_tried_again_and_told(
     result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
     assert result == engine.RunResult(events.Outcome.SUCCESS, "Hello")
     assert desk.outline == ["RetryScheduled", "flush", "MessageCompleted", "RetryEnded"]
-    [scheduled], [ended] = desk.of(events.RetryScheduled), desk.of(events.RetryEnded)
+    [scheduled], [ended] = desk.list_events(events.RetryScheduled), desk.list_events(events.RetryEnded)
     assert (scheduled.attempt, scheduled.max_attempts, scheduled.reason) == (2, 3, "the server answered 529")
     assert (ended.attempt, ended.success) == (2, True)
-    [completed] = desk.of(events.MessageCompleted)
+    [completed] = desk.list_events(events.MessageCompleted)
     assert completed.text == "Hello", "what a broken attempt had said is no part of the message"
 
 
@@ -43,8 +43,8 @@ async def test_a_failure_that_does_not_pass_ends_the_run_as_failed(
     result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
     assert result.outcome is events.Outcome.FAILED
     assert len(model.requests) == 3
-    assert [ended.success for ended in desk.of(events.RetryEnded)] == [False]
-    assert desk.of(events.ErrorRaised) == [events.ErrorRaised("MODEL_ERROR", "the server answered 529", retryable=True)]
+    assert [ended.success for ended in desk.list_events(events.RetryEnded)] == [False]
+    assert desk.list_events(events.ErrorRaised) == [events.ErrorRaised("MODEL_ERROR", "the server answered 529", retryable=True)]
 
 
 async def test_a_lasting_failure_is_not_tried_again(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
@@ -52,7 +52,7 @@ async def test_a_lasting_failure_is_not_tried_again(make_task: MakeTask, make_ru
     desk = make_run_context()
     result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
     assert result == engine.RunResult(events.Outcome.FAILED, "the key is not accepted")
-    assert desk.of(events.RetryScheduled) == []
+    assert desk.list_events(events.RetryScheduled) == []
 
 
 async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(
@@ -61,7 +61,7 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(
     model = ScriptedModel([port.ModelError("slow down", transient=True, retry_after=30)])
     desk = make_run_context()
     running = asyncio.create_task(agent(model).run(make_task("go"), desk))
-    await desk.until(lambda desk: desk.of(events.RetryScheduled))
+    await desk.wait_until(lambda desk: desk.list_events(events.RetryScheduled))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(60):
@@ -80,7 +80,7 @@ async def test_a_paused_provider_is_waited_for_and_costs_no_attempt(
     result = await agent(model, backoff=AT_ONCE).run(make_task("go"), desk)
     assert result == engine.RunResult(events.Outcome.SUCCESS, "Hello")
     scheduled = events.RetryScheduled(1, 3, 0, "x: paused after 6 failures", cause="paused")
-    assert desk.of(events.RetryScheduled) == [scheduled] * 4
+    assert desk.list_events(events.RetryScheduled) == [scheduled] * 4
     assert scheduled.notice == "Provider paused. Retrying in 0.0 s."
 
 
@@ -99,10 +99,10 @@ async def test_a_rate_limit_is_reported_with_the_time_to_wait(
     limited = port.ModelError("x: rate limited (429)", transient=True, retry_after=20.0, status=429)
     desk = make_run_context()
     running = asyncio.create_task(agent(ScriptedModel([limited]), randomness=lambda: 0.0).run(make_task("go"), desk))
-    await desk.until(lambda desk: desk.of(events.RetryScheduled))
+    await desk.wait_until(lambda desk: desk.list_events(events.RetryScheduled))
     running.cancel()
     await asyncio.wait({running})
-    [scheduled] = desk.of(events.RetryScheduled)
+    [scheduled] = desk.list_events(events.RetryScheduled)
     assert scheduled == events.RetryScheduled(2, 5, 20_000, "x: rate limited (429)", cause="rate_limit")
     assert scheduled.notice == "Rate limited (429). Retrying in 20 s."
 
@@ -121,14 +121,14 @@ async def test_a_model_that_says_nothing_for_a_while_is_reported(
 ) -> None:
     class Hung(ScriptedModel):
         async def stream(self, request: port.CompletionRequest) -> AsyncIterator[port.Part]:
-            await desk.until(lambda desk: len(desk.of(events.WarningRaised)) == 2)
+            await desk.wait_until(lambda desk: len(desk.list_events(events.WarningRaised)) == 2)
             yield port.TextPart("Hello")
 
     desk = make_run_context()
     result = await agent(Hung(), stall_after=0.01).run(make_task("go"), desk)
     assert result == engine.RunResult(events.Outcome.SUCCESS, "Hello")
     stalled = events.WarningRaised("MODEL_STALLED", "No data from scripted for 0 s; still waiting")
-    assert desk.of(events.WarningRaised) == [stalled] * 2
+    assert desk.list_events(events.WarningRaised) == [stalled] * 2
 
 
 async def test_an_answer_of_nothing_is_no_success(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
@@ -151,7 +151,7 @@ async def test_arguments_that_are_no_json_are_answered_and_nothing_is_run(
     model = ScriptedModel([port.ToolCallPart("git_status", {}, problem="the arguments are not valid JSON")], make_text("I see"))
     desk = make_run_context()
     result = await agent(model).run(make_task("go"), desk)
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert (finished.text, finished.is_error) == ("the arguments are not valid JSON", True)
     assert result.outcome is events.Outcome.SUCCESS
 
@@ -164,7 +164,7 @@ async def test_what_each_call_took_is_told_with_the_models_name(
     desk = make_run_context()
     await agent(model).run(make_task("go"), desk)
     expected = events.UsageReported("scripted", "script-1", 100, 20, 80, 0, 0.25, 1_000)
-    assert desk.of(events.UsageReported) == [expected]
+    assert desk.list_events(events.UsageReported) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_a_budget_that_is_used_up_ends_the_run_before_the_next_call(
     result = await agent(model, now_ms=lambda: 1_000_000).run(task, desk)
     assert result.outcome is events.Outcome.FAILED
     assert reason in result.summary
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
     assert model.requests == []
 
 
@@ -222,9 +222,9 @@ async def test_an_answer_that_the_budget_has_cut_is_no_success(
     result = await agent(model).run(make_task("go", budget=events.Budget(max_tokens=50)), desk)
     assert result == engine.RunResult(events.Outcome.FAILED, "the answer was cut by the run's budget: its tokens are used up")
     cut = events.WarningRaised("ANSWER_CUT", "The answer was cut: the run's budget was reached", "length")
-    assert desk.of(events.WarningRaised) == [cut]
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
-    assert [message.stop_reason for message in desk.of(events.MessageCompleted)] == ["length"]
+    assert desk.list_events(events.WarningRaised) == [cut]
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == ["BUDGET_EXCEEDED"]
+    assert [message.stop_reason for message in desk.list_events(events.MessageCompleted)] == ["length"]
 
 
 async def test_an_answer_cut_at_the_models_limit_is_marked(
@@ -235,7 +235,7 @@ async def test_an_answer_cut_at_the_models_limit_is_marked(
     result = await agent(model).run(make_task("go"), desk)
     assert result == engine.RunResult(events.Outcome.SUCCESS, "and so [cut at the model's limit for one answer]")
     cut = events.WarningRaised("ANSWER_CUT", "The answer was cut: the model's limit for one answer was reached", "length")
-    assert desk.of(events.WarningRaised) == [cut]
+    assert desk.list_events(events.WarningRaised) == [cut]
 
 
 async def test_a_run_that_took_more_than_its_budget_is_marked(
@@ -246,7 +246,7 @@ async def test_a_run_that_took_more_than_its_budget_is_marked(
     result = await agent(model).run(make_task("go", budget=events.Budget(max_tokens=50)), desk)
     assert result == engine.RunResult(events.Outcome.SUCCESS, "done [over budget: 210 of 50 tokens]")
     overrun = events.WarningRaised("BUDGET_OVERRUN", "The run took more than its budget: 210 of 50 tokens")
-    assert desk.of(events.WarningRaised) == [overrun]
+    assert desk.list_events(events.WarningRaised) == [overrun]
 
 
 async def test_failed_attempts_count_for_the_budget(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
@@ -257,7 +257,7 @@ async def test_failed_attempts_count_for_the_budget(make_task: MakeTask, make_ru
     reason = "the run was stopped by its budget: it took 80 tokens, and may take 70"
     assert result == engine.RunResult(events.Outcome.FAILED, reason)
     assert [request.max_output_tokens for request in model.requests] == [70, 30]
-    assert [usage.is_estimate for usage in desk.of(events.UsageReported)] == [True, True]
+    assert [usage.is_estimate for usage in desk.list_events(events.UsageReported)] == [True, True]
 
 
 async def test_a_limit_of_costs_ends_a_run_whose_model_has_no_price(
@@ -295,7 +295,7 @@ async def test_a_full_context_is_summarised_before_the_next_call(
     desk = make_run_context()
     await agent(model).run(make_task(make_long_conversation(), context_tokens=900), desk)
     assert desk.outline == ["CompactionStarted", "ContextCompacted", "MessageCompleted"]
-    [compacted] = desk.of(events.ContextCompacted)
+    [compacted] = desk.list_events(events.ContextCompacted)
     assert (compacted.reason, compacted.summary, compacted.tokens_before) == ("threshold", "Goal: x", 900)
     assert compacted.tokens_after < 900
     summarising, working = model.requests
@@ -307,7 +307,7 @@ async def test_a_full_context_is_summarised_before_the_next_call(
     assert tuple(working.conversation) == tuple(engine.compact_messages(make_long_conversation(), "Goal: x", compacted.kept)), (
         "the journal tells the same"
     )
-    assert [delta.text for delta in desk.of(events.TextDelta)] == ["done"], "a summary is not said to the user"
+    assert [delta.text for delta in desk.list_events(events.TextDelta)] == ["done"], "a summary is not said to the user"
 
 
 async def test_a_summary_counts_against_the_budget(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
@@ -323,7 +323,7 @@ async def test_a_context_with_room_is_left_alone(make_task: MakeTask, make_run_c
     await agent(ScriptedModel(make_text("done"), context_window=1_000)).run(
         make_task(make_long_conversation(), context_tokens=799), desk
     )
-    assert desk.of(events.CompactionStarted) == []
+    assert desk.list_events(events.CompactionStarted) == []
 
 
 async def test_a_summary_that_does_not_help_is_not_made_again_and_again(
@@ -334,8 +334,8 @@ async def test_a_summary_that_does_not_help_is_not_made_again_and_again(
     desk = make_run_context()
     result = await agent(model).run(make_task(make_long_conversation(), context_tokens=950), desk)
     assert result.outcome is events.Outcome.SUCCESS
-    assert len(desk.of(events.CompactionStarted)) == 1
-    assert [failed.aborted for failed in desk.of(events.CompactionFailed)] == [False]
+    assert len(desk.list_events(events.CompactionStarted)) == 1
+    assert [failed.aborted for failed in desk.list_events(events.CompactionFailed)] == [False]
 
 
 async def test_a_conversation_that_the_model_calls_too_long_is_summarised_once(
@@ -345,7 +345,7 @@ async def test_a_conversation_that_the_model_calls_too_long_is_summarised_once(
     desk = make_run_context()
     result = await agent(model).run(make_task(make_long_conversation()), desk)
     assert result.outcome is events.Outcome.SUCCESS
-    assert [started.reason for started in desk.of(events.CompactionStarted)] == ["overflow"]
+    assert [started.reason for started in desk.list_events(events.CompactionStarted)] == ["overflow"]
 
     model = ScriptedModel([OVERFLOW], make_text("Goal: x"), [OVERFLOW], context_window=1_000)
     result = await agent(model).run(make_task(make_long_conversation()), make_run_context())
@@ -369,12 +369,12 @@ async def test_a_compaction_can_be_cancelled(make_task: MakeTask, make_run_conte
     desk = make_run_context()
     task = make_task(make_long_conversation(), purpose=events.Purpose.COMPACT)
     running = asyncio.create_task(agent(model).run(task, desk))
-    await desk.until(lambda desk: desk.of(events.CompactionStarted))
+    await desk.wait_until(lambda desk: desk.list_events(events.CompactionStarted))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(60):
             await running
-    assert [failed.aborted for failed in desk.of(events.CompactionFailed)] == [True]
+    assert [failed.aborted for failed in desk.list_events(events.CompactionFailed)] == [True]
 
 
 async def test_a_compaction_with_nothing_to_summarise_says_so(
@@ -383,4 +383,4 @@ async def test_a_compaction_with_nothing_to_summarise_says_so(
     desk = make_run_context()
     result = await agent(ScriptedModel(context_window=1_000)).run(make_task("hi", purpose=events.Purpose.COMPACT), desk)
     assert result.outcome is events.Outcome.FAILED
-    assert [failed.reason for failed in desk.of(events.CompactionFailed)] == ["there is nothing to summarise yet"]
+    assert [failed.reason for failed in desk.list_events(events.CompactionFailed)] == ["there is nothing to summarise yet"]

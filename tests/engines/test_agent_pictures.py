@@ -48,7 +48,7 @@ async def test_pictures_can_be_steered_into_a_run(make_task: MakeTask, make_run_
     await agent(model).run(make_task("hello"), desk)
 
     assert model.conversations[0][-1] == make_picture_result("like this", PNG)
-    assert desk.of(events.MessageDelivered) == [events.MessageDelivered("msg_1", "like this", (PNG,))]
+    assert desk.list_events(events.MessageDelivered) == [events.MessageDelivered("msg_1", "like this", (PNG,))]
 
 
 BAD = [
@@ -81,7 +81,7 @@ async def test_a_picture_that_cannot_be_used_fails_its_run_with_a_reason(
     assert why in result.summary
     assert "hint: " in result.summary
     assert result.summary.isprintable()
-    assert [error.code for error in desk.of(events.ErrorRaised)] == ["INVALID_IMAGE"]
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == ["INVALID_IMAGE"]
     assert model.requests == []
 
 

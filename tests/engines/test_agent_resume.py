@@ -40,7 +40,7 @@ async def test_a_call_that_was_not_yet_announced_is_run_in_the_usual_way(
 
     result = await agent().run(task, desk)
 
-    assert desk.outline == ["ToolCalled", "Question", "flush", "ToolFinished", "MessageCompleted"]
+    assert desk.outline == ["ToolCalled", "ApprovalQuestion", "flush", "ToolFinished", "MessageCompleted"]
     assert (tmp_path / "ran").exists()
     assert result.outcome is events.Outcome.SUCCESS
 
@@ -58,11 +58,11 @@ async def test_a_call_that_was_under_way_is_not_run_again(
 
     result = await agent().run(task, desk)
 
-    interrupted, read = desk.of(events.ToolFinished)
+    interrupted, read = desk.list_events(events.ToolFinished)
     assert (interrupted.call_id, interrupted.is_error) == (TOUCH.call_id, True)
     assert "unknown" in interrupted.text
     assert read.text == "b"
-    assert [called.call_id for called in desk.of(events.ToolCalled)] == [READ.call_id]
+    assert [called.call_id for called in desk.list_events(events.ToolCalled)] == [READ.call_id]
     assert desk.questions == []
     assert not (tmp_path / "ran").exists()
     assert result.outcome is events.Outcome.SUCCESS
@@ -85,7 +85,7 @@ async def test_a_call_that_waited_for_its_approval_asks_the_same_again_and_runs_
     result = await agent().run(task, after)
 
     assert after.questions == before.questions
-    assert after.outline == ["Question", "flush", "ToolFinished", "MessageCompleted"]
+    assert after.outline == ["ApprovalQuestion", "flush", "ToolFinished", "MessageCompleted"]
     assert (tmp_path / "ran").exists()
     assert result.outcome is events.Outcome.SUCCESS
 
@@ -119,7 +119,7 @@ async def test_a_run_cut_short_between_steps_goes_on_with_the_next(
 
     await agent().run(task, desk)
 
-    assert [called.tool for called in desk.of(events.ToolCalled)] == ["read_file"]
+    assert [called.tool for called in desk.list_events(events.ToolCalled)] == ["read_file"]
 
 
 async def test_a_run_that_had_said_its_last_word_is_a_success_without_another_turn(
@@ -175,7 +175,7 @@ async def test_calls_that_an_earlier_run_left_open_are_answered_before_the_model
         ("user", None),
     ]
     assert seen[2].is_error
-    assert desk.of(events.ToolFinished) == []
+    assert desk.list_events(events.ToolFinished) == []
 
 
 @pytest.mark.parametrize("verdict", [events.Verdict.DENY_STOP, None])
@@ -186,4 +186,4 @@ async def test_a_stop_leaves_the_later_calls_of_the_message_alone(
 
     await agent().run(make_task((make_user_message("go"), make_assistant_message(TOUCH, READ)), open_calls=(TOUCH, READ)), desk)
 
-    assert [called.call_id for called in desk.of(events.ToolCalled)] == [TOUCH.call_id]
+    assert [called.call_id for called in desk.list_events(events.ToolCalled)] == [TOUCH.call_id]

@@ -32,7 +32,7 @@ async def test_steering_reaches_the_model_at_its_next_step(
     desk.waiting.append(steer("use tabs"))
     await agent(model).run(make_task("go"), desk)
     assert [message.text for message in model.conversations[0]] == ["go", "use tabs"]
-    assert desk.of(events.MessageDelivered) == [events.MessageDelivered("msg_1", "use tabs")]
+    assert desk.list_events(events.MessageDelivered) == [events.MessageDelivered("msg_1", "use tabs")]
 
 
 async def test_steering_that_comes_with_the_last_word_makes_another_turn(
@@ -64,7 +64,7 @@ async def test_reads_of_one_message_run_side_by_side_and_are_told_in_order(
     model = ScriptedModel([*reads[:2], write, reads[2]], make_final_answer())
     await agent(model).run(make_task("go"), desk)
     together = ["ToolCalled", "ToolCalled", "flush", "ToolFinished", "ToolFinished"]
-    alone = ["ToolCalled", "Question", "flush", "ToolFinished"]
+    alone = ["ToolCalled", "ApprovalQuestion", "flush", "ToolFinished"]
     assert desk.outline == ["MessageCompleted", *together, *alone, "ToolCalled", "flush", "ToolFinished", "MessageCompleted"]
     assert [message.text[:1] for message in model.conversations[1][2:]][:2] == ["A", "B"]
 
@@ -79,13 +79,13 @@ async def test_always_allows_the_same_for_the_rest_of_the_run(
         desk.log.append(question)
         return engine.ApprovalAnswer(events.Verdict.APPROVE, rule=question.rule)
 
-    desk.ask = allow_always
+    desk.request_approval = allow_always  # type: ignore[method-assign]
     await agent(ScriptedModel([touch], [touch], make_final_answer())).run(make_task("go"), desk)
     [question] = desk.questions
     assert question.rule is not None
     assert question.rule.effect == "allow"
     assert "touch ran" in str(question.details["always"])
-    assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False, False]
+    assert [finished.is_error for finished in desk.list_events(events.ToolFinished)] == [False, False]
 
 
 async def test_rules_that_earlier_runs_made_hold(make_task: MakeTask, make_run_context: MakeDesk, agent: MakeAgent) -> None:
@@ -94,7 +94,7 @@ async def test_rules_that_earlier_runs_made_hold(make_task: MakeTask, make_run_c
     model = ScriptedModel([port.ToolCallPart("run", {"command": "touch ran"})], make_final_answer())
     await agent(model).run(make_task("go", rules=(rule,)), desk)
     assert desk.questions == []
-    assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [False]
+    assert [finished.is_error for finished in desk.list_events(events.ToolFinished)] == [False]
 
 
 async def test_a_read_only_session_writes_nothing_and_asks_nothing(
@@ -104,7 +104,7 @@ async def test_a_read_only_session_writes_nothing_and_asks_nothing(
     model = ScriptedModel([port.ToolCallPart("write_file", {"path": "a", "content": "x"})], make_final_answer())
     await agent(model).run(make_task("go", policy="read-only"), desk)
     assert desk.questions == []
-    assert [finished.is_error for finished in desk.of(events.ToolFinished)] == [True]
+    assert [finished.is_error for finished in desk.list_events(events.ToolFinished)] == [True]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,10 +119,10 @@ async def test_a_file_that_changes_after_its_change_was_approved_is_left_alone(
         target.write_text("somebody else's\n")
         return APPROVE
 
-    desk.ask = approve_late
+    desk.request_approval = approve_late  # type: ignore[method-assign]
     model = ScriptedModel([port.ToolCallPart("write_file", {"path": "a.txt", "content": "two\n"})], make_final_answer())
     await agent(model).run(make_task("go"), desk)
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert finished.error is not None
     assert finished.error.type == "STALE_FILE"
     assert target.read_text() == "somebody else's\n"
@@ -135,7 +135,7 @@ async def test_a_mentioned_file_is_brought_in_and_journalled(
     model = ScriptedModel(make_final_answer())
     desk = make_run_context()
     await agent(model).run(make_task("what is in @notes.txt?"), desk)
-    [expanded] = desk.of(events.PromptExpanded)
+    [expanded] = desk.list_events(events.PromptExpanded)
     assert "remember the milk" in expanded.text
     assert model.conversations[0][0].text == expanded.text
     assert "notes.txt" in expanded.sources[0]
@@ -202,7 +202,7 @@ async def test_what_a_run_changed_can_be_undone_and_made_again(
     )
     worker = agent(model)
     await worker.run(make_task("go"), desk)
-    before, after = desk.of(events.CheckpointTaken)
+    before, after = desk.list_events(events.CheckpointTaken)
     change = WorkspaceChange("run_x", before.tree, after.tree)
 
     undoing = make_run_context()
@@ -210,7 +210,7 @@ async def test_what_a_run_changed_can_be_undone_and_made_again(
     assert result.outcome is events.Outcome.SUCCESS
     assert (tmp_path / "kept.txt").read_text() == "old"
     assert not (tmp_path / "made.txt").exists()
-    [restored] = undoing.of(events.WorkspaceRestored)
+    [restored] = undoing.list_events(events.WorkspaceRestored)
     assert sorted(restored.files) == ["kept.txt", "made.txt"]
 
     await worker.run(make_task("", purpose=events.Purpose.REDO, timeline=Timeline(undone=(change,))), make_run_context())
@@ -227,7 +227,7 @@ async def test_a_skill_of_the_user_is_read_by_its_name(
     model = ScriptedModel([port.ToolCallPart("read_skill", {"name": "release"})], make_final_answer())
     desk = make_run_context()
     await agent(model, shelf=PromptCatalog(user_folder)).run(make_task("release it"), desk)
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert "Tag first, then build." in finished.text
     assert desk.questions == []
     assert "release" in model.requests[0].system
@@ -248,12 +248,12 @@ async def test_a_crashed_runs_end_is_kept_before_it_is_undone(
     desk = make_run_context(APPROVE)
     worker = agent(ScriptedModel([port.ToolCallPart("write_file", {"path": "a.txt", "content": "new"})], make_final_answer()))
     await worker.run(make_task("go"), desk)
-    crashed = WorkspaceChange("run_x", desk.of(events.CheckpointTaken)[0].tree)
+    crashed = WorkspaceChange("run_x", desk.list_events(events.CheckpointTaken)[0].tree)
 
     undoing = make_run_context()
     result = await worker.run(make_task("", purpose=events.Purpose.UNDO, timeline=Timeline(done=(crashed,))), undoing)
     assert result.outcome is events.Outcome.SUCCESS
     assert (tmp_path / "a.txt").read_text() == "old"
     assert undoing.outline == ["flush", "WorkspaceRestored"]
-    [kept], [restored] = undoing.of(events.CheckpointTaken), undoing.of(events.WorkspaceRestored)
+    [kept], [restored] = undoing.list_events(events.CheckpointTaken), undoing.list_events(events.WorkspaceRestored)
     assert (kept.when, kept.of, kept.tree) == ("after", "run_x", restored.after)

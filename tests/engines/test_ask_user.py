@@ -16,7 +16,7 @@ async def test_a_question_is_an_input_and_its_answer_the_tools_result(
     result = await agent(now_ms=lambda: 1_000).run(make_task("ask: Tabs or spaces?"), desk)
 
     assert desk.dialogs == [events.Dialog("", "input", "Tabs or spaces?", 61_000)]
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert (finished.tool, finished.text, finished.is_error) == ("ask_user", "tabs", False)
     assert result.outcome is events.Outcome.SUCCESS
     assert "tabs" in result.summary
@@ -28,7 +28,7 @@ async def test_a_question_with_options_is_a_select(make_task: MakeTask, make_run
 
     await agent().run(make_task("ask: Which? | tabs | spaces", policy="read-only"), desk)
 
-    [dialog], [finished] = desk.dialogs, desk.of(events.ToolFinished)
+    [dialog], [finished] = desk.dialogs, desk.list_events(events.ToolFinished)
     assert (dialog.method, dialog.options, finished.text) == ("select", ("tabs", "spaces"), "spaces")
 
 
@@ -43,7 +43,7 @@ async def test_an_unanswered_question_is_an_error_that_the_model_reads_and_the_r
 
     result = await agent().run(make_task("ask: Which?\nsay: going on"), desk)
 
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert finished.is_error
     assert finished.text.startswith(f"{told}. Go on without the answer")
     assert result.outcome is events.Outcome.SUCCESS
@@ -66,7 +66,7 @@ async def test_a_headless_run_that_calls_it_all_the_same_is_told_that_there_is_n
     await agent().run(make_task("ask: Which?", headless=True), desk)
 
     assert desk.dialogs == []
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert "there is no tool `ask_user`" in finished.text
 
 
@@ -79,7 +79,7 @@ async def test_two_questions_of_one_message_are_asked_one_after_the_other(
     await agent(ScriptedModel(calls, [port.TextPart("ok")])).run(make_task("hello"), desk)
 
     assert [dialog.title for dialog in desk.dialogs] == ["first?", "second?"]
-    assert [finished.text for finished in desk.of(events.ToolFinished)] == ["1", "2"]
+    assert [finished.text for finished in desk.list_events(events.ToolFinished)] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ async def test_a_question_that_cannot_be_shown_is_not_asked(
     await agent(ScriptedModel([port.ToolCallPart("ask_user", args)], [port.TextPart("ok")])).run(make_task("hello"), desk)
 
     assert desk.dialogs == []
-    [finished] = desk.of(events.ToolFinished)
+    [finished] = desk.list_events(events.ToolFinished)
     assert finished.is_error

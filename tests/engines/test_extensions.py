@@ -44,7 +44,7 @@ async def test_the_text_of_a_command_is_the_prompt_of_the_run(
     result = await agent().run(make_task("/greet  big world"), desk)
 
     assert result == engine.RunResult(events.Outcome.SUCCESS, "hello big world")
-    assert desk.of(events.PromptExpanded) == [events.PromptExpanded("say: hello big world", ("extension:greet",))]
+    assert desk.list_events(events.PromptExpanded) == [events.PromptExpanded("say: hello big world", ("extension:greet",))]
     assert desk.outline == ["PromptExpanded", "MessageCompleted"]
 
 
@@ -120,7 +120,7 @@ async def test_a_dialog_without_an_answer_ends_a_run_that_does_not_mind_it(
     result = await agent(model).run(make_task("/tryout", headless=headless), desk)
 
     assert result == engine.RunResult(events.Outcome(outcome), summary)
-    assert [error.code for error in desk.of(events.ErrorRaised)] == (["EXTENSION_FAILED"] if outcome == "failed" else [])
+    assert [error.code for error in desk.list_events(events.ErrorRaised)] == (["EXTENSION_FAILED"] if outcome == "failed" else [])
     assert model.requests == []
 
 
@@ -159,7 +159,7 @@ async def test_an_extension_that_goes_wrong_ends_its_run_as_failed_and_says_why(
     result = await agent(model).run(make_task("/tryout"), desk)
 
     assert result == engine.RunResult(events.Outcome.FAILED, message)
-    assert desk.of(events.ErrorRaised) == [events.ErrorRaised("EXTENSION_FAILED", message)]
+    assert desk.list_events(events.ErrorRaised) == [events.ErrorRaised("EXTENSION_FAILED", message)]
     assert model.requests == []
 
 
@@ -176,7 +176,7 @@ except asyncio.CancelledError:
     desk = make_run_context()
     running = asyncio.create_task(agent().run(make_task("/tryout"), desk))
 
-    await desk.until(lambda desk: desk.dialogs)
+    await desk.wait_until(lambda desk: desk.dialogs)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -196,7 +196,7 @@ except asyncio.CancelledError:
     desk = make_run_context()
     running = asyncio.create_task(agent().run(make_task("/tryout"), desk))
 
-    await desk.until(lambda desk: events.PhaseChanged("/tryout", "here I stay") in desk.log)
+    await desk.wait_until(lambda desk: events.PhaseChanged("/tryout", "here I stay") in desk.log)
     running.cancel()
     async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
@@ -244,13 +244,13 @@ async def test_a_template_of_the_same_name_goes_before_it_and_that_is_said(
     desk = make_run_context()
 
     assert (await agent().run(make_task("/greet"), desk)).summary == "from the workspace"
-    [warning] = desk.of(events.WarningRaised)
+    [warning] = desk.list_events(events.WarningRaised)
     assert warning.code == "EXTENSION_SHADOWED"
     assert warning.message == "`/greet` is `.tower/prompts/greet.md` here; the extension of that name is `/extension:greet`"
 
     desk = make_run_context()
     assert (await agent().run(make_task("/extension:greet Ada"), desk)).summary == "hello Ada"
-    assert desk.of(events.WarningRaised) == []
+    assert desk.list_events(events.WarningRaised) == []
 
 
 async def test_no_file_can_take_the_name_that_is_always_the_extensions(
@@ -274,7 +274,7 @@ async def test_what_calls_no_extension_goes_to_the_model_as_it_is(
     await agent(model).run(make_task(text), desk)
 
     assert model.conversations[0][-1].text == text
-    assert desk.of(events.PromptExpanded) == []
+    assert desk.list_events(events.PromptExpanded) == []
 
 
 async def test_what_an_extension_says_is_not_looked_through_again(
@@ -298,8 +298,8 @@ async def test_a_run_is_not_interrupted_by_an_extension_that_is_steered_into_it(
 
     await agent(ScriptedModel([port.TextPart("ok")])).run(make_task("say: hello"), desk)
 
-    assert [warning.code for warning in desk.of(events.WarningRaised)] == ["EXTENSION_NOT_RUN"]
-    assert desk.of(events.MessageDelivered) == [events.MessageDelivered("msg_1", "/greet")]
+    assert [warning.code for warning in desk.list_events(events.WarningRaised)] == ["EXTENSION_NOT_RUN"]
+    assert desk.list_events(events.MessageDelivered) == [events.MessageDelivered("msg_1", "/greet")]
 
 
 async def test_the_shipped_interview_drives_a_run_to_its_end(

@@ -150,7 +150,7 @@ async def test_the_shipped_review_asks_what_to_review_in_a_real_repository(
     told = model.conversations[0][-1].text
     assert "git diff main...HEAD" in told
     assert told.endswith("Look above all at this: naming")
-    assert [expanded.sources for expanded in desk.of(events.PromptExpanded)] == [("extension:review",)]
+    assert [expanded.sources for expanded in desk.list_events(events.PromptExpanded)] == [("extension:review",)]
 
 
 async def test_a_review_without_a_repository_fails_with_its_reason(

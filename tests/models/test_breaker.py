@@ -67,7 +67,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_says_when_it_tries_again()
 
     clock.now = 10.0
     with pytest.raises(port.ModelError) as refusal:
-        guard.enter()
+        guard.acquire_permit()
 
     assert (refusal.value.is_paused, refusal.value.transient, refusal.value.retry_after) == (True, True, 20.0)
     assert refusal.value.message == "openai: paused after 3 failures; next attempt in 20 s"
@@ -94,8 +94,8 @@ def test_half_open_lets_one_probe_through_at_a_time() -> None:
     probe.settle(well=True)
 
     assert guard.state is breaker.CircuitState.CLOSED
-    guard.enter()
-    guard.enter()
+    guard.acquire_permit()
+    guard.acquire_permit()
 
 
 def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:

@@ -21,10 +21,10 @@ import asyncio, sys
 from switchtower.models import catalog, breaker, provider_errors, prices, remote, request_encoder, connection, port
 environ = {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "sk-y", "GEMINI_API_KEY": "z"}
 models = catalog.Catalog({"work": {"provider": "openai", "key_env": "OPENAI_API_KEY"}}, environ)
-models.check("work", "gpt-5"); models.check("anthropic", None); models.check("google", None)
-assert models.default()[0] == "work"
-models.secret_variables(), models.breakers()
-asyncio.run(models.open("demo", None))
+models.check_model("work", "gpt-5"); models.check_model("anthropic", None); models.check_model("google", None)
+assert models.choose_default()[0] == "work"
+models.list_secret_variables(), models.list_breakers()
+asyncio.run(models.open_model("demo", None))
 print([name for name in %r if name in sys.modules])
 """
 

@@ -210,12 +210,11 @@ class LagAwareSubscriber(RecordingSubscriber):
     def __init__(self) -> None:
         super().__init__()
         self.paces: list[str] = []
-        self.behind = self._behind  # type: ignore[assignment]
 
-    def _behind(self, session_id: str) -> None:
+    def on_lagging(self, session_id: str) -> None:
         self.paces.append("behind")
 
-    def caught_up(self, session_id: str) -> None:
+    def on_caught_up(self, session_id: str) -> None:
         self.paces.append("caught up")
         self.notify_changed()
 

@@ -33,20 +33,20 @@ class TestSqliteRegistry(contracts_registry.RegistryContract):
 WRITER = """
 import asyncio, os, pathlib, sys
 from switchtower.stores.sqlite.registry import SqliteRegistry
-from tests.contracts.registry import NOON, make_token as token, make_user as user, make_contact as visit
+from tests.contracts.registry import make_contact, make_token, make_user
 from switchtower.core.ports.registry import HostState
 
 async def main(path, writer):
     store = SqliteRegistry(pathlib.Path(path))
     await store.open()
-    number = len(await store.acked(writer)) // 2
+    number = len(await store.load_acknowledgements(writer)) // 2
     while True:
         number += 1
         name = f"{writer}-{number}"
-        assert await store.add_user(user(name))
-        assert await store.add_token(token(name, name), checked_hash=user().password_hash)
-        await store.meet(visit("host_shared", writer), first_state=HostState.PENDING, most=10)
-        await store.mark(writer, [(f"{name}-first", number, 0), (f"{name}-second", number, 0)])
+        assert await store.add_user(make_user(name))
+        assert await store.add_token(make_token(name, name), checked_hash=make_user().password_hash)
+        await store.record_contact(make_contact("host_shared", writer), first_state=HostState.PENDING, most=10)
+        await store.store_acknowledgements(writer, [(f"{name}-first", number, 0), (f"{name}-second", number, 0)])
         os.write(1, f"{name}\\n".encode())
 
 asyncio.run(main(*sys.argv[1:]))

@@ -20,12 +20,12 @@ class TestSqliteSearch(SearchContract):
     def make_search_fixture(self, tmp_path: Path) -> MakeSearchFixture:
         return lambda: open_search(tmp_path)
 
-    async def test_a_broken_index_is_made_anew(self, library: SearchFixture, tmp_path: Path) -> None:
-        await library.append_text("sess_a", make_answer("walrus"))
-        assert await library.find("walrus") == [("sess_a", 1)]
-        await library.search.close()
+    async def test_a_broken_index_is_made_anew(self, search_fixture: SearchFixture, tmp_path: Path) -> None:
+        await search_fixture.append_text("sess_a", make_answer("walrus"))
+        assert await search_fixture.find("walrus") == [("sess_a", 1)]
+        await search_fixture.search.close()
         (tmp_path / "search.db").write_bytes(b"rubbish" * 1_000)
-        assert await library.find("walrus") == [("sess_a", 1)]
+        assert await search_fixture.find("walrus") == [("sess_a", 1)]
         assert (tmp_path / "search.db").stat().st_mode & 0o077 == 0
 
 
@@ -36,11 +36,11 @@ def test_a_text_without_words_asks_for_nothing(text: str) -> None:
 
 @given(text=st.text(max_size=200))
 async def test_no_text_is_taken_for_a_command_of_the_index(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    library = open_search(tmp_path_factory.mktemp("search"))
-    await library.journal.open()
+    search_fixture = open_search(tmp_path_factory.mktemp("search"))
+    await search_fixture.journal.open()
     try:
-        await library.append_text("sess_a", make_answer("walrus NEAR(a b) OR NOT text:x"))
-        assert isinstance(await library.search.find(text, 5), list)
+        await search_fixture.append_text("sess_a", make_answer("walrus NEAR(a b) OR NOT text:x"))
+        assert isinstance(await search_fixture.search.find(text, 5), list)
     finally:
-        await library.search.close()
-        await library.journal.close()
+        await search_fixture.search.close()
+        await search_fixture.journal.close()

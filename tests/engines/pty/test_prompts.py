@@ -378,7 +378,7 @@ def test_a_prompt_is_reported_once_and_its_going_once():
     assert watch.update(make_prompt(row=5)) == prompts.PromptChange(), "redrawn elsewhere"
     assert watch.update(None) == prompts.PromptChange(gone=asked)
     assert watch.current_prompt is None
-    assert watch.look(None) == prompts.PromptChange()
+    assert watch.update(None) == prompts.PromptChange()
 
 
 def test_the_same_words_after_they_had_gone_are_a_new_prompt():

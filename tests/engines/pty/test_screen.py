@@ -43,7 +43,7 @@ def test_nothing_is_drawn_before_it_is_settled():
     steps = list(terminal.update_in_steps())
     assert len(steps) == 1
     assert terminal.is_current
-    assert terminal.text() == "hello"
+    assert terminal.render_text() == "hello"
 
 
 def test_settling_goes_in_short_steps():
@@ -80,8 +80,8 @@ def test_wide_characters_take_two_cells_and_wrap_whole():
 
 
 def test_half_a_wide_character_is_none():
-    assert render_text("世界\x1b[1;2Hx").lines()[0] == " x界"
-    assert render_text("世界\x1b[1;1Hx").lines()[0] == "x 界"
+    assert render_text("世界\x1b[1;2Hx").render_lines()[0] == " x界"
+    assert render_text("世界\x1b[1;1Hx").render_lines()[0] == "x 界"
 
 
 def test_combining_marks_and_joined_emoji_stay_with_their_letter():
@@ -137,7 +137,7 @@ def test_the_alternate_screen_gives_the_main_one_back():
     terminal.feed("\x1b[?1049l")
     terminal.update()
     assert not terminal.is_alternate
-    assert terminal.text() == "shell$ vim"
+    assert terminal.render_text() == "shell$ vim"
     assert terminal.cursor == (0, 10)
 
 

@@ -19,6 +19,7 @@ from switchtower.stores.transfer import ports
 from switchtower.stores.transfer.postgres import PostgresSource
 from switchtower.stores.transfer.sqlite import SqliteSource
 from switchtower.testing.entries import NOON, make_delta, make_deltas, make_receipt, make_warning
+from switchtower.testing.entries import make_card as make_stored_card
 from switchtower.testing.session_driver import SessionDriver
 
 SECRETS = {ports.OWNER_TOKEN: b"owner's", ports.JWT_SECRET: b"0123456789abcdef"}
@@ -47,7 +48,7 @@ async def fill(store: journal.Journal, *, sessions: int = 3) -> None:
         await store.append(make_session_append(f"sess_{number}", epoch=number + 1))
     long = [*make_deltas(1, 1_500), make_warning(1_501)]
     await store.append(
-        journal.Append(session_id="sess_pruned", epoch=1, entries=long, card=make_card("sess_pruned"), snapshot=b"{}")
+        journal.Append(session_id="sess_pruned", epoch=1, entries=long, card=make_stored_card("sess_pruned"), snapshot=b"{}")
     )
     await store.prune(journal.Retention(keep_entries=700, keep_ms=0), NOON, "sess_pruned")
     odd = "sess_\\odd\0näme"
@@ -57,7 +58,9 @@ async def fill(store: journal.Journal, *, sessions: int = 3) -> None:
         ),
         make_delta(2),
     ]
-    loaded = journal.Card(**{**{name: getattr(make_card(odd), name) for name in journal.Card.__struct_fields__}, "loaded": True})
+    loaded = journal.Card(
+        **{**{name: getattr(make_stored_card(odd), name) for name in journal.Card.__struct_fields__}, "loaded": True}
+    )
     await store.append(
         journal.Append(session_id=odd, epoch=9, entries=entries, card=loaded, receipts=[make_receipt("key", "server", run="x")])
     )

@@ -4,8 +4,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.contracts.registry import make_token
 from tests.stores.copying import filled
 
+from switchtower.core.ports import journal
 from switchtower.stores.postgres import database
 from switchtower.stores.postgres import verification as postgres_verification
 from switchtower.stores.postgres.journal import PostgresJournal
@@ -74,15 +76,15 @@ async def test_what_moved_in_is_a_store_that_goes_on(home: Path, empty_dsn: str)
     assert [one.session_id for one in await store.list_cards(limit=10, loaded=True)] == ["sess_\\odd\0näme"]
     assert await store.find_gap("sess_pruned", 0) == 801
     assert await store.find_receipt("server", "key", NOON) is not None
-    assert await registry.find_token("tok_0") == filled.registry_contract.make_token("tok_0")
+    assert await registry.find_token("tok_0") == make_token("tok_0")
     assert await homes.find_owner("sess_2") is None
     stored = await store.load("sess_2")
     assert stored is not None
     assert stored.epoch == 3
     head = (await store.read_back("sess_2", 2**40, 1))[-1].seq
-    addition = filled.journal.Append(session_id="sess_2", epoch=3, entries=make_deltas(head + 1, head + 2))
+    addition = journal.Append(session_id="sess_2", epoch=3, entries=make_deltas(head + 1, head + 2))
     await store.append(addition)
-    begun = filled.journal.Append(session_id="sess_new", epoch=1, entries=make_deltas(1, 1), card=make_card("sess_new"))
+    begun = journal.Append(session_id="sess_new", epoch=1, entries=make_deltas(1, 1), card=make_card("sess_new"))
     await store.append(begun)  # its place is one that no copied session has
     assert len(await store.read("sess_new", 0, 10)) == 1
     assert len(await store.read("sess_0", 0, 10_000)) == len(filled.make_session_append("sess_0").entries)
@@ -146,8 +148,8 @@ async def test_a_long_session_and_one_with_large_entries_arrive_page_by_page(tmp
     large = [make_warning(seq)._replace(data=b'"' + b"x" * 900_000 + b'"') for seq in range(1, 6)]
     receipts = [make_receipt(f"key_{number}", "server") for number in range(4_100)]
     for session_id, entries in (("sess_long", long), ("sess_large", large)):
-        await store.append(filled.journal.Append(session_id=session_id, epoch=1, entries=entries, card=make_card(session_id)))
-    await store.append(filled.journal.Append(session_id="sess_long", epoch=1, entries=[], receipts=receipts))
+        await store.append(journal.Append(session_id=session_id, epoch=1, entries=entries, card=make_card(session_id)))
+    await store.append(journal.Append(session_id="sess_long", epoch=1, entries=[], receipts=receipts))
     await store.close()
     await filled.make_empty_registry(tmp_path / "registry.db")
 

@@ -105,14 +105,14 @@ async def test_when_the_server_stays_away_appends_are_refused_and_what_was_refus
 APPENDER = """
 import asyncio, os, sys
 from switchtower.stores.postgres.journal import PostgresJournal
-from tests.stores.postgres.test_kill import addition
+from tests.stores.postgres.test_kill import make_append
 
 async def appender(store, session_id, length):
     head = 0
     while page := await store.read(session_id, head, 100_000):
         head = page[-1].seq
     while True:
-        await store.append(addition(session_id, head + 1, length))
+        await store.append(make_append(session_id, head + 1, length))
         head += length
         os.write(1, f"{session_id} {head}\\n".encode())
 

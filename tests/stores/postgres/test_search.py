@@ -27,27 +27,27 @@ class TestPostgresSearch(SearchContract):
     def make_search_fixture(self, dsn: str) -> MakeSearchFixture:
         return lambda: SearchFixture(PostgresJournal(dsn), PostgresSearch(dsn))
 
-    async def test_nodes_that_search_at_once_read_everything_once(self, library: SearchFixture, dsn: str) -> None:
+    async def test_nodes_that_search_at_once_read_everything_once(self, search_fixture: SearchFixture, dsn: str) -> None:
         others = [PostgresSearch(dsn) for _ in range(4)]
         for turn in range(1, 4):
             for number in range(5):
-                await library.append_text(f"sess_{number}", *(make_answer(f"walrus {text}") for text in range(60)))
+                await search_fixture.append_text(f"sess_{number}", *(make_answer(f"walrus {text}") for text in range(60)))
             for hits in await asyncio.gather(*(other.find("walrus", 1_000) for other in others)):
                 assert len({(hit.session_id, hit.seq) for hit in hits}) == len(hits) == turn * 300
         await asyncio.gather(*(other.close() for other in others))
 
-    async def test_both_stores_find_the_same(self, library: SearchFixture, tmp_path: Path) -> None:
+    async def test_both_stores_find_the_same(self, search_fixture: SearchFixture, tmp_path: Path) -> None:
         other = SearchFixture(
             SqliteJournal(tmp_path / "journal.db"), SqliteSearch(tmp_path / "search.db", tmp_path / "journal.db")
         )
         await other.journal.open()
-        for store in (library, other):
+        for store in (search_fixture, other):
             await store.append_text("sess_a", *map(make_answer, TEXTS))
         asked = {piece for text in TEXTS for piece in (*text.split(), text[4:15], f'"{text[:9]}"', text[:3], text.upper()[:12])}
         for text in sorted(
             asked | {"quick slow", "CAFE naive", "ecole", "東京", "東", "dog lazy", "me@example", "brown fox", "it s"}
         ):
-            assert await library.find(text) == await other.find(text), text
+            assert await search_fixture.find(text) == await other.find(text), text
         await other.search.close()
         await other.journal.close()
 
