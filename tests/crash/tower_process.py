@@ -23,8 +23,8 @@ from switchtower import config
 from switchtower.daemon import app
 announce = int(sys.argv[1])
 try:
-    app.run(config.load(), lambda endpoints: os.write(announce, b"listening"))
-except app.CannotStart as problem:
+    app.run_daemon(config.load(), lambda endpoints: os.write(announce, b"listening"))
+except app.DaemonStartError as problem:
     sys.exit(f"cannot start: {problem}")
 """
 

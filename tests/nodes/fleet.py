@@ -126,7 +126,7 @@ _SERVE = """
 import os, sys
 from switchtower import config
 from switchtower.daemon import app
-app.run(config.load(), lambda endpoints: os.write(int(sys.argv[1]), b"listening"))
+app.run_daemon(config.load(), lambda endpoints: os.write(int(sys.argv[1]), b"listening"))
 """
 
 
