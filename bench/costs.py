@@ -68,7 +68,7 @@ def measure(setting: BenchContext, server: PostgresServer, points: Points) -> di
         _measure_attaching,
         _measure_connections,
     ):
-        setting.print_progress(f"costs: {part.__name__.strip('_')}")
+        setting.print_progress(f"costs: {part.__name__.removeprefix('_measure_')}")
         found |= part(setting, server, points)
     return found
 
