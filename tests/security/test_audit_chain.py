@@ -228,17 +228,17 @@ APPENDER = """
 import asyncio, os, pathlib, sys
 from switchtower.core.ports import journal
 from switchtower.stores.sqlite.journal import SqliteJournal
-from switchtower.testing.entries import make_card as card
-from tests.security.test_audit_chain import decisions
+from switchtower.testing.entries import make_card
+from tests.security.test_audit_chain import make_decisions
 
 async def appender(store, number):
     session = 0
     while True:
         session += 1
         name = f"sess_{number}_{session}_{os.getpid()}"
-        entries = decisions(session)
+        entries = make_decisions(session)
         for place in range(0, len(entries), 2):
-            await store.append(journal.Append(session_id=name, epoch=1, entries=entries[place:place + 2], card=card(name)))
+            await store.append(journal.Append(session_id=name, epoch=1, entries=entries[place:place + 2], card=make_card(name)))
             os.write(1, b"two\\n")
 
 async def main():
@@ -317,7 +317,7 @@ def write_old_file(path: Path, folder: str, newest: int) -> sqlite3.Connection:
 
 
 async def test_what_was_decided_before_there_was_a_chain_is_added_to_it_once(tmp_path: Path) -> None:
-    with closing(write_old_file(tmp_path / "journal.db", "sql", 3)) as connection:
+    with closing(write_old_file(tmp_path / "journal.db", "journal", 3)) as connection:
         for sid in range(2):
             encoded = msgspec.json.encode(make_card(f"sess_{sid}"))
             connection.execute(
@@ -341,7 +341,7 @@ async def test_what_was_decided_before_there_was_a_chain_is_added_to_it_once(tmp
 
 
 async def test_users_of_before_could_do_everything_and_become_admins(tmp_path: Path) -> None:
-    with closing(write_old_file(tmp_path / "registry.db", "sql_registry", 1)) as connection:
+    with closing(write_old_file(tmp_path / "registry.db", "registry", 1)) as connection:
         connection.execute("INSERT INTO users VALUES ('ann', '$argon2id$', 1, NULL)")
         connection.execute("INSERT INTO tokens VALUES ('tok_1', 'ann', 1, 9999999999999, 'phone', NULL)")
     store = SqliteRegistry(tmp_path / "registry.db")

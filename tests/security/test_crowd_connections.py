@@ -26,7 +26,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
 from switchtower import config
 from switchtower.daemon import app
-app.run(config.load())
+app.run_daemon(config.load())
 """
 HALF = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 """The beginning of a request that never ends."""

@@ -80,7 +80,7 @@ def cloned_folder(workspace: Path) -> Path:
 
 @pytest.fixture
 async def push_client(trust_harness: TrustHarness, connect: Connect) -> AsyncIterator[PushClient]:
-    return await connect(trust_harness.daemon, patience=TIMEOUT)
+    return await connect(trust_harness.daemon, timeout=TIMEOUT)
 
 
 async def begin(push: PushClient, folder: Path, text: str = "hello", **fields: object) -> str:
@@ -147,7 +147,7 @@ async def test_a_yes_is_remembered_by_path_and_covers_what_lies_below(
     (below / "AGENTS.md").write_text("Be brief.\n")
     link = cloned_folder.parent / f"{cloned_folder.name}-link"
     link.symlink_to(below)
-    again = await connect(trust_harness.daemon, patience=TIMEOUT)
+    again = await connect(trust_harness.daemon, timeout=TIMEOUT)
     try:
         for folder in (below, link):
             await begin(again, folder)

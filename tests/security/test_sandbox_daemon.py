@@ -143,14 +143,14 @@ IN_NEW_SESSION = """
 import ctypes, subprocess, sys
 from switchtower.tools.sandboxes import launch, seccomp
 libc = ctypes.CDLL(None, use_errno=True)
-numbers, name, look = seccomp.here().numbers, sys.argv[1], sys.argv[2]
+numbers, name, look = seccomp.find_architecture().numbers, sys.argv[1], sys.argv[2]
 assert libc.syscall(ctypes.c_long(numbers["keyctl"]), ctypes.c_long(1), None) > 0
 assert libc.syscall(ctypes.c_long(numbers["add_key"]), b"user", name.encode(), b"secret", ctypes.c_long(6), ctypes.c_long(-3)) > 0
 argv = [sys.executable, "-c", look, str(numbers["keyctl"]), name]
 def by(start, words):
     process = start(words, stdout=subprocess.PIPE)
     return process.communicate()[0].decode().strip()
-print(by(subprocess.Popen, argv), by(launch.popen, [*argv, launch.Pending()]), by(launch.popen, argv), by(subprocess.Popen, argv))
+print(by(subprocess.Popen, argv), by(launch.popen, [*argv, launch.PendingArgument()]), by(launch.popen, argv), by(subprocess.Popen, argv))
 """
 
 
