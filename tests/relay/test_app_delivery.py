@@ -168,9 +168,9 @@ def render_screen(text: str, columns: int, rows: int) -> list[str]:
 async def test_a_slow_app_loses_nothing_holds_nobody_up_and_costs_the_hub_little(relay_network: RelayNetwork) -> None:
     await relay_network.open_hub()
     slow, quick, host = (
-        await relay_network.connect_app(patience=90),
-        await relay_network.connect_app(patience=90),
-        await relay_network.connect_host("h", patience=90),
+        await relay_network.connect_app(timeout=90),
+        await relay_network.connect_app(timeout=90),
+        await relay_network.connect_host("h", timeout=90),
     )
     count, text = 30_000, "x" * 1_000
     before_mb = relay_network.hub.measure_resident_mb()

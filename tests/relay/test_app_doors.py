@@ -105,7 +105,7 @@ async def test_no_token_and_no_password_is_ever_in_a_log(relay_network: RelayNet
 
 
 async def test_too_much_waiting_is_refused_and_the_app_goes_on(shared_relay_network: RelayNetwork, unique_name: str) -> None:
-    app, host = await shared_relay_network.connect_app(patience=TIMEOUT), await shared_relay_network.connect_host(unique_name)
+    app, host = await shared_relay_network.connect_app(timeout=TIMEOUT), await shared_relay_network.connect_host(unique_name)
     run = f"run_{unique_name}"
     await host.send_frames(host.make_started(run))
     await app.next_of_type("run.started", run)

@@ -124,7 +124,7 @@ async def test_what_is_not_delivered_is_kept_however_little_is_kept_otherwise(re
 
 async def follow(relay_network: RelayNetwork, run_id: str, outputs: int) -> RelayApp:
     """An app that was told of a run from its beginning until so many pieces of output have come."""
-    app = await relay_network.connect_app(patience=TIMEOUT)
+    app = await relay_network.connect_app(timeout=TIMEOUT)
     await app.send_command("run.unsubscribe")
     await app.wait_until_processed()
 

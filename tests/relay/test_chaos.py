@@ -121,7 +121,7 @@ class RelayChaos:
         run_id = None
         if self.chance.random() < 0.5:
             with contextlib.suppress(*_BROKEN, AssertionError):
-                async with await self.hub.connect_app(patience=2.0) as app:
+                async with await self.hub.connect_app(timeout=2.0) as app:
                     run_id = await app.start(host.host_id, command, **asked)
         if run_id is None:
             async with await host.connect_app() as app:

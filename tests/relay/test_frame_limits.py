@@ -15,7 +15,7 @@ async def test_long_answers_and_long_inputs_pass_between_our_host_and_our_hub(re
     await relay_network.open_hub(new_hosts="trust")
     host = await relay_network.start_host("far")
     await relay_network.wait_online(host.host_id)
-    app = await relay_network.connect_app(patience=60.0)
+    app = await relay_network.connect_app(timeout=60.0)
     (host.workspace / "accents").write_text("é" * 700_000)
     (host.workspace / "controls").write_text("\x01" * 200_000)
     log = host.home / "logs" / "tower.log"

@@ -189,7 +189,7 @@ async def test_a_flood_without_reading_acknowledgements_is_taken_whole(
     shared_relay_network: RelayNetwork, unique_name: str
 ) -> None:
     count = 50_000
-    host, run = await shared_relay_network.connect_host(unique_name, patience=90.0), f"run_{unique_name}"
+    host, run = await shared_relay_network.connect_host(unique_name, timeout=90.0), f"run_{unique_name}"
     before_mb = shared_relay_network.hub.measure_resident_mb()
     await host.send_frames(host.make_started(run))
     for start in range(2, count + 1, 1_000):

@@ -182,7 +182,7 @@ async def test_everything_that_was_acknowledged_is_there_after_the_hub_was_kille
     hub = await relay_network.open_hub()
     stored: dict[str, int] = {}
     for life in range(4):
-        host = await relay_network.connect_host("h", patience=60.0)
+        host = await relay_network.connect_host("h", timeout=60.0)
         runs = [f"run_{life}_{number}" for number in range(3)]
         for run in runs:
             await host.send_frames(host.make_started(run))

@@ -134,7 +134,7 @@ two_nodes = st.permutations(NODES).map(lambda nodes: nodes[:2])
 steps = st.one_of(
     st.tuples(st.just("come"), st.sampled_from(NODES), st.sampled_from(HOSTS)),
     st.tuples(st.just("go"), st.sampled_from(NODES), st.sampled_from(HOSTS)),
-    st.tuples(st.sampled_from(["deliver", "deliver", "deliver", "meet", "part"]), two_nodes),
+    st.tuples(st.sampled_from(["deliver", "deliver", "deliver", "connect_nodes", "disconnect_nodes"]), two_nodes),
 )
 
 

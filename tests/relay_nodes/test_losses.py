@@ -133,7 +133,7 @@ class UnsteadyStore:
 
     def __init__(self, made: RelayCluster, refusals: list[errors.CoreError]) -> None:
         self._runtime = made.runtime.runtime
-        self.cards = made.runtime.runtime.list_cards
+        self.list_cards = made.runtime.runtime.list_cards
         self.refusals = refusals
 
     async def ask(self, command: commands.AnyCommand) -> object:

@@ -270,7 +270,7 @@ async def test_who_asks_and_who_decides_may_be_on_different_nodes(tmp_path: Path
         app, approval = await request_command(made, a, "00000000-0000-0000-0000-00000000002a")
         assert not (tmp_path / "made.txt").exists()
         c.connect_app().send_message(f"run.permission.{verb}", "sess_1", request_id=wire_values.format_request_id(approval.id))
-        answer = (await app.told("rpc.response"))["data"]
+        answer = (await app.wait_for_message("rpc.response"))["data"]
         if verb == "approve":
             assert answer["ok"]
             assert answer["result"]["exit_code"] == 0
@@ -285,7 +285,7 @@ async def test_who_waits_is_told_when_the_runs_machine_goes(tmp_path: Path) -> N
         await b.start_session("sess_1")
         app, _ = await request_command(made, a, "q")
         made.join([a], [b])
-        assert (await app.told("rpc.response"))["data"]["error"] == "host disconnected before it answered"
+        assert (await app.wait_for_message("rpc.response"))["data"]["error"] == "host disconnected before it answered"
 
 
 async def test_what_was_asked_for_happens_also_when_the_asking_node_has_gone(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ async def test_a_node_that_stops_says_so_to_who_waits(tmp_path: Path) -> None:
         await b.start_session("sess_1")
         app, approval = await request_command(made, a, "q")
         await b.hub.close()
-        assert (await app.told("rpc.response"))["data"]["error"] == "shutting down; try again"
+        assert (await app.wait_for_message("rpc.response"))["data"]["error"] == "shutting down; try again"
         assert await a.connect_app().request("rpc.fs.read", "sess_1", path="x") == "shutting down; try again"
         withdrawn = await (await made.runtime.attach_subscriber("sess_1")).wait_for_event(events.ApprovalWithdrawn)
         assert withdrawn.approval_id == approval.id
