@@ -17,10 +17,10 @@ INSIDE = textwrap.dedent(
     session_id, approval_id, run_id, endpoints = sys.argv[1], sys.argv[2], sys.argv[3], json.load(open(sys.argv[4]))
 
     async def over_socket():
-        async with await PushClient.over_socket(endpoints["socket"]) as push:
+        async with await PushClient.connect_socket(endpoints["socket"]) as push:
             payload = {"sessionId": session_id, "approvalId": approval_id, "runId": run_id, "decision": "approve"}
-            await push.say(push.frame("submit_approval", payload, session_id=session_id))
-            return (await push.response()).code
+            await push.send_frames(push.make_frame("submit_approval", payload, session_id=session_id))
+            return (await push.wait_for_response()).code
 
     async def over_websocket():
         try:

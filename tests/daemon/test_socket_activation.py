@@ -20,18 +20,18 @@ from switchtower.transports import socket_activation
 from switchtower.transports.stream import Packet
 
 class Echo:
-    def connected(self, stream): self.stream = stream
-    def received(self, frames):
+    def on_connected(self, stream): self.stream = stream
+    def on_frames(self, frames):
         self.stream.send(Packet(frames))
-    def refused(self, problem): pass
-    def writable_again(self): pass
-    def disconnected(self): ended.set()
+    def on_oversized_frame(self, problem): pass
+    def on_writable(self): pass
+    def on_disconnected(self): ended.set()
 
 async def main():
     global ended
     ended = asyncio.Event()
     path = Path(sys.argv[1])
-    listener = await socket_activation.listen(path, lambda origin: Echo(), max_line_bytes=1000, output_limit_bytes=1000)
+    listener = await socket_activation.listen_or_activate(path, lambda origin: Echo(), max_line_bytes=1000, output_limit_bytes=1000)
     assert not [name for name in os.environ if name.startswith("LISTEN_")]
     await ended.wait()
     await listener.close()

@@ -22,17 +22,17 @@ WHY_NOT = sandbox.probe_sandbox("bubblewrap")
 INSIDE = textwrap.dedent(
     """
     import asyncio, json, sys
-    from switchtower.testing.push_client import PushClient, RequestRefused as Refused
+    from switchtower.testing.push_client import PushClient
 
     socket, steps = sys.argv[1], json.load(open(sys.argv[2]))
 
     async def main():
         told = []
-        async with await PushClient.over_socket(socket) as push:
+        async with await PushClient.connect_socket(socket) as push:
             child = None
             for type_, payload in steps:
                 if type_ == "until":
-                    told.append((await push.until(payload))[-1].payload)
+                    told.append((await push.read_until(payload))[-1].payload)
                     continue
                 payload = {name: child if value == "CHILD" else value for name, value in payload.items()}
                 session_id = payload.get("sessionId")
@@ -193,8 +193,8 @@ async def test_a_process_of_a_run_decides_nothing_in_its_child(parent_session: P
     started = await parent_session.open()
     decided = parent_session.workspace / "decided"
     script = INSIDE.replace(
-        "told.append((await push.until(payload))[-1].payload)",
-        "asked = (await push.until(payload))[-1]; told.append(asked.payload); "
+        "told.append((await push.read_until(payload))[-1].payload)",
+        "asked = (await push.read_until(payload))[-1]; told.append(asked.payload); "
         'answer = await push.decide(asked); told.append({"code": answer.code})',
     )
     await parent_session.open()

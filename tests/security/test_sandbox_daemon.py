@@ -150,7 +150,8 @@ argv = [sys.executable, "-c", look, str(numbers["keyctl"]), name]
 def by(start, words):
     process = start(words, stdout=subprocess.PIPE)
     return process.communicate()[0].decode().strip()
-print(by(subprocess.Popen, argv), by(launch.popen, [*argv, launch.PendingArgument()]), by(launch.popen, argv), by(subprocess.Popen, argv))
+pending = [*argv, launch.PendingArgument()]
+print(by(subprocess.Popen, argv), by(launch.popen, pending), by(launch.popen, argv), by(subprocess.Popen, argv))
 """
 
 

@@ -168,7 +168,7 @@ def test_what_carries_a_runs_mark_is_started_in_one_place() -> None:
             for call in calls
             if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name)
         }
-        if called & {"marks.wrap", "adoption.keep"}:
+        if called & {"marks.wrap_with_mark", "orphans.start_kept_child"}:
             starters.append(path.relative_to(source).as_posix())
             assert not called & {"subprocess.Popen", "os.posix_spawn", "asyncio.create_subprocess_exec"}, path
     assert {
