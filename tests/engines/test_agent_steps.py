@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, ScriptedModel
+from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, RecordingRunContext, ScriptedModel
 
 from switchtower.core import events
 from switchtower.core.ports import engine
@@ -151,8 +151,8 @@ async def test_the_projects_instructions_and_the_tools_reach_the_model(
     assert {"read_file", "edit_file", "search", "run", "git_commit"} <= {tool.name for tool in model.requests[0].tools}
 
 
-def list_trees(context: object) -> list[str]:
-    return [event.when for event in context.of(events.CheckpointTaken)]  # type: ignore[attr-defined]
+def list_trees(context: RecordingRunContext) -> list[str]:
+    return [event.when for event in context.list_events(events.CheckpointTaken)]
 
 
 async def test_the_workspace_is_kept_before_the_first_change_and_after_the_run(
@@ -226,7 +226,7 @@ async def test_a_skill_of_the_user_is_read_by_its_name(
     (user_folder / "skills" / "release.md").write_text("# How to release\nTag first, then build.")
     model = ScriptedModel([port.ToolCallPart("read_skill", {"name": "release"})], make_final_answer())
     desk = make_run_context()
-    await agent(model, shelf=PromptCatalog(user_folder)).run(make_task("release it"), desk)
+    await agent(model, prompts=PromptCatalog(user_folder)).run(make_task("release it"), desk)
     [finished] = desk.list_events(events.ToolFinished)
     assert "Tag first, then build." in finished.text
     assert desk.questions == []

@@ -162,6 +162,9 @@ class ExtensionContext(Protocol):
         ...
 
 
+Context = ExtensionContext
+"""The name that installed extensions import, as in docs/extensions.md."""
+
 Run = Callable[[ExtensionContext, str], Awaitable[str | None]]
 """Takes what was written behind the name. The text that comes back is the prompt of this run; None ends the run as a
 success without asking the model."""
@@ -173,6 +176,10 @@ class ExtensionCommand(Struct, frozen=True):
     name: str
     description: str
     run: Run
+
+
+Command = ExtensionCommand
+"""The name that installed extensions import, as in docs/extensions.md."""
 
 
 class Extension(Struct, frozen=True):
