@@ -31,7 +31,8 @@ async def main():
     global ended
     ended = asyncio.Event()
     path = Path(sys.argv[1])
-    listener = await socket_activation.listen_or_activate(path, lambda origin: Echo(), max_line_bytes=1000, output_limit_bytes=1000)
+    limits = {"max_line_bytes": 1000, "output_limit_bytes": 1000}
+    listener = await socket_activation.listen_or_activate(path, lambda origin: Echo(), **limits)
     assert not [name for name in os.environ if name.startswith("LISTEN_")]
     await ended.wait()
     await listener.close()
