@@ -44,7 +44,7 @@ async def test_nothing_is_lost_whatever_fails(
             await ledger.check_density(fleet)
             print(kind, end="; ")
         await faults.wait_until_repaired()
-        await asyncio.gather(*(workers.rest() for workers in (people, *minis)))
+        await asyncio.gather(*(workers.finish() for workers in (people, *minis)))
         await ledger.check(fleet)
         print(f"\n{len(ledger.stories)} sessions, {sum(map(len, ledger.logs.values()))} events, {dict(ledger.seen)}")
         assert await asyncio.gather(*(node.stop() for node in fleet.nodes)) == [0] * len(fleet.nodes)
