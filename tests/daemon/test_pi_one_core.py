@@ -2,8 +2,7 @@
 
 import asyncio
 
-from tests.daemon.pi_stage import PiHarness, get_text, join_deltas, list_event_types
-from tests.daemon.pi_stage import list_assistant_texts as pi_stage_list_assistant_texts
+from tests.daemon.pi_stage import PiHarness, get_text, join_deltas, list_assistant_texts, list_event_types
 
 from switchtower.testing.push_client import ReceivedEvent, ReceivedResponse
 
@@ -11,7 +10,7 @@ SPLIT = {"role", "content", "stopReason", "toolCallId", "toolName", "isError"}
 """What of a message both tellings must agree on."""
 
 
-def list_assistant_texts(events: list[ReceivedEvent]) -> list[str]:
+def list_pushed_texts(events: list[ReceivedEvent]) -> list[str]:
     """What the assistant said over push, a message each."""
     said = [""]
     for event in events:
@@ -47,7 +46,7 @@ async def test_what_pi_begins_is_watched_and_approved_over_push(pi_harness: PiHa
     messages = (await pi.execute("get_messages", sessionId=session_id))["messages"]
     ended = await pi.next_event("agent_end")
     assert [_get_common_fields(message) for message in ended["messages"]] == [_get_common_fields(message) for message in messages]
-    assert pi_stage_list_assistant_texts(messages) == pi_stage_list_assistant_texts(watched)
+    assert list_assistant_texts(messages) == list_pushed_texts(watched)
     info = await push.request_payload("get_session", {"sessionId": session_id}, session_id=session_id)
     state = await pi.request("get_state", sessionId=session_id)
     assert info["title"] == state["data"]["sessionName"] == "Begun over pi"
@@ -77,11 +76,11 @@ async def test_what_push_begins_is_listed_joined_and_approved_over_pi(pi_harness
     watched += decided + await push.read_until("run_complete")
     assert (pi_harness.workspace / "out.txt").read_text() == "once\n"
     messages = (await pi.execute("get_messages", sessionId=session_id))["messages"]
-    assert pi_stage_list_assistant_texts(messages) == pi_stage_list_assistant_texts(watched)
+    assert list_assistant_texts(messages) == list_pushed_texts(watched)
     assert [_get_common_fields(message) for message in ended["messages"]] == [_get_common_fields(message) for message in messages]
     # Joined in the middle: from there on every event, and each once.
     assert list_event_types(pi.list_events())[-1] == "agent_end"
-    assert join_deltas(pi.list_events()) == pi_stage_list_assistant_texts(watched)[-1]
+    assert join_deltas(pi.list_events()) == list_pushed_texts(watched)[-1]
     info = await push.request_payload("get_session", {"sessionId": session_id}, session_id=session_id)
     assert info["version"] == (await pi.request("get_state", sessionId=session_id))["sessionVersion"]
 
