@@ -49,11 +49,13 @@ test: setup web ## Run the whole suite, offline (TESTS=path narrows it)
 test-postgres: setup ## Run the conformance suites with daemons on PostgreSQL
 	TOWER_TESTS_STORE=postgres $(BIN)/pytest -n 3 --dist worksteal tests/conformance
 
-check: setup ## Lint, strict types, and the floors of the house
+check: setup ## Lint, strict types, import contracts, and the rules for names and words
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.style.names
+	$(BIN)/python -m tests.style.words
 
 format: setup ## Put the code into shape
 	$(BIN)/ruff check --fix
