@@ -97,17 +97,23 @@ class WordList:
 
     def find(self, prose: Prose, path: str = "") -> Iterator[Hit]:
         text = self._quoted.sub(" … ", " ".join(prose.text.split()))
+        after = 0
         for found in self._sentence.finditer(text):
-            yield self._make_hit(found, prose, path)
+            after = _find_again(found.group(), prose.text, after)
+            yield self._make_hit(found, prose, path, after)
         if prose.opens and (opening := self._opening.match(text)):
-            yield self._make_hit(opening, prose, path)
+            yield self._make_hit(opening, prose, path, 0)
 
-    def _make_hit(self, found: re.Match[str], prose: Prose, path: str) -> Hit:
+    def _make_hit(self, found: re.Match[str], prose: Prose, path: str, place: int) -> Hit:
         assert found.lastgroup is not None
-        words = re.escape(found.group()).replace("\\ ", r"\s+")
-        place = re.search(words, prose.text)
-        line = prose.line + (prose.text.count("\n", 0, place.start()) if place else 0)
+        line = prose.line + prose.text.count("\n", 0, place)
         return Hit(path, line, self.words[int(found.lastgroup[1:])], found.group()[:60])
+
+
+def _find_again(words: str, text: str, after: int) -> int:
+    """Returns the end of the words in a text whose white space was collapsed when they were found."""
+    found = re.compile(r"\s+".join(re.escape(word) for word in words.split())).search(text, after)
+    return found.end() if found else after
 
 
 @cache
