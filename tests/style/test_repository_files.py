@@ -9,8 +9,6 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PENDING = Path(__file__).with_name("paths_pending.txt")
-"""Paths that the documents for maintainers name and that renames in progress have yet to create. Remove the file after them."""
 LINKED = ["README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs/dependencies.md"]
 MAINTAINERS = ["AGENTS.md", "CONTRIBUTING.md", "docs/dependencies.md", "docs/develop/*.md"]
 FOLDERS = ("src/", "tests/", "docs/", "documents/", "web/", "bench/", ".github/", ".ci/")
@@ -68,8 +66,7 @@ def test_paths_in_the_documents_for_maintainers_exist() -> None:
             text = (ROOT / document).read_text("utf-8")
             missing |= {path for path in list_named_paths(text) if not _exists(path)}
     built_or_placeholder = {path for path in missing if "web_dist" in path or re.search(r"/[A-Z]{4,}\b", path)}
-    pending = set(PENDING.read_text("utf-8").splitlines()) if PENDING.exists() else set()
-    assert sorted(missing - built_or_placeholder - pending) == []
+    assert sorted(missing - built_or_placeholder) == []
 
 
 def _exists(path: str) -> bool:

@@ -293,7 +293,7 @@ def _make_connection_class(
     """uvicorn's protocol, which also knows who is at the other end, hangs up when that is nobody we serve or there are too many
     already, and does not wait for ever for a request to be said to its end."""
 
-    class Connection(base):  # type: ignore[misc]
+    class HttpConnection(base):  # type: ignore[misc]
         app_state: dict[str, Any]
         handshake: "Handshake | None" = None
         _refused = False
@@ -342,7 +342,7 @@ def _make_connection_class(
                 self._patience.cancel()
                 self._patience = None
 
-    return Connection
+    return HttpConnection
 
 
 class _StrictBuffer(ReceiveBuffer):

@@ -18,7 +18,7 @@ from switchtower.core.ports import session_service
 from switchtower.core.roles import Access
 from switchtower.core.rules import admission
 from switchtower.core.session import Session
-from switchtower.protocols.push import encoder, errors, extension_messages, inbound, listing_handlers, messages, session_handlers
+from switchtower.protocols.push import encoder, errors, extension_messages, inbound, list_handlers, messages, session_handlers
 from switchtower.transports.stream import Packet, Stream
 
 log = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ class PushConnection:
             "cancel_run": self._cancel_run,
             "ping": self._handle_ping,
             **session_handlers.make_session_handlers(self),
-            **listing_handlers.make_listing_handlers(self),
-            **listing_handlers.make_node_handlers(self),
-            **listing_handlers.make_trust_handlers(self),
+            **list_handlers.make_list_handlers(self),
+            **list_handlers.make_node_handlers(self),
+            **list_handlers.make_trust_handlers(self),
         }
 
     # The receiver's side

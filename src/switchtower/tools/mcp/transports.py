@@ -141,7 +141,7 @@ def _make_client(endpoint: config.ServerEndpoint) -> "httpx2.AsyncClient":
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    class Client(httpx2.AsyncClient):
+    class BoundedHttpClient(httpx2.AsyncClient):
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
             try:
                 response = await super().send(request, **options)
@@ -175,4 +175,4 @@ def _make_client(endpoint: config.ServerEndpoint) -> "httpx2.AsyncClient":
         return str(response.headers.get("content-type", "")).lower()
 
     timeout = httpx2.Timeout(_CONNECT_TIMEOUT, read=_READ_TIMEOUT)
-    return Client(headers={"accept-encoding": "identity", **endpoint.headers}, timeout=timeout)
+    return BoundedHttpClient(headers={"accept-encoding": "identity", **endpoint.headers}, timeout=timeout)

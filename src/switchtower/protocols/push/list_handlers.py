@@ -25,7 +25,7 @@ _PAGE = 1_000
 _WAITING = (events.SessionState.AWAITING_APPROVAL,)
 
 
-def make_listing_handlers(connection: "PushConnection") -> dict[str, Callable[[inbound.PushRequest], None]]:
+def make_list_handlers(connection: "PushConnection") -> dict[str, Callable[[inbound.PushRequest], None]]:
     extras = _ListingRequests(connection)
     return {
         "list_cards": extras.list_cards,
