@@ -1,9 +1,7 @@
-"""The requests of `listings`, for one client.
+"""Handlers of the requests of `listing_messages`, for one client: sessions, nodes and trusted folders.
 
-The requests of `node_messages`, for one client.
-
-The requests of `trust_messages`, for one client: the owner's, on the daemon's own socket. No process of a run trusts a
-folder."""
+Only the owner manages trusted folders, on the daemon's own socket; a process of a run cannot trust a folder.
+"""
 
 import asyncio
 import hashlib
@@ -61,7 +59,7 @@ class _ListingRequests:
                 try:
                     session = await self._connection.tower.get_session(card.session_id)
                 except errors.SessionNotFound:
-                    continue  # deleted meanwhile
+                    continue  # it was deleted meanwhile
                 if session.run is not None:
                     waiting += [(session, session.run.id, approval, card.home) for approval in session.run.pending.values()]
             waiting.sort(key=lambda one: one[2].expires_at_ms)
@@ -218,7 +216,7 @@ class _NodeRequests:
             )
 
         async def drain() -> Struct:
-            # Clients are let go on the way, this one too: what was begun goes on, whether or not anybody waits for it.
+            # Draining disconnects clients, this one too; the drain continues whether or not a client waits for it.
             try:
                 drained = await asyncio.shield(known.drain(wait_s))
             except cluster.LeasesUnavailable as problem:
