@@ -3,8 +3,8 @@ of its node.
 
 Clocks of machines differ, so connections are numbered by a logical clock that all nodes share: a node that receives a greater
 number continues from there. A host that reconnects to a second node thus has a greater number there than at the first, unless
-the second has not received the first's number yet. Then the node's id decides, the same everywhere: of two connections exactly one
-remains.
+the second has not received the first's number yet. Then the node's id decides, the same everywhere: of two connections exactly
+one remains.
 
 Presence messages are not lost: nodes that connect send each other everything they have. When a node cannot be reached, its
 hosts count as offline, and are announced again when it reconnects.
