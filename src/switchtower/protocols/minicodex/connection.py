@@ -70,7 +70,7 @@ _RUN_MESSAGES = (messages.Send, messages.Approve, messages.Deny, messages.Abort)
 
 
 class MiniCodexConnection:
-    """Implements `stream.Receiver` and `session_service.LagAwareSubscriber`."""
+    """Implements `stream.Receiver`, `session_service.Subscriber` and `session_service.LagObserver`."""
 
     protocol: ClassVar[str] = "minicodex"
 
