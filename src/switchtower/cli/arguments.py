@@ -40,8 +40,8 @@ def validate_sendable(ctx: click.Context, parameter: click.Parameter, text: str 
 def amount_option(
     flag: str, metavar: str, help: str, *, maximum: int = 10**9, whole: bool = False
 ) -> Callable[[Command], Command]:
-    """Declares an option for a number above 0. The maximum also rejects nearly infinite numbers, which JSON would drop or fail to
-    encode."""
+    """Declares an option for a number above 0. The maximum also rejects nearly infinite numbers, which the daemon would receive
+    as no limit or not at all."""
 
     def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
         if text is None:

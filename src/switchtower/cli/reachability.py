@@ -27,7 +27,7 @@ class Reachability(NamedTuple):
 
     @property
     def warning(self) -> str | None:
-        """The cause of the warning; `REMEDY` is the remedy."""
+        """The cause of the warning; `TLS_REMEDY` is the remedy."""
         plain = [url for url in self if url is not None and urlsplit(url).scheme not in _ENCRYPTED]
         if not plain:
             return None

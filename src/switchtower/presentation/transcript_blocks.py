@@ -1,6 +1,6 @@
 """The blocks of a transcript: messages, thinking, tool calls, approvals, notices and the ends of runs.
 
-A block changes only through `touch`: a view sees from `version` that it must paint the block again.
+A block changes only through `mark_changed`: a view sees from `version` that it must paint the block again.
 """
 
 from typing import Any

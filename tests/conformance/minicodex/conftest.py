@@ -21,7 +21,7 @@ Play = Callable[..., Awaitable[MiniCodexClient]]
 
 @pytest.fixture
 async def connect_minicodex() -> AsyncIterator[Enter]:
-    """`enter(daemon, session_id=…)` opens a client that has not sent anything yet."""
+    """`connect_minicodex(daemon, session_id=…)` opens a client that has not sent anything yet."""
     clients: list[MiniCodexClient] = []
 
     async def enter_one(daemon: ManagedDaemon, **query: Any) -> MiniCodexClient:
@@ -63,7 +63,7 @@ def scripted_models() -> Iterator[theatres.ScriptedModels]:
 async def start_scripted_session(
     scripted_models: theatres.ScriptedModels, connect_minicodex: Enter, connect: Connect, workspace: Path
 ) -> Play:
-    """`play(answer, …)` opens a client, after `hello`, of a session whose model gives these answers."""
+    """`start_scripted_session(answer, …)` opens a client, after `hello`, of a session whose model gives these answers."""
 
     async def play_one(*answers: script.ScriptedAnswer, **fields: object) -> MiniCodexClient:
         model = f"m-{uuid4().hex}"

@@ -34,7 +34,7 @@ def start_pi() -> Iterator[StartPi]:
 
 @pytest.fixture
 def dedicated_pi() -> Iterator[StartPi]:
-    """Starts a daemon for a single test, which may restart it, kill it or count on it."""
+    """Starts a daemon for a single test, which may restart it, kill it or count what it does."""
     with ExitStack() as stack:
 
         def start(**settings: Any) -> PiDaemon:
@@ -60,7 +60,7 @@ def pi_transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def connect_pi(pi_transport: str) -> AsyncIterator[Join]:
-    """`join(daemon)` connects another client over the same transport; it closes with the test."""
+    """`connect_pi(daemon)` connects another client over the same transport; it closes with the test."""
     clients: list[CheckedClient] = []
 
     async def enter(daemon: PiDaemon, **options: Any) -> CheckedClient:

@@ -83,7 +83,7 @@ async def app(open_app: OpenApp, hub: ManagedDaemon) -> CheckedApp:
 
 @pytest.fixture
 async def connect_host() -> AsyncIterator[Dial]:
-    """`dial(daemon)` connects a foreign host that closes with the test."""
+    """`connect_host(daemon)` connects a foreign host that closes with the test."""
     hosts: list[CheckedHost] = []
 
     async def dial_one(daemon: ManagedDaemon, host_id: str | None = None, token: str = TOKEN, **query: Any) -> CheckedHost:

@@ -14,7 +14,7 @@ Spawn = Callable[..., Orchestrator]
 
 @pytest.fixture
 def start_runtime(tmp_path: Path) -> Iterator[Spawn]:
-    """`spawn(**variables)` starts our runtime, which ends with the test."""
+    """`start_runtime(**variables)` starts our runtime, which ends with the test."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(Orchestrator(tmp_path, **settings))
 
