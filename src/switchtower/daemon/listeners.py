@@ -284,7 +284,6 @@ class Listeners:
         return PushConnection(self._service, access, self._version, connections=self._push)
 
     def list_connections(self) -> "Iterator[unix.ListenerConnection]":
-        """Lists all connections."""
         from switchtower.transports import unix
 
         if self._http is not None:

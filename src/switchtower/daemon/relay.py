@@ -125,7 +125,7 @@ class LazyRelay:
         from switchtower.protocols.relay import wire_values
         from switchtower.protocols.relay.hub.app_connection import AppConnection
 
-        # Whatever its token, a client of this path is a page or an app.
+        # A client of this path is a page or an app, whatever its token.
         access = msgspec.structs.replace(access, via="web", trusted=True)
         admission = upgrade.UpgradeAdmission(
             receiver=AppConnection((await self.get_parts()).hub, access),

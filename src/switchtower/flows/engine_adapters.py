@@ -26,7 +26,7 @@ _ASK_TIMEOUT = 30.0
 
 
 class RepRuntimes:
-    """Implements `ports.Runtimes`."""
+    """Implements `ports.FlowRuntimes`."""
 
     def __init__(self, *, sandbox_network: bool) -> None:
         self._sandbox_network = sandbox_network
@@ -118,7 +118,7 @@ _PAGE = 200
 
 
 class SessionAgents:
-    """Implements `ports.Agents`."""
+    """Implements `ports.FlowAgents`."""
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service

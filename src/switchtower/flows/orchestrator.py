@@ -20,8 +20,6 @@ OWN_ENGINE = "python"
 
 
 class ChosenRuntime(Struct, frozen=True, kw_only=True):
-    """The runtime to use."""
-
     engine: str
     argv: list[str]
     language: str | None = None

@@ -84,7 +84,7 @@ def main() -> None:
 
     runtime = RepRuntime()
     input_fd, output_fd = descriptors.claim_stdio()
-    # Output beyond the pipe's 64 KiB must not block the process.
+    # Output that is not read is dropped once the pipe's 64 KiB are full, so that it blocks nothing.
     spillway = descriptors.StdoutRedirect()
     if os.environ.get("TRACE_MIND_LOG_JSON") == "1":
         _log_as_json()

@@ -16,7 +16,7 @@ _MAX_ERROR_LENGTH = 2_000
 
 
 class CommandSessionSteps:
-    """Implements `port.Tower`."""
+    """Implements `port.SessionSteps`."""
 
     async def run_step(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         import json

@@ -195,13 +195,13 @@ class LocalHostServices:
             if command.program is not None or command.flow is not None:
                 return
             usual = self._make_default_budget()
-            with contextlib.suppress(errors.CoreError):  # preparing the session refuses it
+            with contextlib.suppress(errors.CoreError):  # `prepare_session` refuses it
                 command = presets.apply_preset(command, self._presets, usual_policy=self._settings.policy, usual=usual)
         provider = command.provider
         if provider == AUTO:
             await self._catalog.refresh_default()
             provider = None
-            with contextlib.suppress(errors.ProviderNotConfigured):  # preparing the session refuses it
+            with contextlib.suppress(errors.ProviderNotConfigured):  # `prepare_session` refuses it
                 provider, _ = self._choose_model(AUTO, command.model, allows_demo=True)
         if provider is not None:
             await self._catalog.refresh_models(provider, command.model)

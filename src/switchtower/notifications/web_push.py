@@ -119,7 +119,7 @@ class WebPushChannel:
         return encryption.encode_base64url(encryption.encode_public_key(await self._load_key()))
 
     async def subscribe(self, user: str, endpoint: str, p256dh: str, auth: str) -> None:
-        """Raises `Unusable`."""
+        """Raises `InvalidSubscription`."""
         _check_endpoint(endpoint)
         try:
             await asyncio.to_thread(encryption.check_keys, p256dh, auth)

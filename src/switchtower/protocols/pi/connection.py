@@ -188,7 +188,7 @@ class PiConnection:
             self._stream.pause_reading()
 
     def _accept_hello(self, frame: bytes) -> bool:
-        """Accepts a hello only on the owner's socket: no other client there can claim to be another's process."""
+        """Accepts a hello only on the owner's socket: on another transport a client could claim to be another's process."""
         if self._stream is None or self._stream.origin.transport != "unix":
             return False
         try:

@@ -27,7 +27,7 @@ _FOREIGN_PREFIX = "r."
 
 
 class InvalidRelayId(ValueError):
-    """An id that cannot be one."""
+    """A text cannot be an id of relay's."""
 
 
 def parse_run_id(run_id: str) -> str:

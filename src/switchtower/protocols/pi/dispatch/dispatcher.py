@@ -367,9 +367,10 @@ class CommandDispatcher:
         return not self._jobs and not self._following
 
     async def close(self, *, answer: bool = True) -> None:
-        """Ends what is left. pi-server 8.1: a client gets only an outcome that is stored before, so that the next process
-        sends the same. What continues after a restart, and what cannot be stored, gets no outcome: its connection closes, and
-        the next process answers. Without `answer` nothing gets one: another node continues all of it."""
+        """Ends the remaining commands. pi-server 8.1: a client gets only an outcome that is stored before, so that the next
+        process sends the same. A command that continues after a restart, or whose outcome cannot be stored, gets none: its
+        connection closes, and the next process answers. Without `answer` no command gets an outcome: another node continues them.
+        """
         self._closing = True
         self._runner.close()
         left = [job for job in self._jobs if job.stage is not CommandStage.SETTLING]

@@ -163,5 +163,4 @@ def _close_replaced(line: ConnectedHost) -> None:
 
 
 def encode_host_command(type_: str, now_ms: int, *, host_id: str, run_id: str | None, data: dict[str, Any]) -> bytes:
-    """Encodes a message to a host."""
     return encoder.encode_unnumbered(type_, now_ms, data, run_id=run_id, host_id=host_id)

@@ -103,7 +103,7 @@ class HostUsage:
         return True
 
     def limit_approvals(self, session_id: str, reported: tuple[events.AnyEvent, ...]) -> tuple[events.AnyEvent, ...]:
-        """Replaces excess approval requests by events that are only passed on. Ends of approvals are counted."""
+        """Replaces excess approval requests by events that are only passed on. The end of an approval makes room for another."""
         kept: list[events.AnyEvent] = []
         for event in reported:
             if isinstance(event, events.ApprovalRequested) and not self._reserve_approval(session_id, event.approval.id):

@@ -72,7 +72,8 @@ _decode_asker = msgspec.json.Decoder(_RequestSource).decode
 
 
 class HubReply(Protocol):
-    """Sends a message to the hub, if it is still connected: the hub itself notifies the clients of a host that disconnected."""
+    """Sends a message to the hub, or drops it when the hub is disconnected: the hub itself fails the calls to a host that
+    disconnected."""
 
     def __call__(self, type_: str, data: Any, *, run_id: str | None = None) -> None: ...
 

@@ -25,7 +25,7 @@ QUIET_MS = 1_000
 """Milliseconds without an event before a session is recorded as settled. It is more than one millisecond: a later event must have
 a later time, or the next start would not notice it."""
 MIN_REWIND_INTERVAL_S = 1.0
-"""The shortest time, in seconds, between two restarts of one session that the hub causes."""
+"""The shortest time, in seconds, between two rewinds of one session that the hub causes."""
 _FIRST_CARDS = 1_000
 
 
