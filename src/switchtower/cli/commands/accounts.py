@@ -1,5 +1,4 @@
-"""`tower user` manages the users who log in with a name and a password; `tower token` manages login tokens and the owner's
-token."""
+"""`tower user` manages the users who log in with a name and a password; `tower token` manages access tokens."""
 
 import time
 from typing import Any
