@@ -353,8 +353,8 @@ class Accounts:
             raise exists
 
     async def set_role(self, name: str, role: roles.Role, by: events.Actor) -> None:
-        """Takes effect at once, even for the user's open connections. Raises `NoSuchUser`, `LastAdminRequired`, `InvalidAccount`.
-        """
+        """Takes effect at once, even for the user's open connections. Raises `NoSuchUser`, `LastAdminRequired`,
+        `InvalidAccount`."""
         self._refuse_environment_user(name)
         note = journal.AuditNote("user.role", self._now_ms(), by, name, role)
         try:

@@ -96,8 +96,8 @@ class AgentParts:
             log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
 
     def find_run(self, origin: ConnectionOrigin) -> str | None:
-        """Returns the run whose process is at the other end of a connection. Raises `ProcessUnattributed` when that is not known.
-        """
+        """Returns the run whose process is at the other end of a connection. Raises `ProcessUnattributed` when that is not
+        known."""
         if origin.pid is not None:
             return membership.find_run(origin.pid, origin.pid_started_at)
         if not membership.has_recent_runs() or not socket_owner.is_local_address(origin.address):

@@ -46,8 +46,8 @@ class DaemonEndpoints(Struct, frozen=True):
     version: str
     started_at_ms: int
     file_state: str = ""
-    """The value of `config.Settings.file_state` at the start: with it clients see whether a change of the file needs a restart.
-    """
+    """The value of `config.Settings.file_state` at the start: with it clients see whether a change of the file needs a
+    restart."""
     options: dict[str, str] = {}
     """The flags of its command line, for a restart."""
     listening: dict[str, str] = {}

@@ -32,8 +32,8 @@ def make_app(
     body_timeout_s: float = routes.BODY_TIMEOUT,
     extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
 ) -> Any:
-    """Makes the app for `transports.http.serve`. `host` is the address that it listens at; `origins` is the setting of that name.
-    """
+    """Makes the app for `transports.http.serve`. `host` is the address that it listens at; `origins` is the setting of that
+    name."""
     return build_public_app(
         hub,
         accounts_,

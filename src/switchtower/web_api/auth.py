@@ -139,8 +139,8 @@ class LoginCookies:
 
 
 class FirstVisitLogin:
-    """Handles a visit to the address that `tower token url` printed: its token becomes a login, and is removed from the address.
-    """
+    """Handles a visit to the address that `tower token url` printed: its token becomes a login, and is removed from the
+    address."""
 
     def __init__(
         self, accounts: ports.AccountsPort, logins: LoginCookies, find_run: ports.FindRun, explain: ports.ConvertFailure

@@ -1,5 +1,5 @@
-"""Converts core refusals to MiniCodex's error codes: one table. The document's list of codes is open; the missing ones are ours.
-"""
+"""Converts core refusals to MiniCodex's error codes: one table. The document's list of codes is open; the missing ones are
+ours."""
 
 from typing import Literal
 

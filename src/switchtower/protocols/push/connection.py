@@ -232,8 +232,8 @@ class PushConnection:
         self.run_request(request, begin)
 
     def _inherit_from_run(self, command: commands.StartSession, run_id: str, *, wants_worktree: bool) -> commands.StartSession:
-        """Options that a process of a run leaves open are copied from the run's session; the session service refuses wider ones.
-        """
+        """Options that a process of a run leaves open are copied from the run's session; the session service refuses wider
+        ones."""
         parent = self.tower.find_session_of_run(run_id)
         if parent is None or wants_worktree or command.program is not None or command.flow is not None:
             raise core_errors.AttachForbidden(

@@ -102,8 +102,8 @@ def parse(frame: bytes) -> PushRequest:
 
 
 def _read_session_id(envelope: _Envelope, payload: Any) -> str:
-    """Clients put the session's id in the envelope, in the payload, or in both; it must be in one of them and the same in both.
-    """
+    """Clients put the session's id in the envelope, in the payload, or in both; it must be in one of them and the same in
+    both."""
     session_id: str | None = payload.sessionId or envelope.sessionId
     if session_id is None:
         raise PushRequestError(envelope.requestId, envelope.type, errors.make_error("INVALID_REQUEST", "`sessionId` is required"))

@@ -43,8 +43,8 @@ WishedMode = Literal["interactive", "headless", "tui"]
 """Deployed clients call the session of a terminal UI `tui`; the daemon treats it as `interactive`."""
 SandboxProvider = Literal["local", "modal"]
 SandboxWish = Literal["local", "modal", "bubblewrap", "auto"]
-"""The sandboxes that a client may ask for; `bubblewrap` is our addition and is reported as `local`, which existing clients know.
-"""
+"""The sandboxes that a client may ask for; `bubblewrap` is our addition and is reported as `local`, which existing clients
+know."""
 PolicyProfile = Literal["read-only", "ask", "auto", "yolo"]
 PresetName = Annotated[str, Meta(min_length=1, max_length=256)]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]

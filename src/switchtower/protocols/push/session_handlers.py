@@ -284,8 +284,8 @@ class _SessionRequests:
         return request.session_id
 
     def _require_person_access(self, request: inbound.PushRequest) -> str:
-        """A process of a run is refused: with any token that it has found it could answer the prompts that are meant to stop it.
-        """
+        """A process of a run is refused: with any token that it has found it could answer the prompts that are meant to stop
+        it."""
         if self._connection.is_run_process:
             raise errors.AttachForbidden(request.session_id, hint="what a run has started cannot type into terminals")
         return self._require_command_access(request)

@@ -165,8 +165,8 @@ class RuntimeClient:
         return self._broken
 
     def convert_result(self, answer: Raw, wanted: type[T]) -> T:
-        """Decodes an answer, or a part of one that was left for later. Raises `RuntimeConnectionError` when it has another type.
-        """
+        """Decodes an answer, or a part of one that was left for later. Raises `RuntimeConnectionError` when it has another
+        type."""
         decoder = self._decoders.get(wanted)
         if decoder is None:
             decoder = self._decoders[wanted] = msgspec.json.Decoder(wanted)

@@ -334,8 +334,8 @@ class CommandDispatcher:
         return pending
 
     def restore(self, stored: Iterable[journal.Receipt], resolve: ports.Resolve) -> None:
-        """Restores stored receipts, once, at the start. Started commands are resolved when a client first asks for their outcome.
-        """
+        """Restores stored receipts, once, at the start. Started commands are resolved when a client first asks for their
+        outcome."""
         self._revivals.resolve = resolve
         for name, kept, expires_at_ms in receipts.decode_receipts(stored, self._now_ms()):
             namespace = self._get_namespace(name.namespace)
@@ -369,8 +369,8 @@ class CommandDispatcher:
     async def close(self, *, answer: bool = True) -> None:
         """Ends the remaining commands. pi-server 8.1: a client gets only an outcome that is stored before, so that the next
         process sends the same. A command that continues after a restart, or whose outcome cannot be stored, gets none: its
-        connection closes, and the next process answers. Without `answer` no command gets an outcome: another node continues them.
-        """
+        connection closes, and the next process answers. Without `answer` no command gets an outcome: another node continues
+        them."""
         self._closing = True
         self._runner.close()
         left = [job for job in self._jobs if job.stage is not CommandStage.SETTLING]

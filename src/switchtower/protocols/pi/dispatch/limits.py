@@ -119,8 +119,8 @@ class RateLimiter:
         return None
 
     def find_control_exceeded(self, client_key: str, now: float) -> Exceeded | None:
-        """Like `find_exceeded`, for a command that stops or decides. It is counted separately, so that a busy client can send it.
-        """
+        """Like `find_exceeded`, for a command that stops or decides. It is counted separately, so that a busy client can send
+        it."""
         if not self._client_rate:
             return None
         control = self._get_client(client_key).control
@@ -186,14 +186,14 @@ OVERTAKING = READS | {
 
 
 def get_versioned_session(command: str, named: str | None, made: str | None) -> str | None:
-    """Returns the session whose version a command is about: the one that it names, or for create and load the one that it made.
-    """
+    """Returns the session whose version a command is about: the one that it names, or for create and load the one that it
+    made."""
     return made if made is not None and command in SERVER else named
 
 
 def can_overtake(request: inbound.PiRequest) -> bool:
-    """Returns whether the command may overtake one that only waits. A prompt may when it names the behaviour for a running agent.
-    """
+    """Returns whether the command may overtake one that only waits. A prompt may when it names the behaviour for a running
+    agent."""
     if request.type == "prompt":
         return isinstance(request.body, messages.Prompt) and request.body.streamingBehavior is not None
     return request.type in OVERTAKING

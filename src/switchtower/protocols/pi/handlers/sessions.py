@@ -272,8 +272,8 @@ class SessionHandlers:
         return ports.HandlerResult(data=data)
 
     async def fork(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
-        """The session becomes the fork, as pi's clients expect: they continue in it. Messages after the fork point stay stored.
-        """
+        """The session becomes the fork, as pi's clients expect: they continue in it. Messages after the fork point stay
+        stored."""
         assert isinstance(request.body, pi_messages.Fork)
         hall = self._context
         if loaded.run_id is not None:

@@ -134,8 +134,8 @@ class LoadedSessions:
 
     @contextlib.contextmanager
     def reserve(self, name: str | None = None, *, is_new: bool = True) -> Iterator[None]:
-        """Reserves a place and the name for a session while it is created, or refuses. Without `is_new` it has the name already.
-        """
+        """Reserves a place and the name for a session while it is created, or refuses. Without `is_new` it has the name
+        already."""
         if is_new and name is not None and (name in self._reserved or name in self._ids):
             raise PiCommandError(pi_errors.format_session_exists(name))
         if self.loaded_count + len(self._reserved) >= self._max_sessions:

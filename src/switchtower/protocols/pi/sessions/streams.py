@@ -40,8 +40,8 @@ class SessionStreams:
     async def subscribe(
         self, session_id: str, name: str, outlet: session_service.Subscriber
     ) -> tuple[session_service.Subscription, PiStreamState]:
-        """Returns a subscription from the session's head on, not started yet, and the state of a client that has seen all before.
-        """
+        """Returns a subscription from the session's head on, not started yet, and the state of a client that has seen all
+        before."""
         joined: asyncio.Future[tuple[session_service.Subscription, int | None]] = asyncio.get_running_loop().create_future()
 
         def attached(attachment: session_service.Attachment | errors.CoreError) -> None:

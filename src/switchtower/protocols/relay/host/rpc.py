@@ -47,8 +47,8 @@ class HostRpcHandler:
         self._gate.close()
 
     def is_local(self, card: journal.Card) -> bool:
-        """A session without an owner may be taken by any node, so also by ours: this node becomes its owner when it acts on it.
-        """
+        """A session without an owner may be taken by any node, so also by ours: this node becomes its owner when it acts on
+        it."""
         node_id = self._settings.node_id
         return card.host is None and (node_id is None or card.home in (None, node_id))
 

@@ -152,8 +152,8 @@ class HostDispatcher:
     async def send(
         self, host_id: str, type_: str, run_id: str, request: msgspec.Struct, actor: events.Actor, sender: RequestSender
     ) -> None:
-        """Sends a command and returns once it is on its way. Raises `RelayError`; a refusal of the host reaches the sender later.
-        """
+        """Sends a command and returns once it is on its way. Raises `RelayError`; a refusal of the host reaches the sender
+        later."""
         data = _build_host_data(request, actor, sender)
         line = self._hosts.get_channel(host_id)
         if sender.on_refusal is not None:

@@ -91,8 +91,8 @@ class HubConnection:
         return self._outbox is not None and self._outbox.is_ready
 
     def send(self, frames: list[bytes]) -> None:
-        """Sends events. They do not wait behind answers: a page that was being read when the hub stopped reading is sent with it.
-        """
+        """Sends events. They do not wait behind answers: a page that was being read when the hub stopped reading is sent with
+        it."""
         if self._stream is not None:
             self._stream.send(Packet(frames))
 
