@@ -44,7 +44,7 @@ class NodeDirectory:
         return sorted(found.values(), key=lambda peer: (peer.name, peer.host_id))
 
     def get_host_id(self, home: str | None) -> str:
-        """Returns the host of the sessions that this node owns. Sessions without an owner count as this host's."""
+        """Returns the host of the sessions that the node `home` owns. Sessions without an owner count as this host's."""
         if home is None or home == self._mesh.local_peer.node_id:
             return self._mesh.local_peer.host_id
         # A node that never connected has no other known name.

@@ -211,8 +211,8 @@ class RunContext(Protocol):
         ...
 
     def is_shutting_down(self) -> bool:
-        """Returns whether a cancelled run is cancelled only because the daemon stops. A run that resumes afterwards undoes
-        nothing.
+        """Returns whether a cancelled run is cancelled only because the daemon stops. A run that resumes after the restart must
+        then withdraw or cancel nothing.
         """
         ...
 

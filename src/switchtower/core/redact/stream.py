@@ -255,7 +255,7 @@ class StreamRedactor:
     def __init__(self, rules: RedactionRules) -> None:
         self._rules = rules
         self._scanner: SecretScanner | None = None
-        """The scanner of suspicious text; None while nothing is undecided."""
+        """The scanner, from the first suspicious text until it has settled."""
         self._literal = ""
         """With a scanner: the end of the text, which may be the start of a literal."""
         self._text = ""
