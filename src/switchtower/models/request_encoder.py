@@ -229,7 +229,7 @@ def _encode_user(message: engine.Message) -> "messages.UserPromptPart":
     for image in message.images:
         if port.find_image_problem(image) is None:
             content.append(messages.BinaryContent(port.decode_image(image), media_type=image.media_type))
-        else:  # an old one: its own run has failed for it, later ones must not
+        else:  # an old message: its own run failed because of it, later runs must not
             content.append(UNREADABLE_PICTURE)
     return messages.UserPromptPart(content=content)
 

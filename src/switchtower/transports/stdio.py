@@ -229,7 +229,7 @@ class _Sink:
             return not self.is_full
 
     def finish(self) -> None:
-        """Ends when all is written."""
+        """Ends the thread when all output is written."""
         with self._changed:
             self._finishing = True
             self._changed.notify()

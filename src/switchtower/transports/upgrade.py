@@ -25,7 +25,7 @@ from switchtower.transports.origins import (
 from switchtower.transports.stream import ConnectionOrigin, OversizedMessage, Receiver
 
 ANY_HOST = "*"
-"""Among the names that we may be reached by: any name is accepted, because clients must authenticate anyway."""
+"""An entry of the accepted host names that matches any name, for listeners whose clients must authenticate anyway."""
 
 _NO_SITES = AllowedOrigins()
 

@@ -291,7 +291,7 @@ class _ClientConnection(WsConnection):
         usable = line.isprintable() and not line.startswith("<") and not any(secret and secret in line for secret in secrets)
         return line[:_LONGEST_BODY] if usable and "?" not in line else ""
 
-    # Life and end
+    # Lifecycle
 
     def _deliver(self, nbytes: int) -> None:
         messages, frames = self._messages, self._take_frames()

@@ -339,7 +339,7 @@ class WsConnection(asyncio.BufferedProtocol):
         self.is_open = self.writable = False
         self.transport.abort()
 
-    # Life and end
+    # Lifecycle
 
     def _mark_open(self) -> None:
         self.is_open = self.writable = True
@@ -360,7 +360,7 @@ class WsConnection(asyncio.BufferedProtocol):
         return frames
 
     def _wait_for_goodbye(self, nbytes: int) -> None:
-        """Waits for the answer to our close frame, and reads no more than a message could have for it."""
+        """Counts the bytes that arrive before the answer to our close frame; it ignores input beyond the size of a message."""
         self._goodbye_bytes_left -= nbytes
         self._is_ignoring_input = self._goodbye_bytes_left < 0
 

@@ -12,8 +12,8 @@ from switchtower.tools.git.process import GitUnavailable
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 CANCEL_TIMEOUT = 0.5
-"""A user who cancels a run wants it to end. Without the tree after the run, everything found at an undo counts as the run's
-changes.
+"""The seconds for the last checkpoint of a cancelled run: the user wants it to end. Without that checkpoint, everything found at
+an undo counts as the run's changes.
 """
 
 log = logging.getLogger(__name__)

@@ -211,7 +211,7 @@ class DialogFinder:
         return sum(bool(self._texts[after].strip()) for after in self._rows if after > row)
 
     def _find_selection_flaw(self, each: rules.CompiledPromptRule, first: int, last: int) -> str:
-        """The selected choice is the only one with its own background."""
+        """Returns a flaw unless the wanted option is selected: the selected one is the only one with its own background."""
         wanted = each.rule.selected
         if wanted is None:
             return ""

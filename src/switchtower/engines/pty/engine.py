@@ -152,7 +152,7 @@ class _TerminalRun:
         """Asks the program to end, then kills it; its last output is journalled as before."""
         loop = asyncio.get_running_loop()
         hurried = loop.create_task(self._context.wait_for_force())
-        await asyncio.sleep(0)  # a handler that refuses the request has done so by now
+        await asyncio.sleep(0)  # a force stop that was already requested shows now
         stopping = loop.create_task(self._program.stop("kill" if hurried.done() else "term", STOP_GRACE))
         try:
             await asyncio.wait([hurried, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -233,8 +233,8 @@ class PromptWatcher:
         return found.waits == "dialog" or not self._typed or before.row == found.row
 
     def _find_entered_prompt(self, found: ScreenPrompt | None) -> ScreenPrompt | None:
-        """Returns the prompt after Enter: the cursor was behind the question and is below it now, so the program continues to
-        work.
+        """Returns the reported prompt when Enter was pressed at it: the cursor was behind the question and is below it now,
+        while the program works.
         """
         asked = self._reported or self._entered
         if found is None or asked is None or (asked.waits, found.waits) != ("behind", "below"):

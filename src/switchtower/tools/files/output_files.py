@@ -58,7 +58,7 @@ class OutputFile:
             self.descriptor = None
 
     def __del__(self) -> None:
-        # The thread that opened this may have a caller that is cancelled before it gets the file.
+        # A thread opens this; its caller may be cancelled before it gets the file.
         self.close()
 
 

@@ -230,7 +230,7 @@ class McpServer:
 
     def _stop_in_background(self) -> None:
         if self._calls or self._lock.locked() or self._connection is None:
-            return  # the task that uses it calls this again
+            return  # the task that uses it schedules this again
         leaving = asyncio.create_task(self._connection.stop())
         self._connection = None
         self._leaving.add(leaving)

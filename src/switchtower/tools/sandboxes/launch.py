@@ -144,7 +144,7 @@ def _get_starter_thread() -> ThreadPoolExecutor:
 
 def _join_new_keyring() -> None:
     """Gives this thread, and the processes it starts from now on, an empty session keyring. Keys that a login has put into the
-    user's keyring cannot be reached without it.
+    user's keyring are then out of their reach.
     """
     architecture = seccomp.find_architecture()
     if architecture is None:

@@ -192,7 +192,7 @@ class _Search:
                         os.close(inner)
 
     def _is_wanted(self, path: str, levels: _Levels, *, is_folder: bool) -> bool:
-        """A glob takes precedence: a path that it selects is searched even where git ignores it."""
+        """A glob takes precedence: it selects a path even where git ignores it."""
         if self._glob is not None:
             chosen = self._glob.fullmatch(path) is not None
             if self._excludes and chosen:
