@@ -1,5 +1,5 @@
-"""Reads a provider's key: from a variable, from a command that prints it, or from the keys that the owner has stored with `tower
-login`, in the system keyring or in a file that only the owner can read. Keys are never shown.
+"""Reads a provider's key: from a variable, from a command that prints it, or from the keys that the owner has stored with
+`tower login`, in the system keyring or in a file that only the owner can read. Keys are never shown.
 
 The file lists which keys exist; the keyring has the values where it works. A key is stored with its address, and is sent to no
 other. The calls block, and a keyring may ask the user for its password.
