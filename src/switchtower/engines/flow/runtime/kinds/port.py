@@ -42,9 +42,9 @@ class StepContext(Struct, frozen=True):
 
 class StepKind(Protocol):
     """A kind describes itself with `summary` (a sentence), `inputs` and `outputs` (names and what each is), which
-    `tower flow kinds` shows. A kind that never waits may have `instant = True`: its steps then need no event loop and do not count
-    against the limit of concurrent steps. A kind that only waits for a user or an agent has `patient = True`, and does not count
-    either.
+    `tower flow kinds` shows. A kind that never waits may have `instant = True`: its steps then need no event loop and do not
+    count against the limit of concurrent steps. A kind that only waits for a user or an agent has `patient = True`, and does not
+    count either.
     """
 
     async def run(self, given: Mapping[str, Any], context: StepContext, /) -> Mapping[str, Any]:
