@@ -194,7 +194,7 @@ async def _serve_tls(
 
 
 class _OverTls:
-    """Sets the header in which a proxy names the scheme, so that requests carry the real one."""
+    """Sets `X-Forwarded-Proto` to the real scheme, so that a client cannot forge it."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -125,7 +125,9 @@ class ServerProcess:
             asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
 
     async def end(self) -> None:
-        """Ends it and every process that it started, with SIGTERM first. It runs to its end even when cancelled."""
+        """Ends it and every process that it started: closes its input, then sends SIGTERM, then SIGKILL. It runs to its end even
+        when cancelled.
+        """
         await concurrency.run_to_completion(self._end())
 
     async def _end(self) -> None:

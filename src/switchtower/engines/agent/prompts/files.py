@@ -101,8 +101,8 @@ def list_folder(folder: PromptFolder, path: str, *, most: int) -> FolderListing:
 
 
 def has_entry(folder: PromptFolder, path: str) -> bool:
-    """Returns whether an entry has this name, even one that may not be read. In a folder that may not be listed, the entry may
-    exist.
+    """Returns whether an entry has this name, even one that may not be read. It returns True when the folder itself
+    may not be opened, because the entry may exist.
     """
     above, name = os.path.split(path.rstrip("/"))
     try:
